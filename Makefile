@@ -1,0 +1,105 @@
+# The front door. As for any Postgres extension:
+#
+#   make && sudo make install && make installcheck      [PG_CONFIG=/path/to/pg_config]
+#
+# and for everything else `make help`.
+
+EXTENSION = pgcache
+DATA = $(wildcard sql/pgcache--*.sql)
+
+# sql/NAME.sql with expected/NAME.out, in this order; first
+# those that need pgcache in shared_preload_libraries
+REGRESS_TIER = memory hot_tier settings
+REGRESS = install create entries value_types ttl expired negative arguments counters batch scan caches_view privileges \
+	row_security read_only plain_sql transactions altered prepare_transaction search_path databases \
+	$(REGRESS_TIER) reinstall
+# specs/NAME.spec with expected/NAME.out
+ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \
+	expire_race alter_in_use memory_drop
+
+REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
+ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache
+
+# Cargo builds the library: there is no bitcode to install.
+override with_llvm = no
+
+all:
+
+help:
+	@echo 'make                 build the extension for the Postgres of PG_CONFIG (build/pgNN/pgcache.so)'
+	@echo 'make install         install it there; DESTDIR=... for a staged tree'
+	@echo 'make installcheck    regression and isolation tests against the running server of that Postgres'
+	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
+	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
+	@echo 'make bench           the full rounds beside Redis (hours; BENCH_OPTS=... for less)'
+	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
+	@echo 'make fresh-check     demo and test on a clean Debian: SUITE=bookworm or trixie (needs root)'
+	@echo 'make clean           stop our throwaway clusters, remove everything that was built'
+	@echo
+	@echo 'PG_CONFIG=/path/to/pg_config picks a Postgres; PG=17 picks a major and builds it when no package has it.'
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+bench:
+	@scripts/bench.sh $(BENCH_OPTS)
+
+lint:
+	@scripts/lint.sh
+
+fresh-check:
+	@scripts/fresh-check.sh $(SUITE)
+
+clean: clean-checkout
+clean-checkout:
+	@scripts/clean.sh
+
+.PHONY: all help demo test bench lint fresh-check clean clean-checkout
+
+export PG PG_CONFIG
+override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
+
+ifneq ($(wildcard $(PG_CONFIG)),)
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+PG_MAJOR := $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
+
+# One folder for each major: builds for several never overwrite each other.
+BUILD = build/pg$(PG_MAJOR)
+LIBRARY = $(BUILD)/pgcache.so
+RUST_FILES := Cargo.toml Cargo.lock $(shell find src $(wildcard crates) -name '*.rs' -o -name Cargo.toml)
+
+include $(PGXS)
+
+all: $(LIBRARY)
+
+$(LIBRARY): $(RUST_FILES)
+	CARGO_TARGET_DIR=$(BUILD)/target PGRX_PG_CONFIG_PATH=$(PG_CONFIG) \
+	    cargo build --release --locked --package pgcache --no-default-features --features pg$(PG_MAJOR)
+	cp $(BUILD)/target/release/libpgcache.so $@
+
+install: install-library
+install-library: $(LIBRARY) installdirs
+	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)'
+	$(INSTALL_SHLIB) $(LIBRARY) '$(DESTDIR)$(pkglibdir)/pgcache.so'
+
+uninstall: uninstall-library
+uninstall-library:
+	rm -f '$(DESTDIR)$(pkglibdir)/pgcache.so'
+
+installcheck: $(BUILD)/regress-out $(BUILD)/isolation-out
+$(BUILD)/regress-out $(BUILD)/isolation-out:
+	$(MKDIR_P) $@
+
+.PHONY: install-library uninstall-library
+
+else
+
+all install installcheck:
+	@echo 'pgcache: $(PG_CONFIG) does not exist: install the server headers of a Postgres from 15 to 18 (scripts/need.sh server does), or name its pg_config with PG_CONFIG=.' >&2
+	@exit 1
+
+endif

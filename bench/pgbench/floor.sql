@@ -1,0 +1,2 @@
+-- What does any prepared statement cost, with no work behind it?
+SELECT 1;

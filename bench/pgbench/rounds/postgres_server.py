@@ -1,0 +1,97 @@
+"""A throwaway Postgres: stock settings, started by scripts/cluster.sh, a new database `rounds` for each load.
+
+cluster.sh does without fsync and preloads pg_cron, which is right for tests and wrong here: both are put back to stock.
+"""
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+from . import law
+from .command import output
+from .plan import ROOT
+
+CLUSTER = ROOT / "scripts/cluster.sh"
+NAME = f"bench-{os.getpid()}"
+DATABASE = "rounds"
+STOCK = ("fsync = on", "shared_preload_libraries = ''")
+SHOWN = ("shared_buffers", "fsync", "synchronous_commit", "max_wal_size", "shared_preload_libraries")
+
+
+class PostgresServer:
+    def __init__(self, system, plan):
+        self.system, self.plan = system, plan
+        self.env = {}
+
+    def __enter__(self):
+        output([CLUSTER, "start", NAME, *STOCK, *self.system.settings])
+        exports = output([CLUSTER, "env", NAME])
+        self.env = dict(word.split("=", 1) for word in shlex.split(exports) if "=" in word)
+        return self
+
+    def __exit__(self, failed, *_):
+        """After an error the server may be unable to stop in order; what it holds is thrown away anyway."""
+        if failed:
+            os.kill(self.pid, signal.SIGQUIT)
+        else:
+            output([CLUSTER, "stop", NAME])
+
+    def remove(self):
+        output([CLUSTER, "remove", NAME])
+
+    @property
+    def bin(self):
+        return Path(self.env["PATH"].split(":")[0])
+
+    @property
+    def socket(self):
+        return f"{self.env['PGHOST']}/.s.PGSQL.{self.env['PGPORT']}"
+
+    @property
+    def pid(self):
+        return int(Path(self.env["PGHOST"], "data/postmaster.pid").read_text().split()[0])
+
+    @property
+    def connection(self):
+        """For pgbench and psql."""
+        return ["-h", self.env["PGHOST"], "-p", self.env["PGPORT"], "-U", "postgres"]
+
+    def sql(self, *statements, database=DATABASE):
+        words = [self.bin / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", *self.connection]
+        return output([*words, *(part for text in statements for part in ("-c", text)), database]).strip()
+
+    def load(self):
+        """Empty it, fill it, and leave it as a server that has been up for a while: vacuumed, checkpointed."""
+        rows = law.rows_sql(self.plan.entries, law.value(self.plan.value_size))
+        recreate = (f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+        self.sql("SET client_min_messages = error", *recreate, database="postgres")
+        self.sql(self.system.create)
+        # One transaction each: one that has written reads its tables, and would heat no tier.
+        self.sql(*self.system.load.format(rows=rows).split("; "))
+        self.sql("VACUUM (ANALYZE) bench")
+        self.sql("CHECKPOINT")
+
+    def entries(self):
+        return int(self.sql("SELECT count(*) FROM bench"))
+
+    def statement(self, round_name):
+        """The SQL of a script with parameters in the place of what pgbench computes: for the other client."""
+        text = self.script(round_name).read_text().splitlines()[-1].rstrip(";")
+        return text.replace(f"'{law.PREFIX}' || :n", "$1").replace(":value", "$2")
+
+    def script(self, round_name):
+        return self.scripts / f"{round_name}_{self.system.scripts}.sql"
+
+    @property
+    def scripts(self):
+        return Path(__file__).resolve().parents[1]
+
+    def settings(self):
+        return {name: self.sql(f"SHOW {name}") for name in SHOWN}
+
+    def disk_mb(self):
+        return int(self.sql("SELECT pg_total_relation_size('bench')")) / 1024**2
+
+    def version(self):
+        return "Postgres " + self.sql("SHOW server_version")

@@ -1,0 +1,68 @@
+"""What a server costs: CPU seconds and memory of all its processes, read from /proc."""
+
+import os
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def stat_fields(pid):
+    """Fields of /proc/PID/stat after the name, which may hold spaces; the first is the state, field 3."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def children(parent):
+    return [pid for pid in all_pids() if parent_of(pid) == parent]
+
+
+def all_pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def parent_of(pid):
+    try:
+        return int(stat_fields(pid)[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def cpu_seconds(server):
+    """User and system time of the server, of its living children, and of those that have exited.
+
+    A child that exits while we read moves from the second to the third; then we read again.
+    """
+    while True:
+        before = reaped_ticks(server)
+        living = sum(own_ticks(pid) for pid in [server, *children(server)])
+        if reaped_ticks(server) == before:
+            return (before + living) / TICKS
+
+
+def machine_seconds():
+    """CPU time that the machine's cores were not idle, whoever used it; `steal` is a neighbour's."""
+    user, nice, system, _idle, _iowait, *others = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    return sum(int(field) for field in (user, nice, system, *others)) / TICKS
+
+
+def reaped_ticks(pid):
+    return sum(int(field) for field in stat_fields(pid)[13:15])
+
+
+def own_ticks(pid):
+    try:
+        return sum(int(field) for field in stat_fields(pid)[11:13])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def pss_mb(server):
+    """Proportional set size: shared memory counts once, however many backends map it."""
+    return sum(pss_kb(pid) for pid in [server, *children(server)]) / 1024
+
+
+def pss_kb(pid):
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -1,0 +1,52 @@
+"""A system that answers nothing, or drops writes, must not get a figure."""
+
+import unittest
+from types import SimpleNamespace
+
+from rounds import check
+from rounds.command import RoundError
+
+JOB = SimpleNamespace(round="write", tool="client")
+
+
+def server(entries=0):
+    return SimpleNamespace(
+        system=SimpleNamespace(name="some"), plan=SimpleNamespace(entries=1000), entries=lambda: entries
+    )
+
+
+class Check(unittest.TestCase):
+    def test_all_misses_are_refused(self):
+        with self.assertRaises(RoundError):
+            check.timed_run(server(), JOB, {"hit_rate": 0.0, "reads": 100_000})
+
+    def test_all_hits_are_refused_too(self):
+        with self.assertRaises(RoundError):
+            check.timed_run(server(), JOB, {"hit_rate": 1.0, "reads": 100_000})
+
+    def test_eighty_percent_passes_and_three_points_off_does_not(self):
+        check.timed_run(server(), JOB, {"hit_rate": 0.81, "reads": 100_000})
+        with self.assertRaises(RoundError):
+            check.timed_run(server(), JOB, {"hit_rate": 0.83, "reads": 100_000})
+
+    def test_chance_is_allowed_for_in_a_short_run(self):
+        check.timed_run(server(), JOB, {"hit_rate": 0.83, "reads": 1000})
+
+    def test_dropped_writes_are_refused(self):
+        check.growth(server(entries=10_900), JOB, {"sets": 11_000, "requests": 11_000}, 1000)
+        with self.assertRaises(RoundError):
+            check.growth(server(entries=9_000), JOB, {"sets": 11_000, "requests": 11_000}, 1000)
+
+    def test_a_short_preload_is_refused(self):
+        check.preload(server(entries=1000))
+        with self.assertRaises(RoundError):
+            check.preload(server(entries=999))
+
+    def test_a_mixed_round_without_its_writes_is_refused(self):
+        check.timed_run(server(), JOB, {"script_counts": [8000, 2000]})
+        with self.assertRaises(RoundError):
+            check.timed_run(server(), JOB, {"script_counts": [10_000, 0]})
+
+
+if __name__ == "__main__":
+    unittest.main()

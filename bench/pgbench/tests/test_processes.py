@@ -1,0 +1,37 @@
+"""CPU seconds of a server whose children come and go."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from rounds import processes
+
+BURN = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+SERVER = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-c", '''{BURN}'''])
+print("burnt", flush=True)
+sys.stdin.read()
+"""
+
+
+class CpuSeconds(unittest.TestCase):
+    def test_a_child_that_has_exited_still_counts(self):
+        words = [sys.executable, "-c", SERVER]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            server.stdout.readline()
+            self.assertEqual(processes.children(server.pid), [])
+            self.assertGreater(processes.cpu_seconds(server.pid), 0.28)
+            server.stdin.close()
+
+    def test_a_living_child_counts_and_memory_is_seen(self):
+        with subprocess.Popen([sys.executable, "-c", BURN + "\nimport sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+            self.assertIn(child.pid, processes.children(os.getpid()))
+            self.assertGreater(processes.pss_mb(child.pid), 1)
+            child.stdin.close()
+            child.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,178 @@
+"""How fast is the hot tier beside what it is measured against? One server of each, one run, medians.
+
+Every statement is prepared and run by pgbench with 8 clients over a unix socket, each repetition takes all of
+them in turn, and a ratio is formed within a repetition. All keys exist; entries are copied to the tier before,
+and the caches that are read are not the one that is written.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rounds import law, machine, plan as plans, systems
+from rounds.command import output
+from rounds.postgres_server import DATABASE, PostgresServer
+from rounds.redis_server import RedisServer
+
+HERE = Path(__file__).resolve().parent
+CLIENTS = 8
+
+SETUP = """CREATE EXTENSION pgcache;
+SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
+CREATE UNLOGGED TABLE plain (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz);
+INSERT INTO plain SELECT 'key:' || (100000000000 + n), '{value}' FROM generate_series(1, {entries}) AS n;
+INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
+SELECT count(cache_set(key, value, NULL, 'memory')) FROM plain;
+SELECT count(cache_get(key, 'hot')) FROM plain"""
+
+STATEMENTS = {
+    "select 1": "SELECT 1",
+    "select by key": "SELECT value FROM plain WHERE key = 'key:' || :n",
+    "get hot": "SELECT cache_get('key:' || :n, 'hot')",
+    "get memory": "SELECT cache_get('key:' || :n, 'memory')",
+    "get, tier off": "SELECT cache_get('key:' || :n, 'hot')",
+    "upsert": "INSERT INTO plain (key, value, expires_at) VALUES ('key:' || :n, :value, NULL) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at",
+    "set unlogged": "SELECT cache_set('key:' || :n, :value, NULL, 'written')",
+    "set memory": "SELECT cache_set('key:' || :n, :value, NULL, 'memory')",
+}
+
+# What is measured, over what, must, aim.
+RATIOS = (
+    ("get hot", "select 1", 0.85, 0.92),
+    ("get hot", "select by key", 1.4, 1.6),
+    ("get hot", "redis GET", 1.0, 1.2),
+    ("get memory", "redis GET", None, None),
+    ("set memory", "redis SET", 1.0, 1.2),
+    ("set unlogged", "upsert", 0.97, 1.1),
+    ("get, tier off", "select by key", 0.95, 1.0),
+)
+
+# A hit inside a running query: nanoseconds over length(k).
+INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")
+
+
+def main():
+    options = read_options()
+    plan = replace(plans.from_words([]), entries=options.entries, out=options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    postgres = PostgresServer(systems.by_names(["pgcache_hot"])[0], plan)
+    with RedisServer(systems.by_names(["redis"])[0], plan) as redis, postgres:
+        prepare(postgres, redis, options)
+        for repetition in range(options.repeats):
+            rows.append(measure(postgres, redis, options))
+            print(f"{time.strftime('%H:%M:%S')}  repetition {repetition + 1} of {options.repeats}", flush=True)
+        versions = [postgres.version(), redis.version()]
+    postgres.remove()
+    redis.remove()
+    write(options, rows, versions)
+
+
+def read_options():
+    parser = argparse.ArgumentParser(prog="run.sh")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench" / time.strftime("tier-%Y%m%d-%H%M%S"))
+    return parser.parse_args()
+
+
+def prepare(postgres, redis, options):
+    value = law.value(37)
+    postgres.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
+    for statement in SETUP.format(value=value, entries=options.entries).split(";"):
+        postgres.sql(statement)
+    postgres.sql("VACUUM (ANALYZE) plain, hot, written")
+    postgres.sql("CHECKPOINT")
+    redis_benchmark(redis, options, "set", 1, options.entries * 3)
+    for name, text in STATEMENTS.items():
+        draw = f"\\set n 100000000000 + random(1, {options.entries})\n"
+        script(options, name).write_text(f"{draw if ':n' in text else ''}{text};\n")
+
+
+def measure(postgres, redis, options):
+    """Each as tps; of 1 and 2 threads of a client the better one counts, for every system."""
+    row = {name: max(pgbench(postgres, options, name, threads) for threads in (1, 2)) for name in STATEMENTS}
+    for command in ("get", "set"):
+        runs = (redis_benchmark(redis, options, command, threads, 100_000 * options.seconds) for threads in (1, 2))
+        row[f"redis {command.upper()}"] = max(runs)
+    for expression in INSIDE:
+        row[f"ns {expression}"] = inside(postgres, options, expression)
+    return row
+
+
+def script(options, name):
+    return options.out / f"{name.replace(' ', '_').replace(',', '')}.sql"
+
+
+def pgbench(postgres, options, name, threads):
+    words = [postgres.bin / "pgbench", *postgres.connection, "-n", "-M", "prepared", "-c", CLIENTS, "-j", threads]
+    words += ["-T", options.seconds, "-D", f"value={law.value(37)}", "-f", script(options, name), DATABASE]
+    off = {"PGOPTIONS": "-c pgcache.hot_tier=off"} if "tier off" in name else {}
+    command = ["env", *(f"{key}={setting}" for key, setting in off.items()), *words]
+    return float(re.search(r"tps = ([\d.]+)", output(command)).group(1))
+
+
+def redis_benchmark(redis, options, command, threads, requests):
+    words = ["redis-benchmark", "-s", redis.socket, "-c", CLIENTS, "-n", requests, "-r", options.entries, "--csv"]
+    words += ["--threads", threads] if threads > 1 else []
+    stdout = output([*words, "-t", command, "-d", 37])
+    return float(stdout.strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
+def inside(postgres, options, expression):
+    """Server time a row in nanoseconds, over keys in random order."""
+    postgres.sql("CREATE TABLE IF NOT EXISTS keys AS SELECT key AS k FROM plain ORDER BY hashtext(key) LIMIT 100000")
+    timed = postgres.sql(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) SELECT count({expression}) FROM keys")
+    return json.loads(timed)[0]["Execution Time"] * 1e6 / 100_000
+
+
+def write(options, rows, versions):
+    ratios = [ratio_row(rows, *ratio) for ratio in RATIOS]
+    ratios += [nanoseconds_row(rows, expression) for expression in INSIDE[1:]]
+    facts = {"machine": machine.describe(), "versions": versions, "entries": options.entries, "clients": CLIENTS,
+             "seconds": options.seconds, "rows": rows, "ratios": ratios}
+    (options.out / "tier.json").write_text(json.dumps(facts, indent=1))
+    report = render(options, facts)
+    (options.out / "tier.md").write_text(report)
+    print(report)
+    print(f"raw results  {options.out / 'tier.json'}")
+
+
+def ratio_row(rows, name, rival, must, aim):
+    found = [row[name] / row[rival] for row in rows]
+    return {"what": f"{name} over {rival}", "must": must, "aim": aim, "median": statistics.median(found),
+            "least": min(found), "most": max(found), "tps": statistics.median(row[name] for row in rows)}
+
+
+def nanoseconds_row(rows, expression):
+    found = [row[f"ns {expression}"] - row["ns length(k)"] for row in rows]
+    return {"what": f"a hit inside a query, {expression} over length(k), ns", "must": 400, "aim": 250,
+            "median": statistics.median(found), "least": min(found), "most": max(found), "tps": None}
+
+
+def render(options, facts):
+    system = facts["machine"]
+    lines = [
+        "# The hot tier beside its rivals", "",
+        f"{', '.join(facts['versions'])}; {system['system']}, Linux {system['kernel']}, {system.get('cores', '?')} cores; "
+        f"{options.entries:,} keys, 37-byte values, {CLIENTS} clients, unix socket, prepared; "
+        f"{len(facts['rows'])} repetitions of {options.seconds} s. A ratio is formed within a repetition.", "",
+        "| what | must | aim | median | spread | tps |", "|---|---|---|---|---|---|",
+    ]
+    for row in facts["ratios"]:
+        digits = 0 if row["median"] > 50 else 2
+        number = lambda x: "" if x is None else f"{x:.{digits}f}"
+        tps = "" if row["tps"] is None else f"{row['tps']:,.0f}"
+        lines.append(f"| {row['what']} | {row['must'] or ''} | {row['aim'] or ''} | {number(row['median'])} "
+                     f"| {number(row['least'])} to {number(row['most'])} | {tps} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

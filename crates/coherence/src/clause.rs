@@ -1,0 +1,131 @@
+//! The clauses of the protocol's rules, each of which a model can leave out.
+//!
+//! A checker that finds nothing proves nothing until it finds what is known to be broken: a model without one
+//! of the clauses in `tests/controls.rs` must yield a counterexample. `tests/redundant.rs` holds the clauses
+//! that other clauses cover, with the proof by exhaustion.
+
+macro_rules! clauses {
+    ($($(#[$doc:meta])* $clause:ident,)*) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Clause {
+            $($(#[$doc])* $clause,)*
+        }
+
+        impl Clause {
+            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
+        }
+    };
+}
+
+clauses! {
+    // Rule 1, record
+    /// A changed row's key is noted in D by the trigger.
+    RowChangeNoted,
+    /// TRUNCATE puts the cache into DT.
+    TruncateNoted,
+
+    // Rule 2, mark
+    /// Marks are set before the commit record; without it only COMMIT invalidates.
+    MarkBeforeCommit,
+    MarkRemovesEntry,
+    MarkRaisesPend,
+    MarkBumpsVer,
+    CacheMarkRaisesPend,
+    CacheMarkBumpsEpoch,
+    /// pend++ comes before epoch++.
+    CacheMarkPendFirst,
+    /// A write that comes after our mark is marked at once.
+    LateWriteMarked,
+    /// A writer whose cache has no slot marks the global pair.
+    NoSlotMarksGlobal,
+    /// "There is no slot" and the mark on the global pair are one step for whoever makes slots.
+    ResolveAndMarkAtOnce,
+
+    // Rule 3, unmark
+    PublishPendIsOne,
+    PublishVer,
+    PublishGeneration,
+    PublishEpoch,
+    PublishCachePend,
+    /// No writer without a slot was marked, neither when we marked nor now.
+    PublishGlobalPend,
+    /// Nor was the tier off.
+    PublishSuspended,
+    /// Only what the row holds: no user trigger, rule, generated column, row-level security.
+    PublishExactValue,
+    UnmarkBumpsVer,
+    CacheUnmarkBumpsEpoch,
+    /// epoch++ comes before pend--.
+    CacheUnmarkEpochFirst,
+    /// ABORT unmarks.
+    AbortUnmarks,
+    /// ABORT does not publish.
+    AbortPublishesNothing,
+    /// ABORT unmarks only what was marked.
+    AbortOnlyMarked,
+    /// What is unmarked is not unmarked again when the callbacks run again.
+    UnmarkIdempotent,
+    /// A slot is unmarked only while it has the generation that was marked.
+    UnmarkChecksGeneration,
+    /// Subtransaction abort keeps the keys.
+    SubabortKeepsKeys,
+    /// Subtransaction abort drops their values.
+    SubabortDropsValues,
+    /// A move from D to DT spares the nodes that are already marked.
+    OverflowSparesMarked,
+
+    // Rule 4, fill
+    FillNewSnapshot,
+    FillVer,
+    FillStripePend,
+    FillGeneration,
+    FillEpoch,
+    FillCachePend,
+    FillGlobalPend,
+    FillGlobalEpoch,
+    FillSuspended,
+    FillWithoutXid,
+    /// Entries carry the generation and epoch of the token, not those found when they are made.
+    StampFromToken,
+
+    // Rule 5, own writes
+    DirtyKeyBypasses,
+    LockedCacheBypasses,
+
+    // Rule 6, isolation levels
+    RepeatableReadChecksXid,
+    RepeatableReadKeepsLock,
+    RepeatableReadNeverFills,
+
+    // Rule 7, suspension
+    DisableSuspends,
+    LookupSuspended,
+    /// Turning the tier on reads the trigger's mode under a newly acquired ShareUpdateExclusiveLock.
+    ResumeUnderLock,
+    /// The same for a slot that is made for a cache which has none.
+    SlotMadeUnderLock,
+
+    // An entry's validity, and rule 8
+    LookupGeneration,
+    LookupEpoch,
+    LookupCachePend,
+    /// A slot whose creating transaction rolls back is freed.
+    CreateAbortFreesSlot,
+    /// DROP frees the slot: the next relation of this OID gets another generation.
+    DropFreesSlot,
+}
+
+/// The clauses that a model leaves out.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Dropped(u64);
+
+impl Dropped {
+    pub fn with(self, clause: Clause) -> Self {
+        Dropped(self.0 | 1 << clause as u8)
+    }
+
+    pub fn contains(self, clause: Clause) -> bool {
+        self.0 & (1 << clause as u8) != 0
+    }
+}

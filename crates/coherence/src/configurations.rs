@@ -1,0 +1,281 @@
+//! The cast: who meets whom. Each configuration is small enough to be visited whole.
+//!
+//! A name says what it is about; `tests/protocol.rs` runs them all with every rule in force, and
+//! `tests/controls.rs` runs each negative control in the one that shows it.
+
+use crate::model::Op::*;
+use crate::model::{FirstSlot, Model};
+
+/// Two writers that overwrite one key, one of them its neighbour on the stripe, too.
+pub fn sets() -> Model {
+    Model::new("sets")
+        .actor("W1", &[Set(0), Set(1), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)])
+        .actor("R2", &[Get(1), Get(0)])
+}
+
+/// The same with entries in place and a deletion.
+pub fn deletes() -> Model {
+    let mut m = Model::new("deletes")
+        .actor("W1", &[Delete(0), Commit])
+        .actor("W2", &[Set(0), Set(1), Commit])
+        .actor("R1", &[Get(0), Get(1), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// Plain SQL notes its key after the row has changed, and calls cache_get in between.
+pub fn plain_sql() -> Model {
+    let mut m = Model::new("plain SQL")
+        .actor("W1", &[Get(0), Change(0), Get(0), Note(0), Get(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// A user's BEFORE trigger stores something else than what was set.
+pub fn altered() -> Model {
+    Model::new("altered")
+        .actor("W1", &[SetAltered(0), Get(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)])
+}
+
+/// A savepoint that is rolled back over a write that stays.
+pub fn savepoint() -> Model {
+    let mut m = Model::new("savepoint")
+        .actor(
+            "W1",
+            &[
+                Set(0),
+                Savepoint,
+                Set(0),
+                Get(0),
+                RollbackTo,
+                Get(0),
+                Commit,
+            ],
+        )
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// A write that comes after our mark, of a key whose first write was rolled back: its row lock is gone,
+/// its mark stands.
+pub fn late() -> Model {
+    Model::new("late write")
+        .actor("W1", &[Savepoint, Set(0), RollbackTo, Commit, Set(0)])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)])
+}
+
+/// A write that comes after our mark, of a key that nobody marked.
+pub fn late_neighbour() -> Model {
+    let mut m = Model::new("late write of a neighbour")
+        .actor("W1", &[Set(0), Commit, Set(1)])
+        .actor("W2", &[Set(1), Commit])
+        .actor("R1", &[Get(1), Get(1)]);
+    m.warm = true;
+    m
+}
+
+/// ABORT callbacks that run twice.
+pub fn aborts_twice() -> Model {
+    let mut m = Model::new("aborts twice")
+        .actor("W1", &[Set(0), Set(1), Commit])
+        .actor("W2", &[Set(0), Overflow, Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.reruns = true;
+    m
+}
+
+/// REPEATABLE READ readers and a REPEATABLE READ writer.
+pub fn repeatable_read() -> Model {
+    Model::new("repeatable read")
+        .actor("W1", &[Set(0), Set(1), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .repeatable_read("RR", &[Get(0), Select(0), Get(1)])
+        .actor("R1", &[Get(0), Get(0)])
+}
+
+pub fn repeatable_writer() -> Model {
+    Model::new("repeatable read writer")
+        .actor("W1", &[Set(0), Set(1), Commit])
+        .repeatable_read("W2", &[Get(1), Set(0), Get(0), Get(1), Commit])
+        .actor("R1", &[Get(0), Get(1)])
+}
+
+/// TRUNCATE between sets of one transaction, against readers and a setter.
+pub fn truncate() -> Model {
+    let mut m = Model::new("truncate")
+        .actor("W1", &[Set(0), Truncate, Set(1), Get(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(1)]);
+    m.warm = true;
+    m
+}
+
+/// TRUNCATE between a REPEATABLE READ hit and the SELECT after it.
+pub fn truncate_repeatable() -> Model {
+    let mut m = Model::new("truncate, repeatable read")
+        .actor("W1", &[Truncate, Set(0), Commit])
+        .repeatable_read("RR", &[Get(0), Select(0), Get(1)])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// D overflows into DT against a set of the same key.
+pub fn overflow() -> Model {
+    let mut m = Model::new("overflow")
+        .actor("W1", &[Set(0), Overflow, Set(1), Get(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// D overflows while nodes in it are marked already.
+pub fn late_overflow() -> Model {
+    Model::new("late overflow")
+        .actor("W1", &[Set(0), Commit, Set(1), Overflow])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(1)])
+}
+
+/// A cache that is marked already is written again, through a key that was free in between.
+pub fn late_after_overflow() -> Model {
+    Model::new("late write after overflow")
+        .actor(
+            "W1",
+            &[Savepoint, Set(1), Overflow, RollbackTo, Commit, Set(0)],
+        )
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)])
+}
+
+/// The first get ever races the first write ever.
+pub fn first_get() -> Model {
+    let mut m = Model::new("first get")
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Set(0), Overflow, Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.slot = FirstSlot::Absent;
+    m
+}
+
+/// The slot table is full when writers mark, and has room a moment later.
+pub fn table_full() -> Model {
+    let mut m = Model::new("slot table full")
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Set(0), Overflow, Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.slot = FirstSlot::TableFull;
+    m
+}
+
+/// The same with a write after the mark on the global pair.
+pub fn table_full_late() -> Model {
+    let mut m = late_after_overflow();
+    m.name = "slot table full, late write";
+    m.slot = FirstSlot::TableFull;
+    m
+}
+
+/// DROP, then another relation with the same OID.
+pub fn drop_create() -> Model {
+    let mut m = Model::new("drop and create")
+        .actor("W1", &[Drop, Commit])
+        .actor("W2", &[Create, Set(0), Commit])
+        .actor("W3", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// set and DROP in one transaction; whoever rolled back its only write holds no lock but has a dirty cache.
+pub fn drop_under_mark() -> Model {
+    let mut m = Model::new("drop under a mark")
+        .actor("W1", &[Savepoint, Set(0), Overflow, RollbackTo, Commit])
+        .actor("W2", &[Set(0), Drop, Commit])
+        .actor("W3", &[Create, Set(0), Commit])
+        .actor("R1", &[Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// DISABLE TRIGGER, changes that nobody notes, ENABLE ALWAYS, and the sweeper.
+pub fn suspension() -> Model {
+    let mut m = Model::new("suspension")
+        .actor("A1", &[Disable, Commit])
+        .actor("W1", &[Change(0), Note(0), Commit])
+        .actor("A2", &[EnableAlways, Commit])
+        .actor("S1", &[Resume])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// pg_restore --disable-triggers in one transaction, and a set during the suspension.
+pub fn restore() -> Model {
+    let mut m = Model::new("restore")
+        .actor("A1", &[Disable, Change(0), Get(0), Note(0), Commit])
+        .actor("W1", &[Set(0), Commit])
+        .actor("S1", &[Resume])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// A set publishes during the suspension, and a change that nobody notes follows.
+pub fn set_while_suspended() -> Model {
+    Model::new("set while suspended")
+        .actor("A1", &[Disable, Commit])
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Change(0), Note(0), Commit])
+        .actor("R1", &[Get(0)])
+}
+
+/// DISABLE TRIGGER on a cache that has no slot yet.
+pub fn suspension_without_slot() -> Model {
+    let mut m = Model::new("suspension without a slot")
+        .actor("A1", &[Disable, Commit])
+        .actor("W1", &[Change(0), Note(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.slot = FirstSlot::TableFull;
+    m
+}
+
+/// All of them.
+pub fn all() -> Vec<Model> {
+    vec![
+        sets(),
+        deletes(),
+        plain_sql(),
+        altered(),
+        savepoint(),
+        late(),
+        late_neighbour(),
+        aborts_twice(),
+        repeatable_read(),
+        repeatable_writer(),
+        truncate(),
+        truncate_repeatable(),
+        overflow(),
+        late_overflow(),
+        late_after_overflow(),
+        first_get(),
+        table_full(),
+        table_full_late(),
+        drop_create(),
+        drop_under_mark(),
+        suspension(),
+        restore(),
+        set_while_suspended(),
+        suspension_without_slot(),
+    ]
+}

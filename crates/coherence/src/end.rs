@@ -1,0 +1,215 @@
+//! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks go (rules 2 and 3).
+
+use crate::clause::Clause;
+use crate::model::Model;
+use crate::state::{At, Backend, Ddl, KEYS, KeyNode, Mark, State};
+use crate::step::Moves;
+use crate::tier::Words;
+
+/// Marks one node. False: every node is marked.
+pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
+    let (m, from) = (moves.m, moves.from);
+    if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
+        return false;
+    }
+    if let Some(key) = from.unmarked_key(actor) {
+        if moves.partition_free() {
+            moves.add(actor, "marks", Some(key), |state| {
+                state.mark_key(m, actor, key)
+            });
+        }
+        return true;
+    }
+    let unmarked = from.cache_unmarked(actor);
+    if unmarked {
+        mark_cache(moves, actor);
+    }
+    unmarked
+}
+
+fn mark_cache(moves: &mut Moves, actor: usize) {
+    let m = moves.m;
+    if moves.from.backends[actor].cache.mark == Mark::PendRaised {
+        return moves.add(actor, "marks the cache, second word", None, |state| {
+            state.mark_cache_second(m, actor)
+        });
+    }
+    moves.add(actor, "marks the cache, first word", None, |state| {
+        state.mark_cache_first(m, actor)
+    });
+}
+
+/// The commit record is written and ProcArrayEndTransaction has run.
+pub fn commit_step(moves: &mut Moves, actor: usize) {
+    let m = moves.m;
+    moves.add(
+        actor,
+        "commits: its writes are visible from here on (e)",
+        None,
+        |state| {
+            state.commit_rows(actor);
+            begin_callbacks(m, state, actor);
+        },
+    );
+}
+
+/// ProcArrayEndTransaction of an abort.
+pub fn start_abort(m: &Model, state: &mut State, actor: usize) {
+    state.abort_rows(actor);
+    state.backends[actor].aborting = true;
+    begin_callbacks(m, state, actor);
+}
+
+fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
+    state.backends[actor].at = At::Unmark;
+    state.backends[actor].pc = 0;
+    skip_clean_nodes(m, state, actor);
+}
+
+/// Roll back: at any step that an error, a cancel or the user can reach, or because of a wait without end.
+pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
+    let (m, backend) = (moves.m, &moves.from.backends[actor]);
+    let writes = m.scripts[actor].commit_place().is_some();
+    let half_marked = matches!(backend.cache.mark, Mark::PendRaised | Mark::ResolvedToNone);
+    if writes && backend.at == At::Run && !half_marked && (m.aborts && backend.pc > 0 || waits) {
+        moves.add(actor, "rolls back", None, |state| {
+            start_abort(m, state, actor)
+        });
+    }
+}
+
+/// COMMIT and ABORT callbacks: D key by key, then DT.
+pub fn unmark_steps(moves: &mut Moves, actor: usize) {
+    let (m, backend) = (moves.m, &moves.from.backends[actor]);
+    let key = backend.pc as usize;
+    if backend.aborting && !m.keeps(Clause::AbortUnmarks) {
+        return moves.add(actor, "leaves its marks", None, |state| {
+            state.backends[actor].at = At::Release
+        });
+    }
+    if key < KEYS {
+        if backend.at == At::UnmarkHalf || moves.partition_free() {
+            unmark_key_steps(moves, actor, key);
+        }
+    } else {
+        moves.add(actor, "unmarks the cache, one word", None, |state| {
+            state.unmark_cache(m, actor);
+            if state.backends[actor].cache.mark == Mark::None {
+                leave_callbacks(m, state, actor);
+            }
+        });
+    }
+}
+
+fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
+    let (m, from) = (moves.m, moves.from);
+    let backend = &from.backends[actor];
+    let second = backend.at == At::UnmarkHalf;
+    let words = if second != m.epochs_first {
+        Words::Epochs
+    } else {
+        Words::Pends
+    };
+    let allowed = from.publish_allowed(m, &backend.keys[key].token, words);
+    let wants = from.wants_publish(m, actor, key);
+    if second || !wants {
+        let publish = wants && backend.verdict && allowed;
+        let verb = if publish {
+            "unmarks, and publishes if untouched,"
+        } else {
+            "unmarks"
+        };
+        return moves.add(actor, verb, Some(key), |state| {
+            finish_unmark(m, state, actor, key, publish)
+        });
+    }
+    if m.splits_sections() {
+        return moves.add(actor, "begins to publish", Some(key), |state| {
+            state.backends[actor].verdict = allowed;
+            state.backends[actor].at = At::UnmarkHalf;
+            state.shared.partition = Some(actor as u8);
+        });
+    }
+    let other = if words == Words::Pends {
+        Words::Epochs
+    } else {
+        Words::Pends
+    };
+    let publish = allowed && from.publish_allowed(m, &backend.keys[key].token, other);
+    moves.add(
+        actor,
+        "unmarks, and publishes if untouched,",
+        Some(key),
+        |state| {
+            finish_unmark(m, state, actor, key, publish);
+        },
+    );
+}
+
+fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish: bool) {
+    state.unmark_key(m, actor, key, publish);
+    state.shared.partition = None;
+    let backend = &mut state.backends[actor];
+    backend.verdict = false;
+    backend.at = At::Unmark;
+    backend.pc += 1;
+    if m.keeps(Clause::UnmarkIdempotent) {
+        backend.keys[key] = KeyNode::default();
+    }
+    skip_clean_nodes(m, state, actor);
+}
+
+/// A clean node takes no step, nor does a cache that is not marked.
+fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
+    let backend = &mut state.backends[actor];
+    let wanted = |node: &KeyNode| {
+        node.marked || node.dirty && !(m.keeps(Clause::AbortOnlyMarked) && backend.aborting)
+    };
+    while (backend.pc as usize) < KEYS && !wanted(&backend.keys[backend.pc as usize]) {
+        backend.pc += 1;
+    }
+    if backend.pc as usize == KEYS && backend.cache.mark == Mark::None {
+        leave_callbacks(m, state, actor);
+    }
+}
+
+/// Rule 8: a slot goes with its relation.
+fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
+    let backend = &state.backends[actor];
+    let frees = match backend.ddl {
+        Ddl::Drop => !backend.aborting && m.keeps(Clause::DropFreesSlot),
+        Ddl::Create => backend.aborting && m.keeps(Clause::CreateAbortFreesSlot),
+        _ => false,
+    };
+    if frees {
+        state.shared.slot = None;
+    }
+    state.backends[actor].at = At::Release;
+}
+
+/// Locks go, and the client is told.
+pub fn release_steps(moves: &mut Moves, actor: usize) {
+    let (m, backend) = (moves.m, &moves.from.backends[actor]);
+    if m.reruns && backend.aborting && !backend.rerun {
+        moves.add(
+            actor,
+            "meets an error in ABORT, which runs again",
+            None,
+            |state| {
+                state.backends[actor].rerun = true;
+                begin_callbacks(m, state, actor);
+            },
+        );
+    }
+    let verb = if backend.aborting {
+        "has rolled back"
+    } else {
+        "is acknowledged"
+    };
+    moves.add(actor, verb, None, |state| {
+        state.backends[actor] = Backend {
+            at: At::Done,
+            ..Backend::default()
+        };
+    });
+}

@@ -1,0 +1,252 @@
+//! cache_get, step by step: lookup, snapshot, row, fill (rules 4 to 6); and SELECT.
+
+use crate::clause::Clause;
+use crate::model::{Model, Op};
+use crate::state::{ABSENT, At, Entry, State, Token, Version};
+use crate::step::Moves;
+use crate::table::Lock;
+use crate::tier::Words;
+
+fn order(m: &Model) -> [Words; 2] {
+    if m.epochs_first {
+        [Words::Epochs, Words::Pends]
+    } else {
+        [Words::Pends, Words::Epochs]
+    }
+}
+
+fn key_of(m: &Model, state: &State, actor: usize) -> usize {
+    match m.op(actor, state.backends[actor].pc) {
+        Some(Op::Get(key)) => key,
+        other => unreachable!("{other:?} is no get"),
+    }
+}
+
+pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
+    let (m, from) = (moves.m, moves.from);
+    if needs_snapshot(moves, actor, key) {
+        return;
+    }
+    let locks = m.repeatable(actor) && m.keeps(Clause::RepeatableReadKeepsLock);
+    if locks && !from.grantable(actor, Lock::AccessShare) {
+        return;
+    }
+    if !slot_step(moves, actor) && moves.partition_free() {
+        moves.add(actor, "looks up", Some(key), |state| {
+            if !state.backends[actor].has_snapshot {
+                state.backends[actor].floor = state.current(key).0 as u8;
+            }
+            if locks {
+                state.backends[actor].lock(Lock::AccessShare);
+            }
+            first_half(m, state, actor, At::Lookup, |state, words, token| {
+                state.read_words(token, words);
+                true
+            });
+            if !m.splits_sections() {
+                finish_lookup(m, state, actor, key);
+            }
+        });
+    }
+}
+
+/// REPEATABLE READ: one snapshot for the transaction. READ COMMITTED needs one only for the negative control
+/// that reads the row with the statement's snapshot, older than the token.
+fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
+    let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
+    let needed = early && !moves.from.backends[actor].has_snapshot;
+    if needed {
+        moves.add(actor, "takes its snapshot", None, |state| {
+            state.backends[actor].floor = state.current(key).0 as u8;
+            state.backends[actor].snapshot = state.table.committed;
+            state.backends[actor].has_snapshot = true;
+        });
+    }
+    needed
+}
+
+/// The first get ever makes the slot, if it can: rule 7 wants the trigger's mode under a new lock.
+fn slot_step(moves: &mut Moves, actor: usize) -> bool {
+    let (m, from) = (moves.m, moves.from);
+    let wanted = from.shared.slot.is_none() && from.shared.room && from.table.exists;
+    if !wanted || m.repeatable(actor) || from.backends[actor].has_xid {
+        return false;
+    }
+    if !m.keeps(Clause::SlotMadeUnderLock) {
+        moves.add(
+            actor,
+            "reads the trigger's mode without a lock",
+            None,
+            |state| {
+                state.backends[actor].verdict = state.table.always;
+                state.backends[actor].at = At::MakeSlot;
+            },
+        );
+        return true;
+    }
+    let locked = from.grantable(actor, Lock::ShareUpdateExclusive);
+    if locked {
+        moves.add(actor, "makes a slot under a new lock", None, |state| {
+            state.make_slot(state.table.always)
+        });
+    }
+    locked
+}
+
+/// Takes the partition lock and the first words; the section ends in the next step, or, where nobody
+/// changes a slot's words, in this one.
+fn first_half(
+    m: &Model,
+    state: &mut State,
+    actor: usize,
+    at: At,
+    check: impl FnOnce(&State, Words, &mut Token) -> bool,
+) {
+    let mut token = state.backends[actor].token;
+    state.backends[actor].verdict = check(state, order(m)[0], &mut token);
+    state.backends[actor].token = token;
+    if m.splits_sections() {
+        state.backends[actor].at = at;
+        state.shared.partition = Some(actor as u8);
+    }
+}
+
+pub fn continue_get(moves: &mut Moves, actor: usize) {
+    let (m, from) = (moves.m, moves.from);
+    let key = key_of(m, from, actor);
+    match from.backends[actor].at {
+        At::MakeSlot => moves.add(actor, "makes a slot by what it read", None, |state| {
+            if state.shared.slot.is_none() {
+                state.make_slot(state.backends[actor].verdict);
+            }
+            state.backends[actor].verdict = false;
+            state.backends[actor].at = At::Run;
+        }),
+        At::Lookup => moves.add(actor, "ends its lookup of", Some(key), |state| {
+            finish_lookup(m, state, actor, key)
+        }),
+        At::Snapshot => moves.add(actor, "takes a new snapshot", None, |state| {
+            state.backends[actor].snapshot = state.table.committed;
+            state.backends[actor].at = At::Row;
+        }),
+        At::Row if from.grantable(actor, Lock::AccessShare) => {
+            moves.add(actor, "reads the row of", Some(key), |state| {
+                read_row(m, state, actor, key)
+            });
+        }
+        At::Fill if moves.partition_free() => moves.add(actor, "fills", Some(key), |state| {
+            first_half(m, state, actor, At::FillHalf, |state, words, token| {
+                state.fill_allowed(m, token, words)
+            });
+            if !m.splits_sections() {
+                finish_fill(m, state, actor, key);
+            }
+        }),
+        At::FillHalf => moves.add(actor, "ends its fill of", Some(key), |state| {
+            finish_fill(m, state, actor, key)
+        }),
+        _ => {}
+    }
+}
+
+fn finish_lookup(m: &Model, state: &mut State, actor: usize, key: usize) {
+    let mut token = state.backends[actor].token;
+    state.read_words(&mut token, order(m)[1]);
+    state.read_stripe(&mut token);
+    state.backends[actor].token = token;
+    state.shared.partition = None;
+    let hit = state
+        .valid_entry(m, key, &token)
+        .filter(|entry| may_hit(m, state, actor, key, entry));
+    if let Some(entry) = hit {
+        state.judge_get(m, actor, key, entry.value);
+        return end_get(m, state, actor);
+    }
+    state.backends[actor].at = if state.backends[actor].has_snapshot {
+        At::Row
+    } else {
+        At::Snapshot
+    };
+}
+
+/// Rules 5 and 6.
+fn may_hit(m: &Model, state: &State, actor: usize, key: usize, entry: &Entry) -> bool {
+    let backend = &state.backends[actor];
+    let dirty = backend.keys[key].dirty || backend.cache.dirty;
+    let locked = backend.has_xid && backend.locked_for_writing();
+    let visible = backend.snapshot & (1 << entry.xid) != 0;
+    !(dirty && m.keeps(Clause::DirtyKeyBypasses)
+        || locked && m.keeps(Clause::LockedCacheBypasses)
+        || m.repeatable(actor) && !visible && m.keeps(Clause::RepeatableReadChecksXid))
+}
+
+fn read_row(m: &Model, state: &mut State, actor: usize, key: usize) {
+    if !state.exists_for(actor) {
+        return end_get(m, state, actor);
+    }
+    let row = state.read_row(actor, key, state.backends[actor].snapshot);
+    state.judge_get(m, actor, key, row.value);
+    let backend = &mut state.backends[actor];
+    let may_fill = (!m.repeatable(actor) || !m.keeps(Clause::RepeatableReadNeverFills))
+        && (!backend.has_xid || !m.keeps(Clause::FillWithoutXid));
+    if may_fill && row.value != ABSENT {
+        backend.row = row;
+        backend.at = At::Fill;
+    } else {
+        end_get(m, state, actor);
+    }
+}
+
+fn finish_fill(m: &Model, state: &mut State, actor: usize, key: usize) {
+    let backend = state.backends[actor];
+    let allowed = backend.verdict
+        && state.fill_allowed(m, &backend.token, order(m)[1])
+        && state.fill_stripe_allowed(m, &backend.token);
+    if allowed {
+        let checks = [Clause::FillGeneration, Clause::FillEpoch];
+        state.install(
+            m,
+            key,
+            backend.row.value,
+            backend.row.xid,
+            &backend.token,
+            checks,
+        );
+    }
+    state.shared.partition = None;
+    end_get(m, state, actor);
+}
+
+fn end_get(m: &Model, state: &mut State, actor: usize) {
+    let backend = &mut state.backends[actor];
+    backend.at = At::Run;
+    backend.pc += 1;
+    backend.floor = 0;
+    backend.token = Token::default();
+    backend.row = Version::default();
+    backend.verdict = false;
+    if !m.repeatable(actor) {
+        backend.snapshot = 0;
+        backend.has_snapshot = false;
+    }
+}
+
+pub fn select(moves: &mut Moves, actor: usize, key: usize) {
+    let (m, from) = (moves.m, moves.from);
+    if needs_snapshot(moves, actor, key) || !from.grantable(actor, Lock::AccessShare) {
+        return;
+    }
+    moves.add(actor, "SELECTs", Some(key), |state| {
+        let snapshot = if m.repeatable(actor) {
+            state.backends[actor].snapshot
+        } else {
+            state.table.committed
+        };
+        let row = state.read_row(actor, key, snapshot);
+        if m.repeatable(actor) {
+            state.backends[actor].lock(Lock::AccessShare);
+            state.judge_shown(actor, key, row.value);
+        }
+        state.backends[actor].pc += 1;
+    });
+}

@@ -1,0 +1,100 @@
+//! The promises: what is checked at each read, in each state, and at the end.
+
+use crate::model::Model;
+use crate::state::{At, KEYS, State, Version, Violation};
+use crate::table::xid_of;
+
+impl State {
+    pub fn all_done(&self) -> bool {
+        self.backends.iter().all(|backend| backend.at == At::Done)
+    }
+
+    fn break_promise(&mut self, violation: Violation) {
+        self.broken.get_or_insert(violation);
+    }
+
+    /// Properties (a) to (d), when a cache_get has its value.
+    pub fn judge_get(&mut self, m: &Model, actor: usize, key: usize, value: u8) {
+        let own = self.table.rows[key]
+            .as_slice()
+            .last()
+            .filter(|last| last.xid == xid_of(actor));
+        if let Some(own) = own {
+            if own.value != value {
+                self.break_promise(Violation::OwnWriteUnseen);
+            }
+        } else if m.repeatable(actor) {
+            let row = self.read_row(actor, key, self.backends[actor].snapshot);
+            if row.value != value {
+                self.break_promise(Violation::DiffersFromSelect);
+            }
+            self.judge_shown(actor, key, value);
+        } else if let Some(violation) = self.judge_read_committed(actor, key, value) {
+            self.break_promise(violation);
+        }
+    }
+
+    /// Property (d), in a REPEATABLE READ transaction: what is shown once stays.
+    pub fn judge_shown(&mut self, actor: usize, key: usize, value: u8) {
+        let shown = self.backends[actor].shown[key].replace(value);
+        if shown.is_some_and(|shown| shown != value) {
+            self.break_promise(Violation::DiffersFromSelect);
+        }
+    }
+
+    /// Properties (a) and (b). We promise more than (a): a get that begins after event e, acknowledged or
+    /// not, returns that commit or a newer one; so a session that saw any effect of it sees its entries too.
+    fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
+        let floor = self.backends[actor].floor as usize;
+        let chain = self.table.rows[key].as_slice();
+        let matches = |version: &Version| version.value == value && self.is_committed(version.xid);
+        if chain.iter().skip(floor).any(matches) {
+            return None;
+        }
+        if !chain.iter().any(matches) {
+            return Some(Violation::NotCommitted);
+        }
+        let acknowledged = chain
+            .get(floor)
+            .is_none_or(|version| self.acknowledged(version.xid));
+        Some(if acknowledged {
+            Violation::OlderThanAcknowledged
+        } else {
+            Violation::OlderThanVisible
+        })
+    }
+
+    fn acknowledged(&self, xid: u8) -> bool {
+        xid == 0 || self.backends[xid as usize - 1].at == At::Done
+    }
+
+    /// Properties (e) and (f).
+    pub fn judge_state(&mut self, m: &Model) {
+        if m.audits && !self.entries_current(m) {
+            self.break_promise(Violation::EntryNotCurrent);
+        }
+        if self.all_done() {
+            self.judge_end(m);
+        }
+    }
+
+    fn judge_end(&mut self, m: &Model) {
+        let slot = self.shared.slot.unwrap_or_default();
+        if (self.shared.stripe.pend, self.shared.global.pend, slot.pend) != (0, 0, 0) {
+            self.break_promise(Violation::MarkLeftBehind);
+        }
+        if self.shared.slot.is_some() && !self.table.exists {
+            self.break_promise(Violation::SlotLeaked);
+        }
+        if !self.entries_current(m) {
+            self.break_promise(Violation::StaleEntryLeft);
+        }
+    }
+
+    fn entries_current(&self, m: &Model) -> bool {
+        (0..KEYS).all(|key| {
+            let entry = self.valid_now(m, key);
+            entry.is_none_or(|entry| entry.value == self.current(key).1.value)
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! A model checker for the protocol that keeps the hot tier coherent with transactions.
+//!
+//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks,
+//! commit record, event e (from here on others see the writes), COMMIT callbacks, lock release, the client is
+//! told. The rules below keep the copy from ever showing what a SELECT would not. This crate plays them out
+//! step by step between a few backends, two keys on one stripe and one cache, visits **every** interleaving, and
+//! checks what is promised:
+//!
+//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event
+//!   e on, not only from the acknowledgement, so a session that saw any effect of a commit sees its entries too;
+//! * (b) never a value of a transaction that was rolled back or is not yet visible;
+//! * (c) a transaction sees its own writes;
+//! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
+//! * (e) when all have ended, every pend is 0, no slot is without its relation, every valid entry is the row;
+//! * (f) in every state, an entry that a get would hit is the committed row.
+//!
+//! # The rules and where they are
+//!
+//! | rule | says | code |
+//! |---|---|---|
+//! | 1 record | every changed row's key is noted in D, DDL and TRUNCATE put the cache into DT | `write`: `note`, `note_by_trigger`, `apply_ddl`, `overflow` |
+//! | 2 mark | PRE_COMMIT: remove the entry, `pend++`, `ver++`; a cache: `pend++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `write`: `abort_subtransaction` |
+//! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
+//! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
+//! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
+//! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
+//! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
+//!
+//! Rules 9 (PREPARE TRANSACTION is refused) and 10 (expiry deletes are marked like any others) have no
+//! interleavings of their own. SERIALIZABLE bypasses the tier and is not modelled.
+//!
+//! # Atomic steps
+//!
+//! A section under the partition lock, one word of a slot or of the global pair, a snapshot, the reading of a row
+//! under its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change
+//! while a section is under way, and a section reads them in two steps, in either order (`epochs_first`).
+//! What only its own backend can notice goes into the step before (`step::settle`).
+//!
+//! # What the model adds to the rules' first wording
+//!
+//! * The publish token holds the **global pend**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
+//!   marked the global pair before the slot was made may still write late.
+//! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
+//!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
+//! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
+//!   up its lock but not its DT, so DROP may free the slot under a mark.
+//! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
+//! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
+//! * pend **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//! * pend == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
+//!   savepoint's rollback gave away; without late writes the rest of the token would do.
+//!
+//! `tests/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.
+//!
+//! # Use
+//!
+//! ```text
+//! cargo test -p pgcache-coherence                                     every rule, every negative control
+//! cargo test -p pgcache-coherence -- --nocapture publish_ver          print a control's counterexample
+//! cargo run --release -p pgcache-coherence --example deep [states]    larger casts, by hand
+//! ```
+
+pub mod clause;
+pub mod configurations;
+mod end;
+mod get;
+mod judge;
+pub mod model;
+pub mod search;
+mod state;
+mod step;
+mod table;
+mod tier;
+mod trace;
+mod write;
+
+pub use state::Violation;
+pub use trace::Trace;

@@ -1,0 +1,213 @@
+//! What a model is made of: actors and their scripts, the first state, and the clauses left out.
+
+use crate::clause::{Clause, Dropped};
+use crate::state::{ABSENT, At, INITIAL_XID, KEYS, MAX_ACTORS, State, Version};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// cache_set, cache_delete: the function changes the row and notes the key with the value.
+    Set(usize),
+    Delete(usize),
+    /// cache_set on a cache whose BEFORE trigger stores something else.
+    SetAltered(usize),
+    /// Plain SQL, in two: the row changes, and later the AFTER trigger notes its key.
+    Change(usize),
+    Note(usize),
+    Truncate,
+    Drop,
+    /// CREATE of a relation that gets the OID of the one dropped before.
+    Create,
+    /// ALTER TABLE ... DISABLE TRIGGER, ENABLE ALWAYS TRIGGER.
+    Disable,
+    EnableAlways,
+    /// The sweeper turns a suspended tier on again when the trigger's mode is ALWAYS.
+    Resume,
+    /// D is over its limit: the cache moves to DT.
+    Overflow,
+    Savepoint,
+    RollbackTo,
+    /// From here on the callbacks run; operations after it are writes that come after our mark.
+    Commit,
+    Get(usize),
+    Select(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    ReadCommitted,
+    RepeatableRead,
+}
+
+/// One backend. With a Commit: one transaction, which commits or rolls back at any step before. Without:
+/// under READ COMMITTED each operation by itself, under REPEATABLE READ one transaction that only reads.
+#[derive(Clone, Debug)]
+pub struct Script {
+    pub name: &'static str,
+    pub isolation: Isolation,
+    pub ops: Vec<Op>,
+}
+
+impl Script {
+    pub fn commit_place(&self) -> Option<usize> {
+        self.ops.iter().position(|op| *op == Op::Commit)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstSlot {
+    Present,
+    /// None yet, but room for one.
+    Absent,
+    /// None, and the slot table is full until some other cache goes.
+    TableFull,
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub name: &'static str,
+    pub scripts: Vec<Script>,
+    pub slot: FirstSlot,
+    /// Both keys have an entry in the first state.
+    pub warm: bool,
+    /// Transactions may roll back at each step.
+    pub aborts: bool,
+    /// The ABORT callbacks may run twice.
+    pub reruns: bool,
+    /// Entries may be evicted at any time.
+    pub evicts: bool,
+    /// Sections read epochs before pends: the order must not matter.
+    pub epochs_first: bool,
+    /// Check property (f) in every state, too.
+    pub audits: bool,
+    pub dropped: Dropped,
+}
+
+impl Model {
+    pub fn new(name: &'static str) -> Self {
+        Model {
+            name,
+            scripts: Vec::new(),
+            slot: FirstSlot::Present,
+            warm: false,
+            aborts: true,
+            reruns: false,
+            evicts: true,
+            epochs_first: false,
+            audits: false,
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// Adds a backend that runs READ COMMITTED.
+    pub fn actor(mut self, name: &'static str, ops: &[Op]) -> Self {
+        self.scripts.push(Script {
+            name,
+            isolation: Isolation::ReadCommitted,
+            ops: ops.to_vec(),
+        });
+        assert!(self.scripts.len() <= MAX_ACTORS);
+        self
+    }
+
+    pub fn repeatable_read(self, name: &'static str, ops: &[Op]) -> Self {
+        let mut model = self.actor(name, ops);
+        if let Some(script) = model.scripts.last_mut() {
+            script.isolation = Isolation::RepeatableRead;
+        }
+        model
+    }
+
+    pub fn without(mut self, clause: Clause) -> Self {
+        self.dropped = self.dropped.with(clause);
+        self
+    }
+
+    pub fn keeps(&self, clause: Clause) -> bool {
+        !self.dropped.contains(clause)
+    }
+
+    pub fn repeatable(&self, actor: usize) -> bool {
+        self.scripts[actor].isolation == Isolation::RepeatableRead
+    }
+
+    pub fn op(&self, actor: usize, pc: u8) -> Option<Op> {
+        self.scripts[actor].ops.get(pc as usize).copied()
+    }
+
+    /// Has this backend called COMMIT?
+    pub fn committing(&self, actor: usize, pc: u8) -> bool {
+        self.scripts[actor]
+            .commit_place()
+            .is_some_and(|place| place < pc as usize)
+    }
+
+    /// Sections that read a slot's words take two steps only where somebody may change these words.
+    pub fn splits_sections(&self) -> bool {
+        let changes_slot = |op: &Op| {
+            use Op::*;
+            matches!(
+                op,
+                Truncate | Drop | Create | Disable | EnableAlways | Resume | Overflow
+            )
+        };
+        self.scripts
+            .iter()
+            .any(|script| script.ops.iter().any(changes_slot))
+    }
+
+    pub fn first_state(&self) -> State {
+        let mut state = State {
+            table: Default::default(),
+            shared: Default::default(),
+            backends: Default::default(),
+            broken: None,
+        };
+        state.table.exists = true;
+        state.table.always = true;
+        state.table.committed = 1 << INITIAL_XID;
+        state.shared.room = self.slot != FirstSlot::TableFull;
+        if self.slot == FirstSlot::Present {
+            state.make_slot(true);
+        }
+        for key in 0..KEYS {
+            let value = first_value(key);
+            state.table.rows[key].push(Version {
+                xid: INITIAL_XID,
+                value,
+                ..Version::default()
+            });
+            if self.warm {
+                let mut token = Default::default();
+                state.read_words(&mut token, crate::tier::Words::Epochs);
+                let checks = [Clause::FillGeneration, Clause::FillEpoch];
+                state.install(self, key, value, INITIAL_XID, &token, checks);
+            }
+        }
+        for actor in 0..MAX_ACTORS {
+            if actor < self.scripts.len() {
+                crate::step::settle(self, &mut state, actor);
+            } else {
+                state.backends[actor].at = At::Done;
+            }
+        }
+        state
+    }
+}
+
+pub fn first_value(key: usize) -> u8 {
+    1 + key as u8
+}
+
+/// Every write writes a value of its own.
+pub fn value_of(actor: usize, pc: u8, op: Op) -> u8 {
+    if matches!(op, Op::Delete(_)) {
+        ABSENT
+    } else {
+        (actor as u8 + 1) * 16 + pc
+    }
+}
+
+/// What a BEFORE trigger makes of a value.
+pub fn altered(value: u8) -> u8 {
+    value + 128
+}

@@ -1,0 +1,266 @@
+//! One state of the model: what a server would hold in its table, in shared memory and in each backend.
+//!
+//! Plain values only, small enough to be copied by the million. Who may change what, and when, is written
+//! in `table`, `tier`, `get`, `write` and `end`.
+
+/// Two keys, so that an innocent neighbour on the same stripe exists.
+pub const KEYS: usize = 2;
+pub const MAX_ACTORS: usize = 5;
+const MAX_VERSIONS: usize = 8;
+
+/// No row, or no value to publish.
+pub const ABSENT: u8 = 0;
+/// The transaction that wrote the rows of the first state.
+pub const INITIAL_XID: u8 = 0;
+/// A generation that no slot ever has.
+pub const NO_GENERATION: u8 = 0;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Version {
+    pub xid: u8,
+    pub value: u8,
+    /// TRUNCATE, DROP: once committed it hides older versions even from older snapshots.
+    pub wipe: bool,
+    /// Written below the savepoint that is still open.
+    pub sub: bool,
+}
+
+/// The versions of one row in the order of their writing, which row locks make the order of their commits.
+/// Aborted versions are taken out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Chain {
+    len: u8,
+    versions: [Version; MAX_VERSIONS],
+}
+
+impl Chain {
+    pub fn push(&mut self, version: Version) {
+        self.versions[self.len as usize] = version;
+        self.len += 1;
+    }
+
+    pub fn as_slice(&self) -> &[Version] {
+        &self.versions[..self.len as usize]
+    }
+
+    pub fn last_mut(&mut self) -> Option<&mut Version> {
+        self.versions[..self.len as usize].last_mut()
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&Version) -> bool) {
+        let mut kept = Chain::default();
+        for version in self.as_slice().iter().filter(|version| keep(version)) {
+            kept.push(*version);
+        }
+        *self = kept;
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Table {
+    pub rows: [Chain; KEYS],
+    /// Bit x: transaction x is committed and visible (event e has happened).
+    pub committed: u8,
+    /// As far as committed transactions go.
+    pub exists: bool,
+    /// Our trigger fires ALWAYS, as far as committed transactions go.
+    pub always: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Slot {
+    pub generation: u8,
+    pub epoch: u8,
+    pub pend: i8,
+    pub suspended: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Stripe {
+    pub ver: u8,
+    pub pend: i8,
+}
+
+/// For writers whose cache has no slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct GlobalPair {
+    pub epoch: u8,
+    pub pend: i8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Entry {
+    pub value: u8,
+    pub generation: u8,
+    pub epoch: u8,
+    pub xid: u8,
+}
+
+/// Shared memory. Both keys hash to the one stripe, and live in the one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Shared {
+    pub slot: Option<Slot>,
+    /// The slot table has room for our cache.
+    pub room: bool,
+    /// Generations are never reused, whatever becomes of the slot.
+    pub last_generation: u8,
+    pub stripe: Stripe,
+    pub global: GlobalPair,
+    pub entries: [Option<Entry>; KEYS],
+    /// The actor that holds the partition lock between two steps.
+    pub partition: Option<u8>,
+}
+
+/// What a lookup remembers of shared memory for the fill that may follow (rule 4), and a mark for its
+/// publish (rule 3; there only the first three).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Token {
+    pub ver: u8,
+    pub generation: u8,
+    pub epoch: u8,
+    pub stripe_pend: i8,
+    pub cache_pend: i8,
+    pub suspended: bool,
+    pub global: GlobalPair,
+}
+
+/// A key in D.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct KeyNode {
+    pub dirty: bool,
+    pub marked: bool,
+    /// ABSENT: nothing to publish.
+    pub value: u8,
+    /// No trigger, rule, generated column or policy made the row differ from `value`.
+    pub exact: bool,
+    /// Noted below the savepoint that is still open.
+    pub sub: bool,
+    pub token: Token,
+}
+
+/// How far a cache in DT is marked. The words of a slot are no part of any partition: each changes alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Mark {
+    #[default]
+    None,
+    /// No slot was found: the global pair comes next. Only when this is not one step.
+    ResolvedToNone,
+    PendRaised,
+    Full,
+    HalfUndone,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Where {
+    #[default]
+    Nowhere,
+    Global,
+    /// The generation of the slot that was marked.
+    Slot(u8),
+}
+
+/// The cache in DT.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct CacheNode {
+    pub dirty: bool,
+    /// D overflowed: keys are no longer noted one by one.
+    pub overflowed: bool,
+    pub suspend: bool,
+    pub mark: Mark,
+    pub marked_on: Where,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Ddl {
+    #[default]
+    None,
+    Drop,
+    Create,
+    /// The trigger's mode from commit on: ALWAYS or not.
+    Trigger(bool),
+}
+
+/// Where a backend stands, between two atomic steps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum At {
+    /// Before its next operation; after its last: marking, then event e.
+    #[default]
+    Run,
+    /// cache_get: half of the lookup's words are read; snapshot next; row next; fill; half of the fill's checks done.
+    Lookup,
+    Snapshot,
+    Row,
+    Fill,
+    FillHalf,
+    /// A slot is to be made from a fact that is already read (only in a negative control).
+    MakeSlot,
+    /// The tier is to be turned on by a fact that is already read (only in a negative control).
+    Resume,
+    /// COMMIT or ABORT callback; half of a publish's checks done; locks to be released.
+    Unmark,
+    UnmarkHalf,
+    Release,
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Backend {
+    /// Next operation of the script.
+    pub pc: u8,
+    pub at: At,
+    pub has_xid: bool,
+    pub aborting: bool,
+    /// An error in the ABORT callbacks has made them run again.
+    pub rerun: bool,
+    /// A write came after our mark.
+    pub late: bool,
+    pub in_sub: bool,
+    pub has_snapshot: bool,
+    pub snapshot: u8,
+    /// Bits of `table::Lock`, and those of them that go with the open savepoint.
+    pub locks: u8,
+    pub sub_locks: u8,
+    pub keys: [KeyNode; KEYS],
+    pub cache: CacheNode,
+    pub ddl: Ddl,
+    /// Of the get under way: the oldest version it may return, its token, the row it read, half a verdict.
+    pub floor: u8,
+    pub token: Token,
+    pub row: Version,
+    pub verdict: bool,
+    /// REPEATABLE READ: what this transaction has been shown, by key.
+    pub shown: [Option<u8>; KEYS],
+}
+
+/// A broken promise.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Violation {
+    /// (a) a get returned an older value than one whose commit had been acknowledged when it began
+    OlderThanAcknowledged,
+    /// (a) the same, for a commit that was visible to others but not yet acknowledged
+    OlderThanVisible,
+    /// (b) a value that no committed transaction has written
+    NotCommitted,
+    /// (c) a transaction did not see its own write
+    OwnWriteUnseen,
+    /// (d) REPEATABLE READ: a get and a SELECT of one transaction differ
+    DiffersFromSelect,
+    /// (e) after all have ended: a counter of marks is not zero
+    MarkLeftBehind,
+    /// (e) after all have ended: an entry that is no row of the table
+    StaleEntryLeft,
+    /// (e) after all have ended: a slot without its relation
+    SlotLeaked,
+    /// (f) at any time: a get that began now would hit an entry which is not the committed row
+    EntryNotCurrent,
+    /// the model stands still before all have ended
+    Stuck,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    pub table: Table,
+    pub shared: Shared,
+    pub backends: [Backend; MAX_ACTORS],
+    pub broken: Option<Violation>,
+}

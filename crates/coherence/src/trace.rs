@@ -1,0 +1,96 @@
+//! A counterexample as a person reads it: who did what, and what shared memory looked like after it.
+
+use std::fmt;
+
+use crate::model::{Model, first_value};
+use crate::state::{KEYS, State, Violation};
+use crate::step::{Event, NOBODY};
+
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub violation: Violation,
+    title: String,
+    lines: Vec<String>,
+}
+
+impl Trace {
+    pub fn new(m: &Model, violation: Violation) -> Self {
+        let values: Vec<_> = (0..KEYS)
+            .map(|key| format!("k{key}={}", first_value(key)))
+            .collect();
+        let title = format!("{}: {violation:?}; first rows {}", m.name, values.join(" "));
+        Trace {
+            violation,
+            title,
+            lines: Vec::new(),
+        }
+    }
+
+    pub fn push(&mut self, m: &Model, event: Event, after: &State) {
+        let name = if event.actor == NOBODY {
+            "--"
+        } else {
+            m.scripts[event.actor].name
+        };
+        let key = event.key.map_or(String::new(), |key| format!(" k{key}"));
+        let step = format!("{name} {}{key}", event.verb);
+        self.lines.push(format!(
+            "{:3}  {step:<52} {}",
+            self.lines.len() + 1,
+            shared(m, after)
+        ));
+    }
+
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+fn shared(m: &Model, state: &State) -> String {
+    let shared = &state.shared;
+    let slot = shared.slot.map_or("no slot".to_string(), |slot| {
+        let suspended = if slot.suspended { " suspended" } else { "" };
+        format!(
+            "g{} e{} p{}{suspended}",
+            slot.generation, slot.epoch, slot.pend
+        )
+    });
+    let global = match (shared.global.epoch, shared.global.pend) {
+        (0, 0) => String::new(),
+        (epoch, pend) => format!(" | global e{epoch} p{pend}"),
+    };
+    let rows: Vec<_> = (0..KEYS)
+        .map(|key| format!("{}", state.current(key).1.value))
+        .collect();
+    let hot: Vec<_> = (0..KEYS).map(|key| entry(m, state, key)).collect();
+    let (ver, pend) = (shared.stripe.ver, shared.stripe.pend);
+    format!(
+        "| stripe v{ver} p{pend} | slot {slot}{global} | rows {} | hot {}",
+        rows.join(" "),
+        hot.join(" ")
+    )
+}
+
+fn entry(m: &Model, state: &State, key: usize) -> String {
+    match (state.shared.entries[key], state.valid_now(m, key)) {
+        (None, _) => "-".to_string(),
+        (Some(entry), Some(_)) => {
+            format!("{}(g{} e{})", entry.value, entry.generation, entry.epoch)
+        }
+        (Some(entry), None) => format!(
+            "[{} g{} e{} invalid]",
+            entry.value, entry.generation, entry.epoch
+        ),
+    }
+}

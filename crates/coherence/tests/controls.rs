@@ -1,0 +1,121 @@
+//! Negative controls: each test leaves one clause out, and the checker must find what goes wrong then.
+//!
+//! A test is named by the clause it leaves out. `cargo test ... -- --nocapture NAME` prints the run.
+
+use pgcache_coherence::clause::Clause;
+use pgcache_coherence::configurations as with;
+use pgcache_coherence::model::Model;
+use pgcache_coherence::search::counterexample;
+
+/// Longer ones would be no help to a reader.
+const LONGEST: usize = 40;
+
+fn caught(m: Model, clause: Clause) {
+    let trace = counterexample(&m.without(clause));
+    let trace = trace.unwrap_or_else(|| panic!("the model without {clause:?} breaks no promise"));
+    println!("without {clause:?}, {trace}");
+    assert!(trace.len() <= LONGEST, "{} steps", trace.len());
+}
+
+fn epochs_first(m: Model) -> Model {
+    Model {
+        epochs_first: true,
+        ..m
+    }
+}
+
+/// In `tests/redundant.rs`: they break nothing without a second one.
+const COVERED: &[Clause] = &[
+    Clause::MarkBumpsVer,
+    Clause::PublishSuspended,
+    Clause::FillGlobalEpoch,
+    Clause::DirtyKeyBypasses,
+    Clause::LookupSuspended,
+    Clause::LookupCachePend,
+];
+
+#[test]
+fn every_clause_has_its_control() {
+    for clause in Clause::ALL {
+        let controls = CONTROLS
+            .iter()
+            .chain(COVERED)
+            .filter(|control| *control == clause);
+        assert_eq!(controls.count(), 1, "{clause:?}");
+    }
+}
+
+macro_rules! caught_without {
+    ($($name:ident: $clause:ident, $model:expr;)*) => { $(
+        #[test]
+        fn $name() {
+            caught($model, Clause::$clause);
+        }
+    )*
+        const CONTROLS: &[Clause] = &[$(Clause::$clause,)*];
+    };
+}
+
+caught_without! {
+    // Rule 1
+    row_change_noted: RowChangeNoted, with::plain_sql();
+    truncate_noted: TruncateNoted, with::truncate_repeatable();
+
+    // Rule 2
+    mark_before_commit: MarkBeforeCommit, with::deletes();
+    mark_removes_entry: MarkRemovesEntry, with::deletes();
+    mark_raises_pend: MarkRaisesPend, with::deletes();
+    cache_mark_raises_pend: CacheMarkRaisesPend, with::overflow();
+    cache_mark_bumps_epoch: CacheMarkBumpsEpoch, epochs_first(with::overflow());
+    cache_mark_pend_first: CacheMarkPendFirst, epochs_first(with::overflow());
+    late_write_marked: LateWriteMarked, with::late_neighbour();
+    no_slot_marks_global: NoSlotMarksGlobal, with::table_full_late();
+    resolve_and_mark_at_once: ResolveAndMarkAtOnce, with::table_full_late();
+
+    // Rule 3
+    publish_pend_is_one: PublishPendIsOne, with::late();
+    publish_ver: PublishVer, with::plain_sql();
+    publish_generation: PublishGeneration, with::table_full_late();
+    publish_epoch: PublishEpoch, with::overflow();
+    publish_cache_pend: PublishCachePend, epochs_first(with::late_after_overflow());
+    publish_global_pend: PublishGlobalPend, with::table_full_late();
+    publish_exact_value: PublishExactValue, with::altered();
+    unmark_bumps_ver: UnmarkBumpsVer, with::late();
+    cache_unmark_bumps_epoch: CacheUnmarkBumpsEpoch, with::overflow();
+    cache_unmark_epoch_first: CacheUnmarkEpochFirst, with::overflow();
+    abort_unmarks: AbortUnmarks, with::deletes();
+    abort_publishes_nothing: AbortPublishesNothing, with::plain_sql();
+    abort_only_marked: AbortOnlyMarked, with::deletes();
+    unmark_idempotent: UnmarkIdempotent, with::aborts_twice();
+    unmark_checks_generation: UnmarkChecksGeneration, with::drop_under_mark();
+    subabort_keeps_keys: SubabortKeepsKeys, with::savepoint();
+    subabort_drops_values: SubabortDropsValues, with::savepoint();
+    overflow_spares_marked: OverflowSparesMarked, with::late_overflow();
+
+    // Rule 4
+    fill_new_snapshot: FillNewSnapshot, with::deletes();
+    fill_ver: FillVer, with::deletes();
+    fill_stripe_pend: FillStripePend, with::deletes();
+    fill_generation: FillGeneration, with::drop_create();
+    fill_epoch: FillEpoch, with::overflow();
+    fill_cache_pend: FillCachePend, epochs_first(with::overflow());
+    fill_global_pend: FillGlobalPend, with::table_full_late();
+    fill_suspended: FillSuspended, epochs_first(with::suspension());
+    fill_without_xid: FillWithoutXid, with::plain_sql();
+    stamp_from_token: StampFromToken, epochs_first(with::overflow());
+
+    // Rules 5 and 6
+    locked_cache_bypasses: LockedCacheBypasses, with::plain_sql();
+    repeatable_read_checks_xid: RepeatableReadChecksXid, with::repeatable_read();
+    repeatable_read_keeps_lock: RepeatableReadKeepsLock, with::truncate_repeatable();
+    repeatable_read_never_fills: RepeatableReadNeverFills, with::repeatable_read();
+
+    // Rules 7 and 8, and an entry's validity
+    disable_suspends: DisableSuspends, with::suspension();
+    resume_under_lock: ResumeUnderLock, with::suspension();
+    slot_made_under_lock: SlotMadeUnderLock, with::suspension_without_slot();
+    lookup_generation: LookupGeneration, with::drop_create();
+    lookup_epoch: LookupEpoch, with::overflow();
+    create_abort_frees_slot: CreateAbortFreesSlot, with::drop_create();
+    drop_frees_slot: DropFreesSlot, with::drop_create();
+}

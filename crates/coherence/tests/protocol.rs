@@ -1,0 +1,51 @@
+//! With every rule in force no promise is broken: each configuration is visited whole, and property (f) is
+//! checked in each state besides (a) to (e) at each read and each end.
+
+use pgcache_coherence::model::Model;
+use pgcache_coherence::search::{counterexample, explore};
+
+const LIMIT: usize = 20_000_000;
+
+fn holds(mut m: Model) {
+    m.audits = true;
+    let report = explore(&m, LIMIT);
+    println!(
+        "{}: {} states, {} steps",
+        m.name, report.states, report.steps
+    );
+    if report.violation.is_some() {
+        panic!("{}", counterexample(&m).expect("explore found one"));
+    }
+    assert!(report.complete, "{} has more than {LIMIT} states", m.name);
+}
+
+/// A slot's words may be read in either order.
+fn holds_in_both_orders(m: Model) {
+    holds(Model {
+        epochs_first: true,
+        ..m.clone()
+    });
+    holds(m);
+}
+
+macro_rules! protocol_holds {
+    ($($check:ident: $($configuration:ident)*;)*) => { $($(
+        #[test]
+        fn $configuration() {
+            $check(pgcache_coherence::configurations::$configuration());
+        }
+    )*)* };
+}
+
+protocol_holds! {
+    holds: sets deletes plain_sql altered savepoint late late_neighbour repeatable_read repeatable_writer;
+    holds: first_get table_full;
+    holds_in_both_orders: aborts_twice truncate truncate_repeatable overflow late_overflow late_after_overflow;
+    holds_in_both_orders: table_full_late drop_create drop_under_mark;
+    holds_in_both_orders: suspension restore set_while_suspended suspension_without_slot;
+}
+
+#[test]
+fn no_configuration_is_forgotten() {
+    assert_eq!(pgcache_coherence::configurations::all().len(), 24);
+}

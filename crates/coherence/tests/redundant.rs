@@ -1,0 +1,119 @@
+//! Clauses that other clauses cover: leaving one out breaks nothing, leaving out its cover as well does.
+//!
+//! They are what an implementation may save, or keep as a second line of defence; the server keeps those that
+//! cost nothing on the path of a hot get.
+
+use pgcache_coherence::clause::Clause::{self, *};
+use pgcache_coherence::configurations as with;
+use pgcache_coherence::model::Model;
+use pgcache_coherence::search::{counterexample, explore};
+
+fn without(m: Model, clauses: &[Clause]) -> Model {
+    clauses.iter().fold(m, |m, clause| m.without(*clause))
+}
+
+/// Holds without them, in both orders of reading a slot's words, as far as reads can tell.
+fn spared(clauses: &[Clause], models: &[Model]) {
+    for m in models {
+        for epochs_first in [false, true] {
+            let m = without(
+                Model {
+                    epochs_first,
+                    ..m.clone()
+                },
+                clauses,
+            );
+            if explore(&m, usize::MAX).violation.is_some() {
+                panic!(
+                    "without {clauses:?}, {}",
+                    counterexample(&m).expect("explore found one")
+                );
+            }
+        }
+    }
+}
+
+fn caught(clauses: &[Clause], m: Model) {
+    let trace = counterexample(&without(m, clauses)).expect("a counterexample");
+    println!("without {clauses:?}, {trace}");
+}
+
+/// A hot get need not read pend: the mark's epoch++ comes before event e, and nothing makes an entry of the
+/// new epoch while pend is not 0.
+#[test]
+fn lookup_cache_pend_is_covered_by_the_fill() {
+    let models = [
+        with::overflow(),
+        with::late_after_overflow(),
+        with::truncate(),
+        with::truncate_repeatable(),
+    ];
+    spared(&[LookupCachePend], &models);
+    caught(
+        &[FillCachePend],
+        Model {
+            epochs_first: true,
+            ..with::overflow()
+        },
+    );
+    caught(&[LookupCachePend, FillCachePend], with::overflow());
+}
+
+/// Nor need it read `suspended`, when neither fill nor publish makes entries during a suspension.
+#[test]
+fn lookup_suspended_is_covered_by_fill_and_publish() {
+    let models = [
+        with::set_while_suspended(),
+        with::restore(),
+        with::suspension(),
+    ];
+    spared(&[LookupSuspended, LookupCachePend], &models);
+    spared(&[PublishSuspended], &models);
+    caught(
+        &[LookupSuspended, PublishSuspended],
+        with::set_while_suspended(),
+    );
+}
+
+/// The unmark's ver++ and pend == 1 make up for it.
+#[test]
+fn mark_bumps_ver_is_covered_by_the_unmark() {
+    spared(
+        &[MarkBumpsVer],
+        &[
+            with::deletes(),
+            with::late(),
+            with::late_neighbour(),
+            with::savepoint(),
+        ],
+    );
+    caught(&[MarkBumpsVer, UnmarkBumpsVer], with::deletes());
+}
+
+/// Whoever has a dirty key has the lock, or has lost both lock and change to a savepoint's rollback.
+#[test]
+fn dirty_key_bypasses_is_covered_by_the_lock() {
+    spared(
+        &[DirtyKeyBypasses],
+        &[
+            with::plain_sql(),
+            with::savepoint(),
+            with::truncate(),
+            with::overflow(),
+        ],
+    );
+    caught(&[DirtyKeyBypasses, LockedCacheBypasses], with::savepoint());
+}
+
+/// A token with a generation was taken after the slot was made, so whoever marked the global pair did so before.
+#[test]
+fn fill_global_epoch_is_covered_by_the_slot() {
+    spared(
+        &[FillGlobalEpoch],
+        &[
+            with::first_get(),
+            with::table_full_late(),
+            with::suspension_without_slot(),
+        ],
+    );
+}

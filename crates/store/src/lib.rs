@@ -1,0 +1,155 @@
+//! The hot tier of pgcache: a cache in one fixed region of memory that many backends map.
+//!
+//! What it is: bytes in, bytes out. An index, an arena, S3-FIFO eviction, stripes for the coherence
+//! protocol, and exact accounting, all at offsets inside the region.
+//! What it is not: it takes no lock, reads no clock, draws no random number, allocates nothing after
+//! `Region::init`, knows no SQL and no transaction. Those are the caller's.
+//! The rule it guards: **the structure is valid at each step**, and the region never grows.
+//!
+//! # Access rules
+//!
+//! 1. The region is cut into `Layout::partitions()` partitions. The caller owns one reader-writer lock
+//!    per partition, and holds **at most one** of them at a time.
+//! 2. [`Region::partition`] needs lock `i` shared; [`Region::partition_mut`] needs it exclusively. Both
+//!    are `unsafe` because the crate cannot see the lock; nothing else about them is.
+//! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below 3)
+//!    and statistics, both relaxed atomics.
+//! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and whoever
+//!    clears the bit owns the page, so there is no ABA. See `pool.rs`.
+//! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is valid. It
+//!    must not touch the region.
+//!
+//! # Words
+//!
+//! *Expire* = removed because of time, *evict* = because of space, *invalidate* = because the data
+//! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64 granules.
+//! *Run*: neighbouring granules in one page. *Location*: offset in the region in granules; 0 is none.
+//!
+//! # Using it
+//!
+//! ```
+//! use pgcache_store::{Change, Found, Grant, Key, Layout, Record, Region, Set, NO_DEADLINE};
+//! # use std::{alloc, ptr::NonNull};
+//! let layout = Layout::new(4 << 20, 0).unwrap();          // 0: choose the number of partitions
+//! # let shape = alloc::Layout::from_size_align(layout.region_bytes(), 4096).unwrap();
+//! # let memory = NonNull::new(unsafe { alloc::alloc(shape) }).unwrap();
+//! // SAFETY: the memory is ours, `region_bytes` long, 64-byte aligned and outlives the region.
+//! let region = unsafe { Region::init(memory, &layout) };
+//! let key = Key { hash: 0x9E37_79B9_7F4A_7C15, cache: 1, bytes: b"user:17" };
+//! let home = region.partition_of(key.hash);
+//! let mut ledger = |change: Change| { /* counters[change.cache] += change.bytes */ let _ = change; };
+//!
+//! // Write: retry with pages from elsewhere while the store asks for them, a bounded number of times.
+//! let mut grant = region.grant();
+//! for _ in 0..pgcache_store::SET_ROUNDS {
+//!     // lock(home, Exclusive); re-check tokens here; then
+//!     // SAFETY: lock `home` is held exclusively.
+//!     let mut partition = unsafe { region.partition_mut(home, &mut ledger) };
+//!     let record = Record { version: 1, xid: 0, deadline: NO_DEADLINE, kind: 0, negative: false, value: b"Ada" };
+//!     match partition.set(&key, &record, 0, &mut grant) {
+//!         Set::Stored { .. } => break,
+//!         Set::TooLarge => unreachable!("three bytes"),
+//!         Set::NeedPages { pages, victim } => {
+//!             // unlock(home); lock(victim, Exclusive);
+//!             // SAFETY: lock `victim` is held exclusively, `home` is not held.
+//!             unsafe { region.partition_mut(victim, &mut ledger) }.reclaim(pages, 0, &mut grant);
+//!             // unlock(victim)
+//!         }
+//!     }
+//! }
+//! drop(grant); // gives back what was not used
+//!
+//! // Read: copy out under the shared lock.
+//! let mut buffer = [0u8; 64];
+//! // SAFETY: lock `home` is held shared.
+//! let partition = unsafe { region.partition(home) };
+//! match partition.get(&key, 0, |header| header.version == 1, &mut buffer) {
+//!     Found::Hit(header) => assert_eq!(&buffer[..header.value_len as usize], b"Ada"),
+//!     Found::TooSmall(header) => { /* release, grow to header.value_len, retry */ let _ = header; }
+//!     Found::Miss => unreachable!(),
+//! }
+//! # unsafe { alloc::dealloc(memory.as_ptr(), shape) };
+//! ```
+//!
+//! # The API in one table
+//!
+//! | where | what |
+//! |---|---|
+//! | [`Layout::new`]`(size, partitions)`, [`Layout::with`]`(Params)` | every size and offset; `region_bytes() <= size` always; `max_value(key_len)` |
+//! | [`Region::init`], [`Region::attach`] | `unsafe`: start a region in any memory; map one that was started |
+//! | `Region::partition_of(hash)`, `partition(i)`, `partition_mut(i, ledger)` | rule 2 |
+//! | `Region::prefetch_buckets(hash)`, `prefetch_entry(hash)` | batch look-up: all buckets, then all entries, then lock and get; need no lock |
+//! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
+//! | `PartitionRef::get(key, now, valid, buffer) -> Found` | a hit bumps the hit counter |
+//! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
+//! | `PartitionRef::stripe(hash) -> Stripe { ver, pend }` | the token; exists whether or not the key does |
+//! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
+//! | `PartitionMut::set(key, record, now, grant) -> Set` | insert or overwrite |
+//! | `PartitionMut::remove(key, why) -> Option<Header>`, `touch(key, deadline) -> bool` | |
+//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
+//! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
+//! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store |
+//!
+//! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
+//! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.
+//!
+//! **Validity.** `Header.version` is the caller's number for the present content of a cache: generation
+//! and epoch in one u64, never used twice for one cache slot. The store never compares it; the `valid`
+//! closure of `get` does, with the xid check of REPEATABLE READ beside it. Entries of old versions are
+//! overwritten by a `set` of the same key, evicted, or removed by a `sweep` whose judge knows the versions.
+//!
+//! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve stale
+//! values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it is a
+//! setting of the cache, applied by the caller's judge in a sweep. Expired entries met by an eviction go first.
+//!
+//! **Accounting.** Every entry stored or gone is reported to the ledger as [`Change`] with its cache,
+//! version and bytes (whole granules), so sums by cache are exact.
+//!
+//! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
+//! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry: the
+//! write happened and its entry was evicted at once, which a cache may do.
+#![cfg_attr(not(any(test, feature = "validate")), no_std)]
+#![deny(unsafe_code)]
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("locations assume a 64-bit address space");
+
+mod arena;
+mod compact;
+mod entry;
+mod eviction;
+mod index;
+mod layout;
+#[cfg(any(test, feature = "validate"))]
+#[allow(unsafe_code)]
+pub mod model;
+#[cfg(test)]
+mod model_tests;
+#[cfg(any(test, feature = "validate"))]
+pub mod op;
+mod partition;
+mod pool;
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod race_tests;
+#[allow(unsafe_code)]
+mod region;
+mod stats;
+mod stripe;
+mod sweep;
+#[cfg(any(test, feature = "validate"))]
+#[allow(unsafe_code)]
+pub mod testing;
+#[cfg(any(test, feature = "validate"))]
+mod validate;
+mod write;
+
+pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, Record};
+pub use layout::{GRANULE, Layout, LayoutError, Params};
+pub use partition::{Found, PartitionMut, PartitionRef};
+pub use pool::Grant;
+pub use region::Region;
+pub use stats::{Change, Stats, Usage, Why};
+pub use stripe::Stripe;
+pub use sweep::{Cursor, Swept, Verdict};
+pub use write::{SET_ROUNDS, Set};

@@ -1,0 +1,388 @@
+//! The store beside a model of it: a `HashMap` with deadlines, stripes, and sums by cache.
+//!
+//! What it is not: part of a release build. Property tests and the fuzz target both run `run` over [`Op`].
+//! The rule it guards: what the store answers is what was stored; what it lost, it reported.
+
+use std::collections::{BTreeMap, HashMap};
+use std::vec;
+use std::vec::Vec;
+
+use crate::op::{Op, length, name};
+use crate::testing::{Memory, hash};
+use crate::{
+    Change, Cursor, Found, Grant, Key, NO_DEADLINE, Params, PartitionMut, Record, SET_ROUNDS, Set,
+    Stripe, Verdict, Why,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stored {
+    version: u64,
+    deadline: i64,
+    kind: u8,
+    negative: bool,
+    value: Vec<u8>,
+}
+
+/// What the ledger has heard.
+#[derive(Default)]
+struct Heard {
+    bytes: BTreeMap<u32, i64>,
+    entries: BTreeMap<u32, i64>,
+    /// Entries that went for space or time since the model last looked.
+    lost: usize,
+}
+
+impl Heard {
+    fn note(&mut self, change: Change) {
+        let sign = if change.why.is_none() { 1 } else { -1 };
+        *self.bytes.entry(change.cache).or_default() += sign * change.bytes as i64;
+        *self.entries.entry(change.cache).or_default() += sign;
+        self.lost +=
+            usize::from(change.why == Some(Why::Evicted) || change.why == Some(Why::Expired));
+    }
+}
+
+struct Model<'m> {
+    memory: &'m Memory,
+    stored: HashMap<(u32, Vec<u8>), Stored>,
+    stripes: HashMap<(u32, u32), Stripe>,
+    heard: Heard,
+    grant: Grant<'m>,
+    now: i64,
+    writes: u64,
+}
+
+/// Runs the steps and checks every answer; validates the whole region at each `Check` and at the end.
+pub fn run(params: Params, ops: &[Op]) {
+    let memory = Memory::with(params);
+    let mut model = Model {
+        memory: &memory,
+        stored: HashMap::new(),
+        stripes: HashMap::new(),
+        heard: Heard::default(),
+        grant: memory.region.grant(),
+        now: 1_000,
+        writes: 0,
+    };
+    for op in ops {
+        model.step(*op);
+    }
+    model.check();
+    model.grant = memory.region.grant();
+    memory.region.validate(0, hash);
+}
+
+impl<'m> Model<'m> {
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Set { key, size, ttl } => self.set(key, size, ttl),
+            Op::Get { key } => self.get(key),
+            Op::Remove { key } => self.remove(key),
+            Op::Touch { key, ttl } => self.touch(key, ttl),
+            Op::Swap { key, size } => self.swap(key, size),
+            Op::Mark { key } => self.mark(key),
+            Op::Unmark { key } => self.unmark(key),
+            Op::Advance { by } => self.now += i64::from(by),
+            Op::Expire { partition, slots } => self.expire(partition, slots),
+            Op::ClearCache { cache } => self.clear_cache(cache),
+            Op::Reserve { pages } => {
+                self.grant
+                    .fill(u32::from(pages) % (self.memory.region.layout.pages / 4));
+            }
+            Op::Release => self.grant = self.memory.region.grant(),
+            Op::Reclaim { partition, pages } => self.reclaim(partition, pages),
+            Op::Vacate { partition } => self.with(u32::from(partition), |part| {
+                part.vacate_page();
+            }),
+            Op::Check => self.check(),
+        }
+    }
+
+    fn with<T>(&mut self, partition: u32, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
+        let heard = &mut self.heard;
+        let mut ledger = |change| heard.note(change);
+        // SAFETY: one thread, one `PartitionMut` at a time.
+        act(&mut unsafe { self.memory.region.partition_mut(partition, &mut ledger) })
+    }
+
+    fn on_key<T>(&mut self, key: u16, act: impl FnOnce(&mut PartitionMut, &Key) -> T) -> T {
+        let (cache, bytes) = name(key);
+        let key = Key {
+            hash: hash(cache, &bytes),
+            cache,
+            bytes: &bytes,
+        };
+        self.with(self.memory.region.partition_of(key.hash), |part| {
+            act(part, &key)
+        })
+    }
+
+    fn next_value(&mut self, key: u16, size: u32, ttl: u8) -> Stored {
+        self.writes += 1;
+        let seed = (self.writes as usize) * 31 + usize::from(key);
+        Stored {
+            version: self.writes,
+            deadline: if ttl > 200 {
+                NO_DEADLINE
+            } else {
+                self.now + i64::from(ttl)
+            },
+            kind: key as u8,
+            negative: size % 50 == 0,
+            value: (0..length(size))
+                .map(|i| (i * 7 + i / 251 + seed) as u8)
+                .collect(),
+        }
+    }
+
+    fn set(&mut self, key: u16, size: u32, ttl: u8) {
+        let next = self.next_value(key, size, ttl);
+        self.store(key, next);
+    }
+
+    fn store(&mut self, key: u16, next: Stored) {
+        let region = &self.memory.region;
+        let (cache, bytes) = name(key);
+        let at = Key {
+            hash: hash(cache, &bytes),
+            cache,
+            bytes: &bytes,
+        };
+        let Stored {
+            version,
+            deadline,
+            kind,
+            negative,
+            ref value,
+        } = next;
+        let record = Record {
+            version,
+            xid: version,
+            deadline,
+            kind,
+            negative,
+            value,
+        };
+        let (now, mut grant) = (self.now, region.grant());
+        for _ in 0..SET_ROUNDS {
+            let home = region.partition_of(at.hash);
+            match self.with(home, |part| part.set(&at, &record, now, &mut grant)) {
+                Set::Stored { .. } => {
+                    self.stored.insert((cache, bytes), next);
+                    return;
+                }
+                Set::NeedPages { pages, victim } => {
+                    self.with(victim, |part| part.reclaim(pages, now, &mut grant));
+                }
+                Set::TooLarge => {
+                    assert!(
+                        value.len() > region.layout().max_value(bytes.len()),
+                        "it would fit"
+                    );
+                    return;
+                }
+            }
+        }
+        panic!("a write of {} bytes failed for want of space", value.len());
+    }
+
+    fn get(&mut self, key: u16) {
+        let now = self.now;
+        let mut buffer = vec![0; if cfg!(miri) { 9_000 } else { 200_000 }];
+        let found = self.on_key(key, |part, key| part.get(key, now, |_| true, &mut buffer));
+        let expected = self.stored.get(&name(key));
+        match (found, expected) {
+            (Found::Hit(header), Some(stored)) => {
+                assert!(now < stored.deadline, "an expired value was served");
+                assert_eq!(
+                    buffer[..header.value_len as usize],
+                    stored.value[..],
+                    "the value"
+                );
+                assert_eq!(
+                    (header.version, header.xid),
+                    (stored.version, stored.version)
+                );
+                assert_eq!(
+                    (header.kind, header.negative),
+                    (stored.kind, stored.negative)
+                );
+                assert_eq!(header.deadline, stored.deadline);
+            }
+            (Found::Miss, Some(stored)) => {
+                assert!(
+                    now >= stored.deadline || self.heard.lost > 0,
+                    "a live value was not found"
+                );
+            }
+            (Found::Miss, None) => {}
+            (found, expected) => panic!("{found:?} where {expected:?} was stored"),
+        }
+    }
+
+    fn remove(&mut self, key: u16) {
+        let removed = self.on_key(key, |part, key| part.remove(key, Why::Cleared));
+        let expected = self.stored.get(&name(key));
+        assert!(removed.is_none() || removed.map(|h| h.version) == expected.map(|s| s.version));
+        if removed.is_some() {
+            self.stored.remove(&name(key));
+        }
+    }
+
+    fn touch(&mut self, key: u16, ttl: u8) {
+        let deadline = self.now + i64::from(ttl);
+        if self.on_key(key, |part, key| part.touch(key, deadline)) {
+            self.stored
+                .get_mut(&name(key))
+                .expect("touched what was stored")
+                .deadline = deadline;
+        }
+    }
+
+    fn swap(&mut self, key: u16, size: u32) {
+        let Some(stored) = self.stored.get(&name(key)).cloned() else {
+            return;
+        };
+        let same = self.on_key(key, |part, key| {
+            part.peek(key)
+                .map(|entry| (entry.value_equals(&stored.value), entry.value_equals(b"no")))
+        });
+        if let Some(equal) = same {
+            assert_eq!(equal, (true, stored.value == b"no"), "comparing in place");
+            self.set(key, size, 255);
+        }
+    }
+
+    fn stripe(&mut self, key: u16) -> &mut Stripe {
+        let (cache, bytes) = name(key);
+        let hash = hash(cache, &bytes);
+        let number = (hash >> 12) as u32 & (self.memory.region.layout.stripes - 1);
+        self.stripes
+            .entry((self.memory.region.partition_of(hash), number))
+            .or_default()
+    }
+
+    fn mark(&mut self, key: u16) {
+        let stripe = self.on_key(key, |part, key| part.mark(key));
+        let gone = self.on_key(key, |part, key| part.peek(key).is_none());
+        assert!(gone, "a marked key has no entry");
+        if self.stored.remove(&name(key)).is_some() && self.heard.lost > 0 {
+            self.check_losses_by_scan();
+        }
+        let expected = self.stripe(key);
+        *expected = Stripe {
+            ver: expected.ver + 1,
+            pend: expected.pend + 1,
+        };
+        assert_eq!(stripe, *expected);
+    }
+
+    fn unmark(&mut self, key: u16) {
+        let stripe = self.on_key(key, |part, key| part.unmark(key.hash));
+        let expected = self.stripe(key);
+        *expected = Stripe {
+            ver: expected.ver + 1,
+            pend: expected.pend.saturating_sub(1),
+        };
+        assert_eq!(stripe, *expected);
+    }
+
+    fn expire(&mut self, partition: u8, slots: u16) {
+        let now = self.now;
+        let partition = u32::from(partition) & (self.memory.region.layout.partitions - 1);
+        self.with(partition, |part| {
+            part.sweep(&mut Cursor::default(), u32::from(slots), |entry| {
+                match now >= entry.header().deadline {
+                    true => Verdict::Remove(Why::Expired),
+                    false => Verdict::Keep,
+                }
+            });
+        });
+    }
+
+    fn clear_cache(&mut self, cache: u8) {
+        let cache = u32::from(cache) % 3;
+        for partition in 0..self.memory.region.layout.partitions {
+            let mut cursor = Cursor::default();
+            let judge = |entry: &crate::EntryRef| match entry.header().cache == cache {
+                true => Verdict::Remove(Why::Invalidated),
+                false => Verdict::Keep,
+            };
+            while !self
+                .with(partition, |part| part.sweep(&mut cursor, 100, judge))
+                .done
+            {}
+        }
+        self.check_losses_by_scan();
+        assert!(
+            !self.stored.keys().any(|key| key.0 == cache),
+            "the cache is empty"
+        );
+    }
+
+    fn reclaim(&mut self, partition: u8, pages: u8) {
+        let now = self.now;
+        let mut grant = self.memory.region.grant();
+        let partition = u32::from(partition) & (self.memory.region.layout.partitions - 1);
+        self.with(partition, |part| {
+            part.reclaim(u32::from(pages % 40), now, &mut grant)
+        });
+    }
+
+    /// Version and bytes of every entry of the store, by cache and key.
+    fn present(&mut self) -> HashMap<(u32, Vec<u8>), (u64, i64)> {
+        let mut present = HashMap::new();
+        for id in 0..self.memory.region.layout.partitions {
+            self.with(id, |part| {
+                part.scan(&mut Cursor::default(), u32::MAX, |entry| {
+                    let header = entry.header();
+                    let mut key = vec![0; header.key_len as usize];
+                    entry.copy_key(&mut key);
+                    let bytes = entry.place().granules() as i64 * 64;
+                    present
+                        .insert((header.cache, key), (header.version, bytes))
+                        .is_none()
+                })
+            });
+        }
+        present
+    }
+
+    /// The model forgets what the store has lost; every entry that the store has must be in the model.
+    fn check_losses_by_scan(&mut self) {
+        let present = self.present();
+        for (key, (version, _)) in &present {
+            assert_eq!(
+                Some(*version),
+                self.stored.get(key).map(|stored| stored.version),
+                "{key:?}"
+            );
+        }
+        self.stored.retain(|key, _| present.contains_key(key));
+        self.heard.lost = 0;
+        for cache in 0..3 {
+            let of_cache = present.iter().filter(|entry| entry.0.0 == cache);
+            let (count, bytes) = of_cache.fold((0, 0), |sum, entry| (sum.0 + 1, sum.1 + entry.1.1));
+            assert_eq!(
+                self.heard.bytes.get(&cache).copied().unwrap_or(0),
+                bytes,
+                "bytes of {cache}"
+            );
+            assert_eq!(
+                self.heard.entries.get(&cache).copied().unwrap_or(0),
+                count,
+                "entries"
+            );
+        }
+    }
+
+    fn check(&mut self) {
+        let (before, lost) = (self.stored.len(), self.heard.lost);
+        self.check_losses_by_scan();
+        assert!(
+            before - self.stored.len() <= lost,
+            "more was lost than was reported"
+        );
+        self.memory.region.validate(self.grant.pages(), hash);
+    }
+}

@@ -1,0 +1,123 @@
+//! One step of the model test and of the fuzz target, and the keys and lengths it speaks of.
+//!
+//! What it is not: part of a release build. The rule it guards: any bytes are valid steps.
+
+use std::vec;
+use std::vec::Vec;
+
+/// One step. Numbers are folded into useful ranges by `run`, so that any value is a valid step.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Set {
+        key: u16,
+        size: u32,
+        ttl: u8,
+    },
+    Get {
+        key: u16,
+    },
+    Remove {
+        key: u16,
+    },
+    Touch {
+        key: u16,
+        ttl: u8,
+    },
+    /// Compare in place, then store, as cas does.
+    Swap {
+        key: u16,
+        size: u32,
+    },
+    Mark {
+        key: u16,
+    },
+    Unmark {
+        key: u16,
+    },
+    Advance {
+        by: u8,
+    },
+    Expire {
+        partition: u8,
+        slots: u16,
+    },
+    ClearCache {
+        cache: u8,
+    },
+    /// Take pages into a grant that stays alive, or give them back.
+    Reserve {
+        pages: u8,
+    },
+    Release,
+    Reclaim {
+        partition: u8,
+        pages: u8,
+    },
+    Vacate {
+        partition: u8,
+    },
+    Check,
+}
+
+impl Op {
+    /// A step from eight bytes; the fuzzer's input is a row of them.
+    pub fn from_bytes(bytes: [u8; 8]) -> Op {
+        let key = u16::from_le_bytes([bytes[1], bytes[2]]);
+        let size = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], 0]);
+        let (a, b) = (bytes[6], bytes[7]);
+        match bytes[0] % 32 {
+            0..=9 => Op::Set { key, size, ttl: a },
+            10..=15 => Op::Get { key },
+            16 | 17 => Op::Remove { key },
+            18 => Op::Touch { key, ttl: a },
+            19 | 20 => Op::Swap { key, size },
+            21 => Op::Mark { key },
+            22 => Op::Unmark { key },
+            23 => Op::Advance { by: a },
+            24 => Op::Expire {
+                partition: a,
+                slots: key,
+            },
+            25 => Op::ClearCache { cache: a },
+            26 => Op::Reserve { pages: a },
+            27 => Op::Release,
+            28 => Op::Reclaim {
+                partition: a,
+                pages: b,
+            },
+            29 => Op::Vacate { partition: a },
+            _ => Op::Check,
+        }
+    }
+}
+
+/// Three caches; keys from 1 to 2048 bytes, most of them short.
+pub(crate) fn name(key: u16) -> (u32, Vec<u8>) {
+    let cache = u32::from(key % 3);
+    let len = match key % 17 {
+        0 => 1 + usize::from(key % 2048),
+        1 => 200,
+        _ => 12,
+    };
+    let mut bytes = vec![b'k'; len];
+    let number = key.to_le_bytes();
+    bytes
+        .iter_mut()
+        .zip(number)
+        .for_each(|(byte, digit)| *byte = digit);
+    (cache, bytes)
+}
+
+/// Mostly short values, some of a page or so, a few of many pages.
+pub(crate) fn length(size: u32) -> usize {
+    let size = size as usize;
+    if cfg!(miri) {
+        return size / 16 % [100, 2_500, 9_000][size % 3];
+    }
+    match size % 16 {
+        0..=7 => size / 16 % 200,
+        8..=11 => size / 16 % 2_100,
+        12..=14 => size / 16 % 9_000,
+        _ => size / 16 % 140_000,
+    }
+}

@@ -1,0 +1,263 @@
+//! The pool of free pages, shared by all partitions without a lock.
+//!
+//! What it is not: it does not know what a page is used for; `arena.rs` does.
+//! The rule it guards: a page has one owner. One bit a page says "free". Whoever clears the bit in an
+//! atomic read-modify-write owns the page, whoever owns it may set the bit: the bit is the truth and
+//! there is no list, so there is no ABA. Acquire and release on the bit carry the last owner's writes
+//! to the next.
+//!
+//! A count of free pages admits takers before they look for a bit: first reserve from the count, then
+//! claim that many bits. Invariant: bits set = count + pages reserved and not yet claimed. So a large
+//! entry gets all of its pages or none, and two writers never starve each other half way.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+
+use crate::arena::NO_PAGE;
+use crate::region::{FREE_AT, HAND_AT, HINT_AT, Region};
+
+/// Passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move
+/// behind the searcher; each such move is another backend's progress.
+const PASSES: usize = 64;
+/// Pages looked at to find a victim before the next partition in line is taken.
+const PROBES: usize = 16;
+/// Steps through the pages so that consecutive victims are spread over the arena (golden ratio).
+const STRIDE: u64 = 0x9E37_79B1;
+
+/// Pages reserved by one writer while it moves between partition locks. Dropping it gives them back.
+pub struct Grant<'r> {
+    region: &'r Region,
+    pages: u32,
+}
+
+impl Grant<'_> {
+    /// Pages reserved at present.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Reserves up to `wanted` in total; true if the grant now covers it.
+    pub(crate) fn fill(&mut self, wanted: u32) -> bool {
+        if self.pages < wanted {
+            self.pages += self.region.reserve_pages(wanted - self.pages);
+        }
+        self.pages >= wanted
+    }
+
+    /// Turns one reserved page into an owned one, reserving it first if the grant is empty.
+    pub(crate) fn claim(&mut self) -> Option<u32> {
+        if !self.fill(1) {
+            return None;
+        }
+        let page = self.region.claim_page()?;
+        self.pages -= 1;
+        Some(page)
+    }
+}
+
+impl Drop for Grant<'_> {
+    /// Also on an unwinding path: a reservation must not outlive its writer.
+    fn drop(&mut self) {
+        self.region.unreserve_pages(self.pages);
+    }
+}
+
+impl Region {
+    /// An empty grant, to be passed to `set` and `reclaim`.
+    pub fn grant(&self) -> Grant<'_> {
+        Grant {
+            region: self,
+            pages: 0,
+        }
+    }
+
+    pub(crate) fn start_pool(&self) {
+        for page in 0..self.layout.pages {
+            self.disown_page(page);
+            self.mark_free(page);
+        }
+        self.store(FREE_AT, u64::from(self.layout.pages));
+    }
+
+    /// Pages that anybody may reserve now.
+    pub fn free_pages(&self) -> u32 {
+        self.load(FREE_AT) as u32
+    }
+
+    fn reserve_pages(&self, wanted: u32) -> u32 {
+        let free = self.word(FREE_AT);
+        let mut seen = free.load(Relaxed);
+        while seen > 0 {
+            let take = seen.min(u64::from(wanted));
+            match free.compare_exchange_weak(seen, seen - take, Acquire, Relaxed) {
+                Ok(_) => return take as u32,
+                Err(now) => seen = now,
+            }
+        }
+        0
+    }
+
+    fn unreserve_pages(&self, pages: u32) {
+        if pages > 0 {
+            self.word(FREE_AT).fetch_add(u64::from(pages), AcqRel);
+        }
+    }
+
+    /// Gives an owned page back to everybody.
+    pub(crate) fn release_page(&self, page: u32) {
+        self.mark_free(page);
+        self.unreserve_pages(1);
+    }
+
+    /// The bit first, then its summary bit: see `claim_in`.
+    fn mark_free(&self, page: u32) {
+        let word = page as usize / 64;
+        if word < self.layout.pool_words {
+            self.word(self.layout.pool_at + word * 8)
+                .fetch_or(1 << (page % 64), SeqCst);
+            self.summary(word / 64).fetch_or(1 << (word % 64), SeqCst);
+        }
+    }
+
+    fn summary(&self, index: usize) -> &core::sync::atomic::AtomicU64 {
+        self.word(self.layout.summary_at + index * 8)
+    }
+
+    /// Claims any free page. The caller holds a reservation, so one exists.
+    fn claim_page(&self) -> Option<u32> {
+        let words = self.layout.summary_words;
+        let start = self.load(HINT_AT) as usize % words.max(1);
+        for step in 0..words * PASSES {
+            let index = (start + step) % words;
+            let mut groups = self.summary(index).load(Acquire);
+            while groups != 0 {
+                let word = index * 64 + groups.trailing_zeros() as usize;
+                if let Some(page) = self.claim_in(word) {
+                    if step > 0 {
+                        self.store(HINT_AT, index as u64);
+                    }
+                    return Some(page);
+                }
+                groups &= groups - 1;
+            }
+        }
+        None
+    }
+
+    /// Claims a page of one word. When the word becomes empty its summary bit is cleared and the word
+    /// read again: a page freed in between has either been seen by that read or sets the bit after it.
+    fn claim_in(&self, word: usize) -> Option<u32> {
+        let bits = self.word(self.layout.pool_at + word * 8);
+        let mut seen = bits.load(Acquire);
+        while seen != 0 {
+            let bit = seen & seen.wrapping_neg();
+            let before = bits.fetch_and(!bit, SeqCst);
+            if before & bit != 0 {
+                if before == bit {
+                    self.clear_summary(word);
+                }
+                return Some(word as u32 * 64 + bit.trailing_zeros());
+            }
+            seen = before;
+        }
+        self.clear_summary(word);
+        None
+    }
+
+    fn clear_summary(&self, word: usize) {
+        let bit = 1 << (word % 64);
+        self.summary(word / 64).fetch_and(!bit, SeqCst);
+        if self.word(self.layout.pool_at + word * 8).load(SeqCst) != 0 {
+            self.summary(word / 64).fetch_or(bit, SeqCst);
+        }
+    }
+
+    #[cfg(any(test, feature = "validate"))]
+    pub(crate) fn page_is_free(&self, page: u32) -> bool {
+        self.load(self.layout.pool_at + page as usize / 64 * 8) >> (page % 64) & 1 == 1
+    }
+
+    /// A partition to take pages from: the owner of the next page in a walk that visits the arena evenly.
+    /// So partitions are chosen in proportion to what they hold, every entry's time in the tier is the
+    /// same whatever its partition, and many small queues behave as one large queue would.
+    pub(crate) fn next_victim(&self) -> u32 {
+        let pages = u64::from(self.layout.pages);
+        let mut turn = 0;
+        for _ in 0..PROBES {
+            turn = self.word(HAND_AT).fetch_add(1, Relaxed);
+            let page = ((turn.wrapping_mul(STRIDE) & 0xFFFF_FFFF) * pages) >> 32;
+            match self.page_owner(page as u32) {
+                NO_PAGE => continue,
+                owner => return owner & (self.layout.partitions - 1),
+            }
+        }
+        (turn % u64::from(self.layout.partitions)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SeqCst;
+    use crate::region::Region;
+    use crate::testing::Memory;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    #[test]
+    fn no_page_has_two_owners_and_none_is_lost_under_threads() {
+        let memory = Memory::new(600 << 10, 1);
+        take_and_give(&memory, 4, if cfg!(miri) { 20 } else { 60_000 });
+    }
+
+    /// The race of `claim_in`, step by step: threads hit its window too rarely to rely on.
+    #[test]
+    fn a_page_freed_while_its_summary_is_cleared_is_found_again() {
+        let memory = Memory::new(100 << 10, 1);
+        let region = &memory.region;
+        while region.claim_page().is_some() {}
+        region.mark_free(3);
+        region
+            .word(region.layout.pool_at)
+            .fetch_and(!(1 << 3), SeqCst);
+        region.mark_free(5);
+        region.clear_summary(0);
+        assert_eq!(region.claim_page(), Some(5));
+    }
+
+    fn take_and_give(memory: &Memory, threads: u32, rounds: usize) {
+        let region = &memory.region;
+        let owners: Vec<AtomicU8> = (0..region.layout.pages).map(|_| AtomicU8::new(0)).collect();
+        std::thread::scope(|scope| {
+            for seed in 1..=threads {
+                let owners = &owners;
+                scope.spawn(move || take_turns(region, owners, seed, rounds));
+            }
+        });
+        assert_eq!(region.free_pages(), region.layout.pages);
+        region.validate(0, crate::testing::hash);
+    }
+
+    fn take_turns(region: &Region, owners: &[AtomicU8], seed: u32, rounds: usize) {
+        let mut mine = Vec::new();
+        let mut state = seed;
+        let give = |page: u32| {
+            owners[page as usize].store(0, Ordering::Relaxed);
+            region.release_page(page);
+        };
+        for _ in 0..rounds {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let mut grant = region.grant();
+            grant.fill(state >> 26);
+            for _ in 0..grant.pages().min(state >> 27) {
+                let page = grant.claim().expect("a reserved page exists");
+                assert_eq!(
+                    owners[page as usize].swap(1, Ordering::Relaxed),
+                    0,
+                    "one owner"
+                );
+                mine.push(page);
+            }
+            drop(grant);
+            mine.drain(mine.len() / 3..).for_each(give);
+        }
+        mine.into_iter().for_each(give);
+    }
+}

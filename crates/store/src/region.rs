@@ -1,0 +1,219 @@
+//! The region: raw shared memory turned into words and byte copies. All unsafe code of the crate.
+//!
+//! What it is not: it knows no structure. The rule it guards: no access leaves the region, whatever a
+//! location says; and no reference to shared bytes outlives the call that made it. Every word is an
+//! atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a
+//! statistic, a prefetch) is defined; bytes of entries are copied under the partition's lock only.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::layout::{BUCKET_BYTES, Layout, PARTITION_BYTES, STRIPE_BYTES};
+use crate::partition::{PartitionMut, PartitionRef};
+use crate::stats::Change;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"pgcache1");
+/// Words of the region header. The scrap word is what an offset outside the region reads and writes.
+pub const MAGIC_AT: usize = 0;
+pub const SIZE_AT: usize = 8;
+pub const PAGES_AT: usize = 16;
+pub const PARTITIONS_AT: usize = 24;
+pub const SCRAP_AT: usize = 32;
+/// Written by every taker of pages: on a cache line of their own.
+pub const FREE_AT: usize = 128;
+pub const HINT_AT: usize = 136;
+pub const HAND_AT: usize = 192;
+
+/// A started region. Cheap to copy around by reference; holds no lock and owns no memory.
+pub struct Region {
+    base: NonNull<u8>,
+    bytes: usize,
+    pub(crate) layout: Layout,
+}
+
+// SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only through
+// `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
+unsafe impl Send for Region {}
+// SAFETY: as for Send: sharing the address shares nothing that the locks do not guard.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Starts an empty region in memory of any content.
+    ///
+    /// # Safety
+    /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for as long
+    /// as any `Region` over it lives, and nobody else uses it during this call.
+    pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
+        let region = Region {
+            base,
+            bytes: layout.region_bytes(),
+            layout: *layout,
+        };
+        for at in (0..layout.arena_at).step_by(8) {
+            region.store(at, 0);
+        }
+        region.store(SIZE_AT, region.bytes as u64);
+        region.store(PAGES_AT, u64::from(layout.pages));
+        region.store(PARTITIONS_AT, u64::from(layout.partitions));
+        region.start_pool();
+        region.store(MAGIC_AT, MAGIC);
+        region
+    }
+
+    /// Maps a region that `init` started with the same layout; `None` if it did not.
+    ///
+    /// # Safety
+    /// As for [`Region::init`], but other users of the region may be at work.
+    pub unsafe fn attach(base: NonNull<u8>, layout: &Layout) -> Option<Region> {
+        let region = Region {
+            base,
+            bytes: layout.region_bytes(),
+            layout: *layout,
+        };
+        let same = region.load(MAGIC_AT) == MAGIC
+            && region.load(SIZE_AT) == region.bytes as u64
+            && region.load(PAGES_AT) == u64::from(layout.pages)
+            && region.load(PARTITIONS_AT) == u64::from(layout.partitions);
+        same.then_some(region)
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The partition, hence the lock, of a hash: its top bits.
+    pub fn partition_of(&self, hash: u64) -> u32 {
+        (((hash >> 32) * u64::from(self.layout.partitions)) >> 32) as u32
+    }
+
+    /// For look-ups.
+    ///
+    /// # Safety
+    /// The caller holds lock `id`, shared or exclusive, until the value is gone.
+    pub unsafe fn partition(&self, id: u32) -> PartitionRef<'_> {
+        PartitionRef::new(self, id & (self.layout.partitions - 1))
+    }
+
+    /// For changes; each entry that comes or goes is reported to `ledger`.
+    ///
+    /// # Safety
+    /// The caller holds lock `id` exclusively until the value is gone.
+    pub unsafe fn partition_mut<'a>(
+        &'a self,
+        id: u32,
+        ledger: &'a mut dyn FnMut(Change),
+    ) -> PartitionMut<'a> {
+        PartitionMut::new(
+            PartitionRef::new(self, id & (self.layout.partitions - 1)),
+            ledger,
+        )
+    }
+
+    pub(crate) fn partition_at(&self, id: u32) -> usize {
+        self.layout.partitions_at + id as usize * PARTITION_BYTES
+    }
+
+    pub(crate) fn stripes_at(&self, id: u32) -> usize {
+        self.layout.stripes_at + id as usize * self.layout.stripes as usize * STRIPE_BYTES
+    }
+
+    pub(crate) fn buckets_at(&self, id: u32) -> usize {
+        self.layout.buckets_at + id as usize * self.layout.buckets as usize * BUCKET_BYTES
+    }
+
+    /// The word at a byte offset. An offset outside the region gives the scrap word.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+        let at = if at <= self.bytes - 8 {
+            at & !7
+        } else {
+            SCRAP_AT
+        };
+        // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the memory
+        // lives as long as `self`. Non-atomic accesses to the same bytes are the copies below, which
+        // the partition's lock orders against this.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    #[inline]
+    pub(crate) fn load(&self, at: usize) -> u64 {
+        self.word(at).load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn store(&self, at: usize, value: u64) {
+        self.word(at).store(value, Relaxed);
+    }
+
+    /// Bytes from `at` that an access of `len` may touch: none when it would leave the region or
+    /// reach the bookkeeping before the arena.
+    #[inline]
+    fn inside(&self, at: usize, len: usize) -> bool {
+        at >= self.layout.arena_at && at <= self.bytes && len <= self.bytes - at
+    }
+
+    #[inline]
+    pub(crate) fn copy_out(&self, at: usize, into: &mut [u8]) {
+        if self.inside(at, into.len()) {
+            // SAFETY: the source lies inside the region (checked) and cannot overlap `into`, which is
+            // an exclusive borrow of memory outside it. The partition's lock keeps writers away.
+            unsafe {
+                self.base
+                    .as_ptr()
+                    .add(at)
+                    .copy_to_nonoverlapping(into.as_mut_ptr(), into.len())
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn copy_in(&self, at: usize, from: &[u8]) {
+        if self.inside(at, from.len()) {
+            // SAFETY: the target lies inside the region (checked), in granules of the partition whose
+            // exclusive lock the caller's `PartitionMut` stands for; `from` is the caller's memory.
+            unsafe {
+                self.base
+                    .as_ptr()
+                    .add(at)
+                    .copy_from_nonoverlapping(from.as_ptr(), from.len())
+            }
+        }
+    }
+
+    /// Moves whole runs during compaction.
+    pub(crate) fn copy_within(&self, from: usize, to: usize, len: usize) {
+        if self.inside(from, len) && self.inside(to, len) {
+            // SAFETY: both ranges lie inside the region (checked); `copy` allows them to overlap; both
+            // belong to pages of the partition that is locked exclusively.
+            unsafe {
+                self.base
+                    .as_ptr()
+                    .add(from)
+                    .copy_to(self.base.as_ptr().add(to), len)
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes_equal(&self, at: usize, bytes: &[u8]) -> bool {
+        // SAFETY: `len` bytes from `at` lie inside the region (checked first); the slice lives only for
+        // this comparison, during which the partition's lock keeps writers away.
+        self.inside(at, bytes.len())
+            && unsafe { core::slice::from_raw_parts(self.base.as_ptr().add(at), bytes.len()) }
+                == bytes
+    }
+
+    /// Asks the processor for the cache line of an offset.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if at < self.bytes {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: SSE is part of x86_64; a prefetch reads nothing and cannot fault, and the address
+            // is inside the region anyway.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(at).cast()) }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = at;
+    }
+}

@@ -1,0 +1,183 @@
+//! Figures: what the ledger is told, what a partition counts, and what each byte of a region is for.
+//!
+//! What it is not: counters by cache; those are the caller's, kept from [`Change`].
+//! The rule it guards: every byte is accounted for, and reading figures needs no lock.
+
+use crate::layout::{GRANULE, PAGE};
+use crate::partition::field;
+use crate::region::Region;
+
+/// Why an entry went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Another value took its place.
+    Overwritten,
+    /// For want of space.
+    Evicted,
+    /// Its time had come.
+    Expired,
+    /// The data behind it changed, or its version is of the past.
+    Invalidated,
+    /// Someone asked.
+    Cleared,
+}
+
+/// One entry came (`why` is `None`) or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub cache: u32,
+    pub version: u64,
+    /// Whole granules, header and key included; the same when the entry goes as when it came.
+    pub bytes: u64,
+    pub why: Option<Why>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(crate) enum Counter {
+    Sets,
+    Overwritten,
+    Evicted,
+    Expired,
+    Invalidated,
+    Cleared,
+    GhostHits,
+    Moved,
+    BucketEvictions,
+    Hits = 16,
+    Misses,
+}
+
+impl Counter {
+    pub(crate) fn at(self) -> usize {
+        // Readers' counters, from 16 on, lie on another cache line than those of writers.
+        const { assert!(field::COUNTERS + 16 * 8 == field::READ_COUNTERS) };
+        field::COUNTERS + self as usize * 8
+    }
+}
+
+impl From<Why> for Counter {
+    fn from(why: Why) -> Counter {
+        match why {
+            Why::Overwritten => Counter::Overwritten,
+            Why::Evicted => Counter::Evicted,
+            Why::Expired => Counter::Expired,
+            Why::Invalidated => Counter::Invalidated,
+            Why::Cleared => Counter::Cleared,
+        }
+    }
+}
+
+/// Sums over partitions since the region was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub entries: u64,
+    /// Bytes of entries in whole granules: the sum of what the ledger was told.
+    pub bytes: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub sets: u64,
+    pub overwritten: u64,
+    pub evicted: u64,
+    pub expired: u64,
+    pub invalidated: u64,
+    pub cleared: u64,
+    /// Sets of a key that had been evicted a short time before.
+    pub ghost_hits: u64,
+    /// Runs moved to empty a page.
+    pub moved: u64,
+    /// Evictions because both buckets of a key were full; part of `evicted`.
+    pub bucket_evictions: u64,
+}
+
+/// What each byte of the region is for; the parts add up to `region`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    pub region: u64,
+    /// Index, stripes, page table, queue heads, counters.
+    pub bookkeeping: u64,
+    /// Entries in whole granules.
+    pub entries: u64,
+    /// Free granules in pages that hold entries.
+    pub holes: u64,
+    /// Pages in the pool, or reserved by a writer at this moment.
+    pub free: u64,
+}
+
+impl Region {
+    /// Sums without locks: each figure is right, two of them may be of different moments.
+    pub fn stats(&self) -> Stats {
+        (0..self.layout.partitions).fold(Stats::default(), |sum, id| sum.plus(&self.stats_of(id)))
+    }
+
+    /// The figures of one partition.
+    pub fn stats_of(&self, id: u32) -> Stats {
+        let base = self.partition_at(id & (self.layout.partitions - 1));
+        let queues = |word: usize| {
+            self.load(base + field::SMALL + word) + self.load(base + field::MAIN + word)
+        };
+        let counter = |counter: Counter| self.load(base + counter.at());
+        Stats {
+            entries: queues(crate::eviction::COUNT),
+            bytes: queues(crate::eviction::GRANULES) * GRANULE as u64,
+            hits: counter(Counter::Hits),
+            misses: counter(Counter::Misses),
+            sets: counter(Counter::Sets),
+            overwritten: counter(Counter::Overwritten),
+            evicted: counter(Counter::Evicted),
+            expired: counter(Counter::Expired),
+            invalidated: counter(Counter::Invalidated),
+            cleared: counter(Counter::Cleared),
+            ghost_hits: counter(Counter::GhostHits),
+            moved: counter(Counter::Moved),
+            bucket_evictions: counter(Counter::BucketEvictions),
+        }
+    }
+
+    /// Sets all statistics to zero; what is held stays counted.
+    pub fn reset_stats(&self) {
+        for id in 0..self.layout.partitions {
+            for at in (field::COUNTERS..field::HOLE_HEADS).step_by(8) {
+                self.store(self.partition_at(id) + at, 0);
+            }
+        }
+    }
+
+    pub fn usage(&self) -> Usage {
+        let pages = |field: usize| {
+            (0..self.layout.partitions)
+                .map(|id| self.load(self.partition_at(id) + field))
+                .sum::<u64>()
+        };
+        let held = (pages(field::RUN_PAGES) + pages(field::VALUE_PAGES)) * PAGE as u64;
+        let in_runs = pages(field::RUN_GRANULES) * GRANULE as u64;
+        let entries = in_runs + pages(field::VALUE_PAGES) * PAGE as u64;
+        Usage {
+            region: self.layout.region_bytes() as u64,
+            bookkeeping: self.layout.arena_at as u64,
+            entries,
+            holes: held.saturating_sub(entries),
+            free: (self.layout.arena_bytes() as u64).saturating_sub(held),
+        }
+    }
+}
+
+impl Stats {
+    fn plus(&self, other: &Stats) -> Stats {
+        Stats {
+            entries: self.entries + other.entries,
+            bytes: self.bytes + other.bytes,
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            sets: self.sets + other.sets,
+            overwritten: self.overwritten + other.overwritten,
+            evicted: self.evicted + other.evicted,
+            expired: self.expired + other.expired,
+            invalidated: self.invalidated + other.invalidated,
+            cleared: self.cleared + other.cleared,
+            ghost_hits: self.ghost_hits + other.ghost_hits,
+            moved: self.moved + other.moved,
+            bucket_evictions: self.bucket_evictions + other.bucket_evictions,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Stripes: a version and a count of pending writers for a group of keys, present whether or not a key is.
+//!
+//! What it is not: the coherence protocol. That is the caller's; here are only its counters.
+//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with the
+//! removal of the entry, so a look-up that misses and reads the token under one lock sees both or neither.
+
+use crate::entry::Key;
+use crate::layout::STRIPE_BYTES;
+use crate::partition::{PartitionMut, PartitionRef};
+use crate::region::Region;
+use crate::stats::Why;
+
+/// The token of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stripe {
+    /// Rises with each mark and unmark, and never falls.
+    pub ver: u64,
+    /// Writers that have marked and not yet unmarked.
+    pub pend: u32,
+}
+
+impl PartitionRef<'_> {
+    fn stripe_at(&self, hash: u64) -> usize {
+        // Bits below the tag's and above the first bucket's low ones; stripes are a power of two.
+        let index = (hash >> 12) as u32 & (self.region().layout.stripes - 1);
+        self.region().stripes_at(self.id()) + index as usize * STRIPE_BYTES
+    }
+
+    pub fn stripe(&self, hash: u64) -> Stripe {
+        let at = self.stripe_at(hash);
+        Stripe {
+            ver: self.region().load(at),
+            pend: self.region().load(at + 8) as u32,
+        }
+    }
+}
+
+impl PartitionMut<'_> {
+    fn set_stripe(&mut self, hash: u64, stripe: Stripe) -> Stripe {
+        let at = self.stripe_at(hash);
+        self.region().store(at, stripe.ver);
+        self.region().store(at + 8, u64::from(stripe.pend));
+        stripe
+    }
+
+    /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new token.
+    pub fn mark(&mut self, key: &Key) -> Stripe {
+        let Stripe { ver, pend } = self.stripe(key.hash);
+        let stripe = self.set_stripe(
+            key.hash,
+            Stripe {
+                ver: ver + 1,
+                pend: pend.saturating_add(1),
+            },
+        );
+        self.remove(key, Why::Invalidated);
+        stripe
+    }
+
+    /// The writer is done. Gives the new token; a `pend` of 0 stays 0.
+    pub fn unmark(&mut self, hash: u64) -> Stripe {
+        let Stripe { ver, pend } = self.stripe(hash);
+        self.set_stripe(
+            hash,
+            Stripe {
+                ver: ver + 1,
+                pend: pend.saturating_sub(1),
+            },
+        )
+    }
+}
+
+impl Region {
+    /// Marks not yet taken back, over all stripes; read without locks, for tests and monitoring.
+    pub fn pending(&self) -> u64 {
+        let stripes = self.layout.partitions as usize * self.layout.stripes as usize;
+        let pend = |index: usize| self.load(self.layout.stripes_at + index * STRIPE_BYTES + 8);
+        (0..stripes).map(pend).sum()
+    }
+}

@@ -1,0 +1,84 @@
+//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive one.
+//!
+//! What it is not: it keeps no state between steps but the caller's cursor.
+//! The rule it guards: an entry never changes its slot, so a walk meets each entry that stays exactly
+//! once, whatever else happens between its steps.
+
+use crate::entry::EntryRef;
+use crate::partition::{PartitionMut, PartitionRef};
+use crate::stats::Why;
+
+/// How far a walk over one partition has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    slot: u32,
+}
+
+/// What a sweep's judge decides about an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Keep,
+    Remove(Why),
+}
+
+/// What a step of a sweep did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swept {
+    pub removed: u32,
+    /// The walk has met the whole partition.
+    pub done: bool,
+}
+
+impl PartitionRef<'_> {
+    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is complete.
+    /// A visit that gives false ends the step, and the next step goes on after that entry.
+    pub fn scan(
+        &self,
+        cursor: &mut Cursor,
+        slots: u32,
+        mut visit: impl FnMut(&EntryRef) -> bool,
+    ) -> bool {
+        for _ in 0..slots {
+            if cursor.slot >= self.slot_count() {
+                break;
+            }
+            let slot = self.slot(cursor.slot);
+            cursor.slot += 1;
+            if slot.is_live() && !visit(&self.entry(slot.location())) {
+                break;
+            }
+        }
+        cursor.slot >= self.slot_count()
+    }
+}
+
+impl PartitionMut<'_> {
+    /// Judges the entries in the next `slots` slots and removes those that the judge says. For expiry, for
+    /// entries of a version that is past, for all entries of a cache, for a prefix.
+    pub fn sweep(
+        &mut self,
+        cursor: &mut Cursor,
+        slots: u32,
+        mut judge: impl FnMut(&EntryRef) -> Verdict,
+    ) -> Swept {
+        let mut removed = 0;
+        for _ in 0..slots {
+            if cursor.slot >= self.slot_count() {
+                break;
+            }
+            let slot = self.slot(cursor.slot);
+            cursor.slot += 1;
+            if !slot.is_live() {
+                continue;
+            }
+            if let Verdict::Remove(why) = judge(&self.entry(slot.location())) {
+                self.drop_entry(slot.location(), why);
+                removed += 1;
+            }
+        }
+        Swept {
+            removed,
+            done: cursor.slot >= self.slot_count(),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Textbook caches and traces to compare the store with, and the store behind the same interface.
+//!
+//! What it is not: fast, or part of the crate. The rule it guards: every contestant sees the same requests
+//! and the same number of bytes; the store alone pays its bookkeeping out of them.
+#![allow(dead_code)]
+
+pub mod policies;
+pub mod tier;
+pub mod traces;
+
+/// A cache that is asked for a key and, on a miss, given it.
+pub trait Cache {
+    /// True for a hit. On a miss the entry of `size` bytes, key included, is stored.
+    fn request(&mut self, key: u64, size: usize) -> bool;
+}
+
+/// Hit rate in percent of a trace, after a warm-up part that is not counted.
+pub fn hit_rate(
+    cache: &mut dyn Cache,
+    warm_up: usize,
+    trace: impl Iterator<Item = u64>,
+    size: impl Fn(u64) -> usize,
+) -> f64 {
+    let (mut hits, mut total) = (0u64, 0u64);
+    for (turn, key) in trace.enumerate() {
+        let hit = cache.request(key, size(key));
+        if turn >= warm_up {
+            total += 1;
+            hits += u64::from(hit);
+        }
+    }
+    100.0 * hits as f64 / total as f64
+}

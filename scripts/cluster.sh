@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Throwaway clusters that run the staged server: one folder each in the run folder, with data, log and
+# unix socket. No TCP unless a conf line asks for it. A cluster is stopped by its own pid file only.
+#
+# Usage: cluster.sh start NAME ['conf line' ...]   makes it when it is not there; later lines win
+#        cluster.sh restart NAME ['conf line' ...] keeps the lines it had when none are given
+#        cluster.sh stop NAME | remove NAME
+#        cluster.sh psql NAME [psql arguments]
+#        cluster.sh env NAME                       PGHOST and so on, for eval
+set -euo pipefail
+. "$(dirname "$0")/env.sh"
+
+# A server that inherits this puts a Rust backtrace into the detail of every error.
+unset RUST_BACKTRACE RUST_LIB_BACKTRACE
+
+[ $# -ge 2 ] || die "usage: cluster.sh start|restart|stop|remove|psql|env NAME [...]"
+verb=$1 name=$2
+shift 2
+dir=$RUN/$name
+data=$dir/data
+port=${PGCACHE_PORT:-54$PG_MAJOR}
+
+running() { as_server "$BINDIR/pg_ctl" status -s -D "$data" >/dev/null 2>&1; }
+
+make_cluster() {
+    [ -x "$BINDIR/initdb" ] || die "the server is not staged yet: run scripts/stage.sh first."
+    local free_kb
+    free_kb=$(df --output=avail -k "$RUN" | tail -n 1)
+    [ "$free_kb" -gt 1000000 ] || die "$((free_kb / 1024)) MB are free in $RUN and a cluster needs 1 GB: free some space."
+    mkdir -p "$dir"
+    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$dir"
+    as_server "$BINDIR/initdb" -D "$data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync \
+        --no-instructions >"$LOG/initdb-$name.log" 2>&1 || {
+        tail -n 5 "$LOG/initdb-$name.log" >&2
+        die "initdb failed for the cluster $name: see $LOG/initdb-$name.log."
+    }
+    echo "include 'pgcache.conf'" | as_server tee -a "$data/postgresql.conf" >/dev/null
+}
+
+# Throwaway data needs no fsync. pg_cron connects through the socket, as superuser.
+configure() {
+    {
+        echo "listen_addresses = ''"
+        echo "port = $port"
+        echo "unix_socket_directories = '$dir'"
+        echo "unix_socket_permissions = 0700"
+        echo "fsync = off"
+        echo "shared_preload_libraries = 'pgcache'"
+        if [ -e "$STAGE$("$PG_CONFIG" --pkglibdir)/pg_cron.so" ]; then
+            echo "shared_preload_libraries = 'pgcache,pg_cron'"
+            echo "cron.database_name = 'postgres'"
+            echo "cron.host = '$dir'"
+        fi
+        [ $# = 0 ] || printf '%s\n' "$@"
+    } | as_server tee "$data/pgcache.conf" >/dev/null
+}
+
+start() {
+    [ -e "$data/PG_VERSION" ] || as_server test -e "$data/PG_VERSION" || make_cluster
+    running && return 0
+    if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
+        configure "$@"
+    fi
+    as_server "$BINDIR/pg_ctl" start -s -w -t 60 -D "$data" -l "$dir/log" >&2 || {
+        if as_server tail -n 20 "$dir/log" | grep -q 'Address already in use'; then
+            die "port $port is in use: choose another one with PGCACHE_PORT=."
+        fi
+        as_server tail -n 15 "$dir/log" >&2
+        die "the cluster $name did not start: see $dir/log."
+    }
+}
+
+stop() {
+    if running; then
+        as_server "$BINDIR/pg_ctl" stop -s -w -m fast -D "$data"
+    fi
+}
+
+case $verb in
+    start) start "$@" ;;
+    restart) stop && start "$@" ;;
+    stop) stop ;;
+    remove) stop && rm -rf "$dir" ;;
+    psql) exec "$BINDIR/psql" -X -h "$dir" -p "$port" -U postgres "$@" ;;
+    env) printf 'export PGHOST=%q PGPORT=%q PGUSER=postgres PGDATABASE=postgres PATH=%q:%s\n' "$dir" "$port" "$BINDIR" "\$PATH" ;;
+    *) die "cluster.sh knows no '$verb'." ;;
+esac

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Builds pg_cron for a Postgres that was built by postgres-source.sh, into the same folder: from the
+# source package of a newer suite, or from a source tree named by PGCACHE_CRON_SOURCE.
+#
+# Usage: cron-source.sh 17
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/say.sh"
+
+[ $# = 1 ] || die "usage: cron-source.sh MAJOR"
+major=$1
+cache=$("$here/cache-dir.sh")
+pg_config=$cache/postgres-$major/bin/pg_config
+source=$cache/cron-$major.build
+log=$cache/cron-$major.log
+
+umask 022
+exec 9>"$cache/cron-$major.lock"
+flock 9
+[ ! -e "$("$pg_config" --pkglibdir)/pg_cron.so" ] || exit 0
+
+# A newer suite's pg_cron fits older majors, too.
+if [ -n "${PGCACHE_CRON_SOURCE:-}" ]; then
+    rm -rf "$source"
+    cp -r "$PGCACHE_CRON_SOURCE" "$source"
+else
+    "$here/source-package.sh" pg-cron "postgresql-$major-cron" "$source" ||
+        die "pg_cron for Postgres $major could not be fetched: name a source tree of it with PGCACHE_CRON_SOURCE=."
+fi
+
+say "building pg_cron for Postgres $major (log: $log)"
+(make -s -C "$source" with_llvm=no PG_CONFIG="$pg_config" &&
+    make -s -C "$source" with_llvm=no PG_CONFIG="$pg_config" install) >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    die "pg_cron could not be built for Postgres $major: see $log."
+}
+rm -rf "$source"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# `make demo`: from nothing to a cache in psql and a short race with Redis, in a throwaway cluster.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust server cron redis charts
+. scripts/env.sh
+. scripts/step.sh
+
+build_and_stage
+
+stop_cluster() { scripts/cluster.sh stop demo >/dev/null 2>&1 || true; }
+trap stop_cluster EXIT
+step cluster scripts/cluster.sh start demo
+
+say "pgcache in psql (demo/demo.sql)"
+scripts/cluster.sh psql demo -q -c 'DROP DATABASE IF EXISTS demo' -c 'CREATE DATABASE demo' 2>/dev/null
+scripts/cluster.sh psql demo -d demo -v ON_ERROR_STOP=1 -q -f demo/demo.sql
+stop_cluster
+
+say "short rounds beside Redis"
+export_staged
+bench/pgbench/run.sh --quick
+
+say "to look around: scripts/cluster.sh start demo && scripts/cluster.sh psql demo -d demo; make clean removes it all"

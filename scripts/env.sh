@@ -1,0 +1,53 @@
+# shellcheck shell=bash
+# Sourced after need.sh server: where everything of this checkout lies, for the Postgres that
+# pg-config.sh names. Computes, creates no more than the run folder.
+#
+#   ROOT          the checkout                 PG_CONFIG, PG_MAJOR   the Postgres to build for
+#   BUILD, LOG    build/pgNN and its logs      RUN                   staged server and clusters
+#   STAGE, BINDIR the staged server tree       SERVER_USER           who runs servers; empty: ourselves
+
+umask 022
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$ROOT/scripts/say.sh"
+
+PG_CONFIG=$("$ROOT/scripts/pg-config.sh")
+[ -x "$PG_CONFIG" ] || die "$PG_CONFIG does not exist: run scripts/need.sh server, or name another with PG_CONFIG=."
+export PG_CONFIG
+PG_MAJOR=$("$PG_CONFIG" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
+BUILD=$ROOT/build/pg$PG_MAJOR
+LOG=$BUILD/log
+mkdir -p "$LOG"
+
+# Postgres refuses to run as root.
+SERVER_USER=
+if [ "$(id -u)" = 0 ]; then
+    SERVER_USER=$(id -un postgres 2>/dev/null || id -un pgcache 2>/dev/null) ||
+        die "Postgres does not run as root and there is no user postgres or pgcache: run scripts/need.sh server."
+fi
+
+as_server() (
+    cd /
+    if [ -n "$SERVER_USER" ]; then
+        exec setpriv --reuid="$SERVER_USER" --regid="$(id -g "$SERVER_USER")" --init-groups -- "$@"
+    fi
+    exec "$@"
+)
+
+# Two checkouts never share this name, and clean.sh finds it again.
+FAR_RUN=/tmp/pgcache-$(printf '%s' "$ROOT" | cksum | cut -d' ' -f1)
+
+# In the checkout, unless the server's user cannot reach it (/root is 0700) or the path leaves no room
+# for a socket's name, which is limited to 107 bytes with its folder.
+RUN=$BUILD
+if ! as_server test -x "$BUILD" || [ ${#BUILD} -gt 70 ]; then
+    mkdir -p "$FAR_RUN"
+    if [ ! -O "$FAR_RUN" ] || [ -L "$FAR_RUN" ]; then
+        die "$FAR_RUN belongs to someone else: remove it, or move the checkout."
+    fi
+    RUN=$FAR_RUN/pg$PG_MAJOR
+    mkdir -p "$RUN"
+fi
+
+STAGE=$RUN/stage
+# shellcheck disable=SC2034 # for those who source this
+BINDIR=$STAGE$("$PG_CONFIG" --bindir)

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Proves that two commands are enough: on a clean Debian with git, make, Rust and nothing else, a clone of
+# HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo. Afterwards
+# no process may be left and the clone must be as it was cloned.
+#
+# The system is a folder (debootstrap, chroot) in namespaces of its own: its mounts and its processes end
+# with it. Base systems are kept in cache-dir.sh; the network is the host's, with its proxy and certificates.
+#
+# Usage: fresh-check.sh bookworm|trixie        environment: FRESH_USER=name, FRESH_AS="root user" (either or both)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/say.sh
+
+suite=${1:-}
+case $suite in
+    bookworm | trixie) ;;
+    *) die "usage: make fresh-check SUITE=bookworm or SUITE=trixie" ;;
+esac
+[ "$(id -u)" = 0 ] || die "fresh-check makes a system in a folder and needs root: run sudo -E make fresh-check SUITE=$suite."
+
+user=${FRESH_USER:-guest}
+cache=$(scripts/cache-dir.sh)
+base=$cache/base-$suite.tar
+toolchain=$(rustc --print sysroot)
+mirror=$(scripts/mirror.sh)
+
+scripts/need.sh debootstrap
+mkdir -p "$cache"
+free_kb=$(df --output=avail -k "$cache" | tail -n 1)
+[ "$free_kb" -gt 8000000 ] || die "fresh-check needs 8 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE."
+
+work=$(mktemp -d "$cache/fresh-$suite.XXXXXX")
+
+# unshare ignores TERM; its end is the end of all processes and mounts inside.
+inner=
+clear_away() {
+    [ -z "$inner" ] || kill -KILL "$inner" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap clear_away EXIT
+trap 'exit 130' INT TERM
+
+# The way to the network: names, certificates, apt's proxy.
+lend_network() {
+    local root=$1
+    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
+    chroot "$root" update-ca-certificates >/dev/null 2>&1
+    apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
+}
+
+make_base() {
+    say "making a base system of $suite (once)"
+    debootstrap --variant=minbase --include=git,make,sudo,ca-certificates "$suite" "$work/base" "$mirror" >"$work/debootstrap.log" 2>&1 || {
+        tail -n 5 "$work/debootstrap.log" >&2
+        die "debootstrap could not make $suite from $mirror: check the network."
+    }
+    rm -rf "$work/base/var/cache/apt/archives/"*.deb
+    tar -C "$work/base" -cf "$base.new" .
+    mv "$base.new" "$base"
+    rm -rf "$work/base"
+}
+
+# Debian's own Rust is too old in 12 and in 13: the base gets the host's, as a user of rustup would have it.
+lend_rust() {
+    local root=$1
+    mkdir -p "$root/opt/rust"
+    cp -r "$toolchain/bin" "$toolchain/lib" "$root/opt/rust/"
+    local program
+    for program in "$root"/opt/rust/bin/*; do
+        ln -s "${program#"$root"}" "$root/usr/local/bin/"
+    done
+}
+
+unpack_base() {
+    local root=$1
+    mkdir "$root"
+    tar -C "$root" -xf "$base"
+    chmod 755 "$root"
+    lend_network "$root"
+    lend_rust "$root"
+    git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
+    chmod 644 "$root/srv/pgcache.bundle"
+    chroot "$root" useradd --create-home --shell /bin/bash "$user"
+    echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
+}
+
+# Runs inside, as the chosen user, with a clone of HEAD in the home folder.
+inside() {
+    cat <<'INSIDE'
+set -euo pipefail
+cd ~
+git -c advice.detachedHead=false -c init.defaultBranch=main clone -q /srv/pgcache.bundle pgcache
+cd pgcache
+make demo
+make test
+left=$(cat /proc/[0-9]*/comm | grep -E 'postgres|redis' || true)
+[ -z "$left" ] || { echo "left running: $left"; exit 1; }
+make clean
+left=$(git status --porcelain --ignored; ls -d /tmp/pgcache-* 2>/dev/null || true)
+[ -z "$left" ] || { echo "make clean left behind: $left"; exit 1; }
+INSIDE
+}
+
+# Proxy settings come along; certificates need no setting, they are installed.
+network_environment() { env | grep -iE '^(https?|no|all|ftp)_proxy=' || true; }
+
+run_as() {
+    local who=$1 root=$work/$1 from=$SECONDS home=/root
+    [ "$who" = root ] || home=/home/$who
+    unpack_base "$root"
+    inside >"$root/srv/inside.sh"
+    local -a environment
+    mapfile -t environment < <(network_environment)
+    say "$suite as $who"
+    local log=$cache/fresh-$suite-$who.log status=0
+    # The first process inside must stay root: a change of user would undo --kill-child.
+    # shellcheck disable=SC2016
+    unshare --mount --pid --fork --kill-child bash -c '
+        set -e
+        root=$1 who=$2 home=$3
+        shift 3
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+        chroot "$root" setpriv --reuid="$who" --regid="$who" --init-groups \
+            env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" USER="$who" "$@" \
+            bash /srv/inside.sh
+        exit 0' fresh-check "$root" "$who" "$home" "${environment[@]}" \
+        > >(tee "$log") 2>&1 </dev/null &
+    inner=$!
+    wait "$inner" || status=$?
+    inner=
+    [ $status = 0 ] || die "fresh-check $suite: FAILED as $who after $((SECONDS - from)) s (log: $log)"
+    rm -rf "$root"
+    results+=("as $who in $((SECONDS - from)) s")
+}
+
+[ -e "$base" ] || make_base
+results=()
+for who in ${FRESH_AS:-root user}; do
+    [ "$who" = root ] || who=$user
+    run_as "$who"
+done
+printf 'fresh-check %s: demo, test and clean pass' "$suite"
+printf ' %s' "${results[@]}"
+echo

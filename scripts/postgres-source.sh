@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Builds a Postgres major that the distribution does not package from the source package of a newer
+# suite. Kept outside the checkout (cache-dir.sh), built once; pg-config.sh knows where.
+#
+# Usage: postgres-source.sh 17
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/say.sh"
+
+[ $# = 1 ] || die "usage: postgres-source.sh MAJOR"
+major=$1
+cache=$("$here/cache-dir.sh")
+prefix=$cache/postgres-$major
+source=$cache/postgres-$major.build
+log=$cache/postgres-$major.log
+
+umask 022
+mkdir -p "$cache"
+exec 9>"$prefix.lock"
+flock 9
+[ ! -e "$prefix/.complete" ] || exit 0
+
+"$here/need.sh" postgres-source
+free_kb=$(df --output=avail -k "$cache" | tail -n 1)
+[ "$free_kb" -gt 2500000 ] ||
+    die "building Postgres $major needs 2.5 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE to a folder on a larger disk."
+"$here/source-package.sh" "postgresql-$major" "postgresql-$major" "$source" ||
+    die "Postgres $major is not installed and has no source package here: install it yourself and name it with PG_CONFIG=."
+
+# Without ICU, OpenSSL and readline: nothing here needs them, and each is one more package to install.
+build() {
+    cd "$source" &&
+        ./configure --prefix="$prefix" --without-icu --without-readline --enable-debug CFLAGS='-O2 -g -fno-omit-frame-pointer' &&
+        make -s -j"$(nproc)" &&
+        make -s install &&
+        make -s -j"$(nproc)" -C contrib install
+}
+
+say "building Postgres $major, once, for about 3 minutes (log: $log)"
+rm -rf "$prefix"
+(build) >"$log" 2>&1 || {
+    tail -n 30 "$log" >&2
+    die "Postgres $major could not be built: see $log."
+}
+touch "$prefix/.complete"
+rm -rf "$source"
+say "Postgres $major is in $prefix"

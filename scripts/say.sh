@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# Sourced by every script: how they talk. A step announces itself on one line, and what stops a
+# script is said in one sentence that tells the user what to do.
+
+say() { printf '== %s\n' "$*"; }
+
+die() {
+    printf 'pgcache: %s\n' "$*" >&2
+    exit 1
+}
+
+# A line for the impatient every 15 s, the last one of the log; run it in the background.
+show_progress() {
+    local log=$1 from=$SECONDS
+    while sleep 15 >/dev/null 2>&1; do
+        printf '   %3d s  %.100s\n' $((SECONDS - from)) "$(tail -n 1 "$log" 2>/dev/null | tr -d '\r')"
+    done
+}
+
+end_progress() {
+    kill "$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Unpacks a source package of the distribution's own or a newer suite into FOLDER.
+#
+# Not a change to the system: apt gets a configuration, lists and cache of its own, and the suites are
+# asked at the mirror the machine already uses.
+#
+# Usage: source-package.sh PACKAGE BINARY FOLDER     BINARY: a package that must be built from it
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/say.sh"
+
+[ $# = 3 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER"
+package=$1 binary=$2 folder=$3
+
+. /etc/os-release
+case $ID in
+    debian) suites="bookworm trixie forky sid" ;;
+    ubuntu) suites="jammy noble plucky questing resolute" ;;
+    *) die "$package cannot be built: no source packages are known for $ID." ;;
+esac
+keyring=/usr/share/keyrings/$ID-archive-keyring.gpg
+
+mirror=$("$here/mirror.sh")
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/src"
+
+own_apt() {
+    local tool=$1
+    shift
+    "$tool" -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
+        -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
+        -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@"
+}
+
+# The hooks after an update are the system's business: they are for the system's lists.
+clear_hooks='#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;'
+echo "$clear_hooks" >"$work/apt.conf"
+export APT_CONFIG=$work/apt.conf
+
+point_apt_at() {
+    echo "deb-src [signed-by=$keyring] $mirror $1 main" >"$work/sources.list"
+    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 &&
+        own_apt apt-cache showsrc "$package" 2>/dev/null | grep -q "^Binary:.*\b$binary\b"
+}
+
+for suite in $suites; do
+    point_apt_at "$suite" || continue
+    say "$package: source package of $suite"
+    (cd "$work/src" && own_apt apt-get source -q=2 --download-only "$package") >"$work/download.log" 2>&1 || {
+        grep '^E:' "$work/download.log" >&2 || true
+        die "the mirror $mirror lists the source package $package in $suite but does not deliver it: check the network, or use another mirror."
+    }
+    rm -rf "$folder"
+    dpkg-source --no-check -x "$work/src/${package}"_*.dsc "$folder" >/dev/null 2>&1
+    exit 0
+done
+die "no suite of $ID ($suites) has $binary at $mirror."

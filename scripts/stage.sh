@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Makes a copy of the server in the run folder and installs the extension there, so that neither root
+# nor the system's folders are needed. Postgres finds its libraries and its share folder relative to
+# the executable: programs are copied, the rest is linked, under the same absolute paths.
+set -euo pipefail
+. "$(dirname "$0")/env.sh"
+
+pkglibdir=$("$PG_CONFIG" --pkglibdir)
+sharedir=$("$PG_CONFIG" --sharedir)
+
+mirror() {
+    local from=$1 kind=$2
+    mkdir -p "$STAGE$from"
+    cp "$kind" -r "$from/." "$STAGE$from/"
+}
+
+# What the stage was made from; a server or pg_cron that changed makes a new one.
+origin() { "$PG_CONFIG" --version --bindir && find "$pkglibdir" "$sharedir/extension" -maxdepth 1 -newermt 1970-01-02 -printf '%f %T@\n' | sort; }
+
+if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
+    rm -rf "$STAGE"
+    mirror "$("$PG_CONFIG" --bindir)" --dereference
+    mirror "$pkglibdir" --symbolic-link
+    mirror "$sharedir" --symbolic-link
+    # An installed pgcache must not be what is tested, nor be written through a link.
+    find "$STAGE" -name 'pgcache*' -type l -delete
+    origin >"$STAGE/origin"
+fi
+
+make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
+echo "staged in $STAGE"

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The storm of t/tests/coherence_storm.rs on a library that waits at random in the windows of the
+# coherence protocol (cargo feature `pauses`, src/pg/pause.rs). It lies in a stage of its own.
+#
+# Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
+#                                tree, to see that a broken protocol is caught.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust server
+. scripts/env.sh
+
+[ -x "$BINDIR/postgres" ] || scripts/stage.sh
+source=${SOURCE:-$ROOT}
+paused=$RUN/stage-pauses
+
+(
+    cd "$source"
+    touch src/lib.rs # two trees with one target folder: the library has one name there
+    CARGO_TARGET_DIR=$BUILD/target-pauses PGRX_PG_CONFIG_PATH=$PG_CONFIG nice cargo build --release --locked \
+        --package pgcache --no-default-features --features "pg$PG_MAJOR,pauses"
+)
+rm -rf "$paused"
+cp -a "$STAGE" "$paused"
+cp --remove-destination "$BUILD/target-pauses/release/libpgcache.so" \
+    "$paused$("$PG_CONFIG" --pkglibdir)/pgcache.so"
+
+mkdir -p "$RUN/t"
+[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
+PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER \
+    PGCACHE_STORM_SECONDS=${1:-300} CARGO_TARGET_DIR=$ROOT/build/target \
+    nice cargo test --locked --package pgcache-tests --test sessions coherence_storm -- --nocapture

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Every test of the project, cheapest first, in throwaway clusters. What is missing gets installed; a
+# component that is there to be tested and cannot run is a failure. The last line is the count.
+#
+# Environment: PG, PG_CONFIG as in the Makefile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust server python redis charts
+. scripts/env.sh
+. scripts/step.sh
+
+# Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
+cron=1
+if ! scripts/need.sh cron; then
+    case $PG_CONFIG in
+        "$(scripts/cache-dir.sh)"/*) cron=0 && say "pg_cron for Postgres $PG_MAJOR is missing: its tests do not run" ;;
+        *) exit 1 ;;
+    esac
+fi
+
+passed=0 failed=0
+
+tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
+
+# A step that is one test.
+one_test() {
+    if step "$@"; then tally 1 0; else tally 0 1; fi
+}
+
+# A step that runs tests and reports each in its log. That none ran is a failure, too.
+many_tests() {
+    local name=$1 status=0 good bad
+    step "$@" || status=$?
+    read -r good bad < <(scripts/count-tests.sh "$LOG/$name.log")
+    if [ "$bad" = 0 ] && { [ $status != 0 ] || [ "$good" = 0 ]; }; then
+        say "$name: no result was reported (log: $LOG/$name.log)"
+        bad=1
+    fi
+    tally "$good" "$bad"
+}
+
+finish() {
+    printf '%d passed, %d failed\n' "$passed" "$failed"
+    [ "$failed" = 0 ]
+}
+
+# Nothing can run when this fails.
+must() { step "$@" || { tally 0 1; finish; exit 1; }; }
+
+stop_cluster() { scripts/cluster.sh remove test >/dev/null 2>&1 || true; }
+
+# One target folder for all majors: what runs here links with no Postgres.
+cargo_test() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --no-fail-fast "$@"; }
+
+pure_crates() {
+    local manifest
+    for manifest in crates/*/Cargo.toml; do
+        [ -e "$manifest" ] && printf -- '--package %s ' "$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n 1)"
+    done
+}
+
+# A subshell: what points at this cluster must not reach the tests that start their own.
+regress() (
+    eval "$(scripts/cluster.sh env test)"
+    make -s installcheck "$@" PG_CONFIG="$PG_CONFIG"
+)
+
+# Everything holds with the library preloaded and without: the tier changes speed, not results.
+session_tests() {
+    mkdir -p "$RUN/t"
+    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
+    PGCACHE_RUN=$RUN/t PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 cargo_test --package pgcache-tests
+}
+
+without_preload() {
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' "shared_preload_libraries = ''"
+    regress "$@" REGRESS_TIER=
+}
+
+for lint in scripts/lint-*; do
+    one_test "$(basename "${lint%.*}")" "$lint"
+done
+
+read -r -a crates < <(pure_crates) || true
+[ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
+
+must build nice make -s all PG_CONFIG="$PG_CONFIG"
+must stage scripts/stage.sh
+trap stop_cluster EXIT
+stop_cluster
+must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10'
+export_staged
+
+many_tests regress regress ISOLATION=
+! compgen -G "specs/*.spec" >/dev/null || many_tests isolation regress REGRESS=
+many_tests regress-without-preload without_preload ISOLATION=
+many_tests sessions session_tests 1
+many_tests sessions-without-preload session_tests 0
+[ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
+
+finish

@@ -1,0 +1,364 @@
+-- pgcache 0.1.0: a cache that lives in Postgres
+--
+-- Every SQL function, in the order of the reference in README.md. The cache_* functions go to the
+-- schema that CREATE EXTENSION was told (else the first of search_path); everything internal lies
+-- in schema pgcache. Reads are PARALLEL RESTRICTED: a worker process could not see what its own
+-- session has written a moment ago.
+
+\echo Use "CREATE EXTENSION pgcache" to load this file. \quit
+
+CREATE SCHEMA pgcache;
+GRANT USAGE ON SCHEMA pgcache TO PUBLIC;
+
+-- What makes a table a cache: its row trigger, whose arguments are the settings ------------------
+
+CREATE FUNCTION pgcache.record() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'record_wrapper'
+    LANGUAGE C;
+COMMENT ON FUNCTION pgcache.record() IS
+    'row trigger of every table cache; its arguments are the cache''s settings, changed by cache_alter()';
+
+CREATE FUNCTION pgcache.record_truncate() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'record_truncate_wrapper'
+    LANGUAGE C;
+COMMENT ON FUNCTION pgcache.record_truncate() IS
+    'truncate trigger of every table cache';
+
+CREATE FUNCTION pgcache.counter_sum(value text, delta bigint) RETURNS text
+    AS 'MODULE_PATHNAME', 'counter_sum_wrapper'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgcache.counter_sum(text, bigint) IS
+    'the sum behind cache_incr(); 22P02 when value is no decimal integer, 22003 on overflow';
+
+-- Caches as such ---------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_forever() RETURNS interval
+    AS 'MODULE_PATHNAME', 'cache_forever_wrapper'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION cache_forever() IS
+    'the ttl that means no expiry';
+
+CREATE FUNCTION cache_create(
+    name text,
+    ttl interval DEFAULT NULL,
+    storage text DEFAULT 'unlogged',
+    value_type regtype DEFAULT 'text',
+    max_entries bigint DEFAULT NULL,
+    grace interval DEFAULT NULL,
+    if_not_exists boolean DEFAULT false
+) RETURNS regclass
+    AS 'MODULE_PATHNAME', 'cache_create_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_create(text, interval, text, regtype, bigint, interval, boolean) IS
+    'makes a cache, owned by the caller; storage: unlogged or logged; value_type: text, jsonb or bytea';
+
+CREATE FUNCTION cache_alter(
+    cache regclass,
+    ttl interval DEFAULT NULL,
+    max_entries bigint DEFAULT NULL,
+    grace interval DEFAULT NULL
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_alter_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_alter(regclass, interval, bigint, interval) IS
+    'changes settings of a cache; NULL leaves as is; cache_forever(), 0 and an interval of 0 remove the default ttl, the limit, the grace';
+
+CREATE FUNCTION cache_drop(cache regclass) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_drop_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_drop(regclass) IS
+    'drops a cache with its entries; DROP TABLE does the same';
+
+CREATE FUNCTION cache_clear(cache regclass) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_clear_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_clear(regclass) IS
+    'removes all entries of a cache, like TRUNCATE and with its lock';
+
+-- The cache that is used when none is named ------------------------------------------------------
+
+-- It comes here because the functions below name it in their defaults. Nothing is granted on it.
+-- A dump brings back its entries; its settings are those of this file.
+SELECT @extschema@.cache_create('pgcache.main');
+SELECT pg_catalog.pg_extension_config_dump('pgcache.main', '');
+
+-- Writing ----------------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_set(
+    key text,
+    value text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_set_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set(text, text, interval, regclass) IS
+    'inserts or overwrites an entry, deadline included; a NULL value makes a negative entry';
+
+CREATE FUNCTION cache_set_json(
+    key text,
+    value jsonb,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_set_json_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set_json(text, jsonb, interval, regclass) IS
+    'cache_set() for a jsonb value';
+
+CREATE FUNCTION cache_set_bytes(
+    key text,
+    value bytea,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_set_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set_bytes(text, bytea, interval, regclass) IS
+    'cache_set() for a bytea value';
+
+CREATE FUNCTION cache_add(
+    key text,
+    value text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_add_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_add(text, text, interval, regclass) IS
+    'stores only if no live entry is there; says whether it did';
+
+CREATE FUNCTION cache_replace(
+    key text,
+    value text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_replace_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_replace(text, text, interval, regclass) IS
+    'stores only if a live entry is there; says whether it did';
+
+CREATE FUNCTION cache_cas(
+    key text,
+    expected text,
+    value text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_cas_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_cas(text, text, text, interval, regclass) IS
+    'compare and set: overwrites only if the live value equals expected; NULL equals an absent or negative entry';
+
+CREATE FUNCTION cache_incr(
+    key text,
+    delta bigint DEFAULT 1,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_incr_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_incr(text, bigint, interval, regclass) IS
+    'adds to a counter and returns the sum; ttl counts only when the entry is created';
+
+CREATE FUNCTION cache_touch(
+    key text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_touch_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_touch(text, interval, regclass) IS
+    'gives a live entry a new deadline; says whether there was one';
+
+CREATE FUNCTION cache_persist(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_persist_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_persist(text, regclass) IS
+    'takes away a live entry''s deadline; says whether there was an entry';
+
+-- Reading ----------------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_get(key text, cache regclass DEFAULT 'pgcache.main') RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_get_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_get(text, regclass) IS
+    'the live value; NULL on a miss and for a negative entry';
+
+CREATE FUNCTION cache_get_json(key text, cache regclass DEFAULT 'pgcache.main') RETURNS jsonb
+    AS 'MODULE_PATHNAME', 'cache_get_json_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_get_json(text, regclass) IS
+    'cache_get() as jsonb';
+
+CREATE FUNCTION cache_get_bytes(key text, cache regclass DEFAULT 'pgcache.main') RETURNS bytea
+    AS 'MODULE_PATHNAME', 'cache_get_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_get_bytes(text, regclass) IS
+    'cache_get() as bytea';
+
+CREATE FUNCTION cache_get_touch(
+    key text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_get_touch_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_get_touch(text, interval, regclass) IS
+    'cache_get() that also gives the entry a new deadline (sliding expiry)';
+
+CREATE FUNCTION cache_lookup(
+    key text,
+    cache regclass DEFAULT 'pgcache.main',
+    OUT found boolean,
+    OUT value text,
+    OUT expires_at timestamptz
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'cache_lookup_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_lookup(text, regclass) IS
+    'always one row; tells a miss (found is false) from a negative entry (found, value is NULL); use it in FROM';
+
+CREATE FUNCTION cache_exists(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_exists_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_exists(text, regclass) IS
+    'whether a live entry is there, negative ones included';
+
+CREATE FUNCTION cache_ttl(key text, cache regclass DEFAULT 'pgcache.main') RETURNS interval
+    AS 'MODULE_PATHNAME', 'cache_ttl_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_ttl(text, regclass) IS
+    'time left; NULL for no expiry and for no entry';
+
+CREATE FUNCTION cache_scan(
+    prefix text DEFAULT '',
+    after text DEFAULT NULL,
+    max_rows integer DEFAULT 100,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS TABLE (key text, value text, expires_at timestamptz)
+    AS 'MODULE_PATHNAME', 'cache_scan_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_scan(text, text, integer, regclass) IS
+    'live entries in key order (collation C), a page at a time: pass the last key as after';
+
+-- Removing ---------------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_delete(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_delete_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_delete(text, regclass) IS
+    'removes an entry; says whether a live one was there';
+
+CREATE FUNCTION cache_delete_if(
+    key text,
+    expected text,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_delete_if_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_delete_if(text, text, regclass) IS
+    'removes an entry if its live value equals expected (unlock); NULL equals a negative entry';
+
+CREATE FUNCTION cache_delete_prefix(prefix text, cache regclass DEFAULT 'pgcache.main') RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_delete_prefix_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_delete_prefix(text, regclass) IS
+    'removes all entries whose key begins with prefix; returns how many were live';
+
+CREATE FUNCTION cache_take(key text, cache regclass DEFAULT 'pgcache.main') RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_take_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_take(text, regclass) IS
+    'removes an entry and returns its live value';
+
+-- Several at once --------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_get_many(keys text[], cache regclass DEFAULT 'pgcache.main') RETURNS TABLE (key text, value text)
+    AS 'MODULE_PATHNAME', 'cache_get_many_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_get_many(text[], regclass) IS
+    'one row for each requested key, in request order, value NULL for a miss';
+
+CREATE FUNCTION cache_get_many_bytes(keys text[], cache regclass DEFAULT 'pgcache.main') RETURNS TABLE (key text, value bytea)
+    AS 'MODULE_PATHNAME', 'cache_get_many_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_get_many_bytes(text[], regclass) IS
+    'cache_get_many() as bytea';
+
+CREATE FUNCTION cache_set_many(
+    keys text[],
+    vals text[],
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_set_many_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set_many(text[], text[], interval, regclass) IS
+    'cache_set() of several; of a key given twice the last value wins; returns the number of entries';
+
+CREATE FUNCTION cache_set_many_bytes(
+    keys text[],
+    vals bytea[],
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_set_many_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set_many_bytes(text[], bytea[], interval, regclass) IS
+    'cache_set_many() for bytea values';
+
+CREATE FUNCTION cache_delete_many(keys text[], cache regclass DEFAULT 'pgcache.main') RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_delete_many_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_delete_many(text[], regclass) IS
+    'removes several entries; returns how many were live';
+
+-- Expiry -----------------------------------------------------------------------------------------
+
+CREATE FUNCTION cache_expire(cache regclass DEFAULT NULL, max_rows integer DEFAULT 10000) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_expire_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_expire(regclass, integer) IS
+    'removes up to max_rows expired rows of one cache, or of all that the caller may delete from; returns how many';
+
+CREATE FUNCTION cache_schedule_expiry(schedule text DEFAULT '10 seconds') RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_schedule_expiry_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_schedule_expiry(text) IS
+    'makes or updates the pg_cron job that expires this database''s caches; NULL removes it; says what it did';
+
+-- What there is ----------------------------------------------------------------------------------
+
+CREATE FUNCTION pgcache.cache_settings(
+    cache regclass,
+    OUT storage text,
+    OUT value_type regtype,
+    OUT ttl interval,
+    OUT max_entries bigint,
+    OUT grace interval
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'cache_settings_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.cache_settings(regclass) IS
+    'one row of pgcache.caches';
+
+CREATE VIEW pgcache.caches AS
+    SELECT c.oid::pg_catalog.regclass AS cache,
+           s.storage,
+           s.value_type,
+           s.ttl,
+           s.max_entries,
+           s.grace
+      FROM pg_catalog.pg_trigger AS t
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.tgrelid
+     CROSS JOIN LATERAL pgcache.cache_settings(c.oid) AS s
+     WHERE t.tgfoid OPERATOR(pg_catalog.=) 'pgcache.record'::pg_catalog.regproc
+       AND pg_catalog.has_table_privilege(c.oid, 'SELECT');
+COMMENT ON VIEW pgcache.caches IS
+    'every cache that the current user may SELECT from, with its settings';
+GRANT SELECT ON pgcache.caches TO PUBLIC;

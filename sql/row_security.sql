@@ -1,0 +1,64 @@
+-- Row-level security on a cache: every function sees and changes what the caller's policies allow.
+CREATE ROLE regress_pgcache_tenant;
+SELECT cache_create('rls');
+SELECT cache_set_many('{a:1,a:2,b:1}', '{1,2,3}', cache => 'rls');
+GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON rls TO regress_pgcache_tenant;
+ALTER TABLE rls ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own ON rls TO regress_pgcache_tenant USING (key LIKE 'a:%');
+
+-- The owner, to whom it does not apply, warms the plans of this session first.
+SELECT cache_get('b:1', 'rls'), cache_exists('b:1', 'rls');
+SET ROLE regress_pgcache_tenant;
+SELECT cache_get('a:1', 'rls'), cache_get('b:1', 'rls'), cache_exists('b:1', 'rls');
+SELECT key FROM cache_scan(cache => 'rls');
+SELECT * FROM cache_get_many('{a:1,b:1}', 'rls');
+SELECT found, value FROM cache_lookup('b:1', 'rls');
+SELECT cache_delete('b:1', 'rls'), cache_take('b:1', 'rls'), cache_delete_if('b:1', '3', 'rls'), cache_delete_many('{b:1}', 'rls'), cache_delete_prefix('b', 'rls'),
+       cache_touch('b:1', '1 hour', 'rls'), cache_replace('b:1', 'x', cache => 'rls'), cache_cas('b:1', '3', 'x', cache => 'rls');
+SELECT state FROM error_of($$SELECT cache_set('b:1', 'x', cache => 'rls')$$);
+SELECT state FROM error_of($$SELECT cache_set('b:2', 'x', cache => 'rls')$$);
+SELECT state FROM error_of($$SELECT cache_incr('b:1', cache => 'rls')$$);
+SELECT cache_set('a:3', 'x', cache => 'rls'), cache_incr('a:1', cache => 'rls'), cache_delete('a:2', 'rls');
+RESET ROLE;
+SELECT key, value FROM rls ORDER BY key;
+
+-- Sweeps, too; and without SELECT nothing is lent: policies are about the caller.
+UPDATE rls SET expires_at = clock_timestamp() - interval '1 s' WHERE key IN ('a:3', 'b:1');
+SET ROLE regress_pgcache_tenant;
+SELECT cache_expire('rls'), cache_expire();
+RESET ROLE;
+SELECT key FROM rls ORDER BY key;
+REVOKE SELECT ON rls FROM regress_pgcache_tenant;
+SET ROLE regress_pgcache_tenant;
+SELECT state FROM error_of($$SELECT cache_delete('a:1', 'rls')$$);
+SELECT state FROM error_of($$SELECT cache_get('a:1', 'rls')$$);
+RESET ROLE;
+GRANT SELECT ON rls TO regress_pgcache_tenant;
+
+-- Policies that depend on the session hold at each call.
+CREATE POLICY session ON rls TO regress_pgcache_tenant USING (key = current_setting('regress.key', true));
+SET ROLE regress_pgcache_tenant;
+SELECT cache_exists('b:1', 'rls');
+SET regress.key = 'b:1';
+RESET ROLE;
+SELECT cache_persist('b:1', 'rls'), cache_set('b:1', 'back', cache => 'rls');
+SET ROLE regress_pgcache_tenant;
+SELECT cache_get('b:1', 'rls'), set_config('regress.key', 'none', false), cache_get('b:1', 'rls');
+-- row_security = off asks for an error instead of silence.
+SET row_security = off;
+SELECT state FROM error_of($$SELECT cache_get('a:1', 'rls')$$);
+RESET row_security;
+RESET ROLE;
+
+-- The owner is subject to it when it is forced.
+ALTER TABLE rls OWNER TO regress_pgcache_tenant;
+SET ROLE regress_pgcache_tenant;
+SELECT cache_get('b:1', 'rls');
+ALTER TABLE rls FORCE ROW LEVEL SECURITY;
+SELECT cache_get('b:1', 'rls'), cache_get('a:1', 'rls');
+ALTER TABLE rls DISABLE ROW LEVEL SECURITY;
+SELECT cache_get('b:1', 'rls');
+RESET ROLE;
+
+DROP TABLE rls;
+DROP ROLE regress_pgcache_tenant;

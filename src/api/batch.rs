@@ -1,0 +1,97 @@
+//! Several entries at once: get_many, set_many, delete_many.
+
+use std::ffi::CStr;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+use pgrx::prelude::*;
+
+use super::{Answer, TO_DELETE, TO_READ, TO_WRITE};
+use crate::cache::key::Key;
+use crate::cache::{deadline, entries, registry};
+use crate::error::Error;
+use crate::pg::convert;
+use crate::pg::datum::{ArrayOf, Bytes, Rows, Text, Value};
+
+#[pg_extern]
+fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
+    get_many::<Text>(keys, cache)
+}
+
+#[pg_extern]
+fn cache_get_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
+    get_many::<Bytes>(keys, cache)
+}
+
+fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
+    let cache = registry::open_to_read(cache, TO_READ)?;
+    let Some(keys) = keys else {
+        return Ok(Rows(Vec::new()));
+    };
+    let keys = checked(&keys)?;
+    let found = entries::get_many(&cache, &keys)?;
+    let rows = keys
+        .iter()
+        .map(|key| {
+            let stored = found.get(key.text().bytes()).and_then(|entry| entry.value);
+            let value = stored.map(|stored| convert::result::<V>(stored, cache.value_type).raw());
+            [Some(key.text().raw()), value]
+        })
+        .collect();
+    Ok(Rows(rows))
+}
+
+#[pg_extern]
+fn cache_set_many(
+    keys: Option<ArrayOf<Text>>,
+    vals: Option<ArrayOf<Text>>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<i64> {
+    set_many(keys, vals, ttl, cache, c"cache_set_many()")
+}
+
+#[pg_extern]
+fn cache_set_many_bytes(
+    keys: Option<ArrayOf<Text>>,
+    vals: Option<ArrayOf<Bytes>>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<i64> {
+    set_many(keys, vals, ttl, cache, c"cache_set_many_bytes()")
+}
+
+fn set_many<V: Value>(
+    keys: Option<ArrayOf<Text>>,
+    vals: Option<ArrayOf<V>>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<i64> {
+    let cache = registry::open_to_write(cache, TO_WRITE, function)?;
+    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    let vals = vals.ok_or(Error::NullArgument("vals"))?.elements("vals")?;
+    if keys.len() != vals.len() {
+        return Err(Error::UnequalArrays.into());
+    }
+    let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
+    let values = vals
+        .into_iter()
+        .map(|value| convert::argument(value, cache.value_type));
+    Ok(entries::set_many(
+        &cache,
+        keys.into_iter().zip(values),
+        deadline,
+    )?)
+}
+
+#[pg_extern]
+fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
+    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete_many()")?;
+    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    Ok(entries::delete_many(&cache, keys.into_iter())?)
+}
+
+fn checked(keys: &ArrayOf<Text>) -> Result<Vec<Key>, Error> {
+    keys.elements("keys")?.into_iter().map(Key::new).collect()
+}

@@ -1,0 +1,110 @@
+//! Caches as such: create, alter, drop, and what the view `pgcache.caches` shows.
+
+use std::rc::Rc;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{Datum, Oid};
+use pgrx::prelude::*;
+use pgrx::{IntoDatum, PgSqlErrorCode};
+
+use super::Answer;
+use crate::cache::definition;
+use crate::cache::registry::{self, Cache};
+use crate::cache::settings::Settings;
+use crate::error::Error;
+use crate::pg::datum::{Record, Text, Value, ValueType};
+use crate::pg::lock::Mode;
+use crate::pg::privilege::{self, Privileges};
+use crate::pg::{name, transaction};
+
+#[pg_extern]
+#[allow(clippy::too_many_arguments)] // the signature that users call
+fn cache_create(
+    name: Option<Text>,
+    ttl: Option<Interval>,
+    storage: Option<Text>,
+    value_type: Option<Oid>,
+    max_entries: Option<i64>,
+    grace: Option<Interval>,
+    if_not_exists: Option<bool>,
+) -> Answer<Oid> {
+    let name = name.ok_or(Error::NullArgument("name"))?;
+    let storage = storage.ok_or(Error::NullArgument("storage"))?;
+    let storage = definition::parse_storage(&storage.to_string_lossy())?;
+    let value_type = value_type.ok_or(Error::NullArgument("value_type"))?;
+    let value_type = ValueType::from_oid(value_type).ok_or(Error::UnknownValueType)?;
+    let settings = Settings::default().changed(ttl, max_entries, grace)?;
+    transaction::require_writable(c"cache_create()");
+    let new = name::parse_new_relation(name);
+    match definition::existing(&new)? {
+        None => Ok(definition::create(&new, storage, value_type, settings)),
+        Some(cache) if if_not_exists == Some(true) => {
+            skip_existing(cache);
+            Ok(cache)
+        }
+        Some(cache) => Err(Error::CacheExists(definition::display_name(cache)).into()),
+    }
+}
+
+fn skip_existing(cache: Oid) {
+    ereport!(
+        NOTICE,
+        PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE,
+        format!(
+            "cache \"{}\" already exists, skipping",
+            definition::display_name(cache)
+        )
+    );
+}
+
+#[pg_extern]
+fn cache_alter(
+    cache: Option<Oid>,
+    ttl: Option<Interval>,
+    max_entries: Option<i64>,
+    grace: Option<Interval>,
+) -> Answer<()> {
+    let cache = open_as_owner(cache, Mode::Define, c"cache_alter()")?;
+    definition::alter(&cache, cache.settings.changed(ttl, max_entries, grace)?);
+    Ok(())
+}
+
+#[pg_extern]
+fn cache_drop(cache: Option<Oid>) -> Answer<()> {
+    definition::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
+    Ok(())
+}
+
+/// One row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
+/// that no longer works as a cache, so that the view itself never fails.
+#[pg_extern]
+fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
+    let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
+        return Ok(Record([None; 5]));
+    };
+    let Settings {
+        ttl,
+        max_entries,
+        grace,
+        ..
+    } = cache.settings;
+    Ok(Record([
+        Some(Text::new(definition::storage_word(cache.storage).as_bytes()).raw()),
+        Some(Datum::from(cache.value_type.oid())),
+        ttl.and_then(IntoDatum::into_datum),
+        max_entries.map(Datum::from),
+        grace.and_then(IntoDatum::into_datum),
+    ]))
+}
+
+fn open_as_owner(cache: Option<Oid>, mode: Mode, function: &std::ffi::CStr) -> Answer<Rc<Cache>> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, Privileges::NONE);
+    privilege::require_owner(relation);
+    Ok(registry::open_to_define(
+        cache,
+        Privileges::NONE,
+        mode,
+        function,
+    )?)
+}

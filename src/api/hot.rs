@@ -1,0 +1,137 @@
+//! What there is to see of the hot tier: figures, memory caches' entries, the check against tables.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgrx::pg_sys::{Datum, Oid, TIMESTAMPTZOID};
+use pgrx::prelude::*;
+
+use super::read::columns;
+use super::{Answer, TO_READ};
+use crate::cache::{registry, slots, verify, view};
+use crate::error::Error;
+use crate::pg::datum::{QueryRows, Record, Rows, Text, Value, ValueType};
+use crate::pg::session;
+use crate::pg::tier::{Figure, Tier, tier};
+
+/// The live entries of a memory cache, for its view.
+#[pg_extern]
+fn memory_entries(settings: Option<Text>) -> Answer<QueryRows<3>> {
+    let settings = settings.ok_or(Error::NullArgument("settings"))?;
+    let (cache, entries) = view::entries_behind(settings)?;
+    let rows = entries
+        .iter()
+        .map(|(key, entry)| {
+            [
+                Some(key.raw()),
+                entry.value,
+                entry.deadline.map(Datum::from),
+            ]
+        })
+        .collect();
+    let types = [
+        ValueType::Text.oid(),
+        cache.value_type.oid(),
+        TIMESTAMPTZOID,
+    ];
+    Ok(QueryRows { types, rows })
+}
+
+/// Figures of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits,
+/// misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
+#[pg_extern]
+fn figures() -> Rows<11> {
+    let Some(tier) = tier() else {
+        return Rows(Vec::new());
+    };
+    let rows = slots::of_database(tier, session::database())
+        .map(|(relation, number)| row(tier, relation, number))
+        .collect();
+    Rows(rows)
+}
+
+fn row(tier: &Tier, relation: Oid, number: u32) -> [Option<Datum>; 11] {
+    let slot = tier.slot(number);
+    let counted = |figure| Some(Datum::from(slot.figure(figure) as i64));
+    [
+        Some(Datum::from(relation)),
+        counted(Figure::HotHits),
+        counted(Figure::TableHits),
+        counted(Figure::Misses),
+        counted(Figure::Sets),
+        counted(Figure::Deletes),
+        counted(Figure::Expired),
+        Some(Datum::from(slot.evicted() as i64)),
+        Some(Datum::from(slot.invalidated() as i64)),
+        Some(Datum::from(slot.entries.load(Relaxed))),
+        Some(Datum::from(slot.bytes.load(Relaxed))),
+    ]
+}
+
+/// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes, free,
+/// pending. Bytes where not a count; size = bookkeeping + entries' bytes + holes + free.
+#[pg_extern]
+fn tier_figures() -> Record<10> {
+    let Some(tier) = tier() else {
+        return Record([Some(Datum::from(0_i64)); 10]);
+    };
+    let (usage, stats, control) = (tier.region().usage(), tier.region().stats(), tier.control());
+    let size = tier.size() as u64;
+    let bookkeeping = size - usage.entries - usage.holes - usage.free;
+    let numbers = [
+        size,
+        size - usage.free,
+        stats.entries,
+        stats.evicted,
+        control.rejected.load(Relaxed),
+        control.waits.load(Relaxed),
+        bookkeeping,
+        usage.holes,
+        usage.free,
+        pending(tier),
+    ];
+    Record(numbers.map(|number| Some(Datum::from(number as i64))))
+}
+
+/// Writers between mark and unmark: 0 when nobody is committing.
+fn pending(tier: &Tier) -> u64 {
+    let stripes = tier.region().pending();
+    let slots: u64 = (0..tier.owners().len() as u32)
+        .map(|number| u64::from(tier.slot(number).pend.load(SeqCst)))
+        .sum();
+    stripes + slots + tier.control().global_pend.load(SeqCst)
+}
+
+/// Sets the figures of one cache, or of all in this database and of the tier, back to 0.
+#[pg_extern]
+fn reset_stats(cache: Option<Oid>) -> Answer<()> {
+    let Some(tier) = tier() else {
+        return Ok(());
+    };
+    for (relation, number) in slots::of_database(tier, session::database()) {
+        if cache.is_none_or(|cache| cache == relation) {
+            tier.slot(number).reset_figures();
+        }
+    }
+    if cache.is_none() {
+        tier.region().reset_stats();
+        tier.control().rejected.store(0, Relaxed);
+        tier.control().waits.store(0, Relaxed);
+    }
+    Ok(())
+}
+
+/// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
+/// hot_value, table_value.
+#[pg_extern]
+fn verify(cache: Option<Oid>) -> Answer<Rows<3>> {
+    let cache = registry::open_to_read(cache, TO_READ)?;
+    let rows = verify::differences(&cache)
+        .iter()
+        .map(|(key, copy, row)| {
+            let [hot_value, _] = columns(copy, cache.value_type);
+            let row_value = row.and_then(|row| columns(&row, cache.value_type)[0]);
+            [Some(key.raw()), hot_value, row_value]
+        })
+        .collect();
+    Ok(Rows(rows))
+}

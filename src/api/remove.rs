@@ -1,0 +1,48 @@
+//! Removing entries: delete, delete_if, delete_prefix, take, clear.
+
+use pgrx::pg_sys::Oid;
+use pgrx::prelude::*;
+
+use super::{Answer, TO_DELETE, TO_TAKE};
+use crate::cache::key::Key;
+use crate::cache::{definition, entries, registry};
+use crate::error::Error;
+use crate::pg::convert;
+use crate::pg::datum::Text;
+
+#[pg_extern]
+fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete()")?;
+    Ok(entries::delete(&cache, Key::write(key)?)?)
+}
+
+#[pg_extern]
+fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+    let cache = registry::open_to_write(cache, TO_TAKE, c"cache_delete_if()")?;
+    let key = Key::write(key)?;
+    let expected = expected.map(|value| convert::argument(value, cache.value_type));
+    Ok(entries::delete_if(&cache, key, expected)?)
+}
+
+#[pg_extern]
+fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
+    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete_prefix()")?;
+    let prefix = prefix.ok_or(Error::NullArgument("prefix"))?;
+    Ok(entries::delete_prefix(&cache, prefix)?)
+}
+
+#[pg_extern]
+fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
+    let cache = registry::open_to_write(cache, TO_TAKE, c"cache_take()")?;
+    let value = entries::take(&cache, Key::write(key)?, |entry| {
+        let stored = entry.value;
+        stored.map(|stored| convert::result(stored, cache.value_type))
+    })?;
+    Ok(value.flatten())
+}
+
+#[pg_extern]
+fn cache_clear(cache: Option<Oid>) -> Answer<()> {
+    let cache = registry::open_to_clear(cache, c"cache_clear()")?;
+    Ok(definition::clear(&cache)?)
+}

@@ -1,0 +1,213 @@
+//! Writing one entry: set, add, replace, cas, touch, persist, incr.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{Datum, Oid};
+use pgrx::prelude::*;
+
+use super::{Answer, TO_WRITE};
+use crate::cache::deadline::{self, FOREVER_MONTHS};
+use crate::cache::entries::{self, Entry};
+use crate::cache::key::Key;
+use crate::cache::registry::{self, Cache};
+use crate::error::Error;
+use crate::pg::convert;
+use crate::pg::datum::{Bytes, Json, Text, Value};
+
+#[pg_extern]
+fn cache_set(
+    key: Option<Text>,
+    value: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<()> {
+    set(key, value, ttl, cache, c"cache_set()")
+}
+
+#[pg_extern]
+fn cache_set_json(
+    key: Option<Text>,
+    value: Option<Json>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<()> {
+    set(key, value, ttl, cache, c"cache_set_json()")
+}
+
+#[pg_extern]
+fn cache_set_bytes(
+    key: Option<Text>,
+    value: Option<Bytes>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<()> {
+    set(key, value, ttl, cache, c"cache_set_bytes()")
+}
+
+fn set<V: Value>(
+    key: Option<Text>,
+    value: Option<V>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<()> {
+    let (cache, key) = open(key, cache, function)?;
+    Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
+}
+
+#[pg_extern]
+fn cache_add(
+    key: Option<Text>,
+    value: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    let (cache, key) = open(key, cache, c"cache_add()")?;
+    Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
+}
+
+#[pg_extern]
+fn cache_replace(
+    key: Option<Text>,
+    value: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    let (cache, key) = open(key, cache, c"cache_replace()")?;
+    Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
+}
+
+#[pg_extern]
+fn cache_cas(
+    key: Option<Text>,
+    expected: Option<Text>,
+    value: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    let (cache, key) = open(key, cache, c"cache_cas()")?;
+    let expected = stored(&cache, expected);
+    Ok(entries::replace_if(
+        &cache,
+        key,
+        expected,
+        entry(&cache, value, ttl)?,
+    )?)
+}
+
+#[pg_extern]
+fn cache_incr(
+    key: Option<Text>,
+    delta: Option<i64>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<i64>> {
+    let (cache, key) = open(key, cache, c"cache_incr()")?;
+    let delta = delta.ok_or(Error::NullArgument("delta"))?;
+    let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
+    let sum = entries::increment(&cache, key, delta, deadline, |value| match value {
+        Some(value) => add_to(value, delta),
+        None => Ok(Text::new(delta.to_string().as_bytes())),
+    })?;
+    let sum = sum.map(|stored| convert::result::<Text>(stored, cache.value_type));
+    Ok(sum.map(|text| parse_counter(text.bytes())).transpose()?)
+}
+
+/// `value + delta` for the statement behind `cache_incr`: 22P02 and 22003 as documented there.
+#[pg_extern]
+fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> {
+    let (Some(value), Some(delta)) = (value, delta) else {
+        return Ok(None);
+    };
+    Ok(Some(add_to(value, delta)?))
+}
+
+fn add_to(value: Text, delta: i64) -> Result<Text, Error> {
+    let sum = parse_counter(value.bytes())?
+        .checked_add(delta)
+        .ok_or(Error::CounterOverflow)?;
+    Ok(Text::new(sum.to_string().as_bytes()))
+}
+
+/// A counter is a decimal integer and nothing else: no blanks, no plus sign, no exponent.
+fn parse_counter(bytes: &[u8]) -> Result<i64, Error> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Error::NotAnInteger);
+    }
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(Error::CounterOverflow)
+}
+
+#[pg_extern]
+fn cache_touch(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
+    Ok(touch(key, ttl, cache, c"cache_touch()", |_, _| ())?.is_some())
+}
+
+#[pg_extern]
+fn cache_get_touch(
+    key: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<Text>> {
+    if key.is_none() {
+        registry::open_to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
+        return Ok(None);
+    }
+    let value = touch(key, ttl, cache, c"cache_get_touch()", |cache, entry| {
+        let stored = entry.value;
+        stored.map(|stored| convert::result(stored, cache.value_type))
+    })?;
+    Ok(value.flatten())
+}
+
+/// A new deadline by the ttl, or by the cache's default; without both the deadline stays.
+fn touch<R>(
+    key: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+    give: impl Fn(&Cache, &Entry) -> R,
+) -> Answer<Option<R>> {
+    let (cache, key) = open(key, cache, function)?;
+    let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
+    let give = |entry: &Entry| give(&cache, entry);
+    Ok(match ttl.or(cache.settings.ttl) {
+        Some(_) => entries::touch(&cache, key, deadline, give)?,
+        None => entries::get_to_touch(&cache, key)?.as_ref().map(give),
+    })
+}
+
+#[pg_extern]
+fn cache_persist(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+    let (cache, key) = open(key, cache, c"cache_persist()")?;
+    Ok(entries::persist(&cache, key)?)
+}
+
+#[pg_extern]
+fn cache_forever() -> Interval {
+    Interval::from_months(FOREVER_MONTHS)
+}
+
+/// What every write begins with: the privileges first, then the key.
+fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Cache>, Key)> {
+    let cache = registry::open_to_write(cache, TO_WRITE, function)?;
+    Ok((cache, Key::write(key)?))
+}
+
+/// What is to be stored: the value in the cache's own type, and when it ends.
+fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
+    Ok(Entry {
+        deadline: deadline::deadline(ttl, cache.settings.ttl)?,
+        value: stored(cache, value),
+    })
+}
+
+/// An argument in the cache's own type.
+fn stored<V: Value>(cache: &Cache, value: Option<V>) -> Option<Datum> {
+    value.map(|value| convert::argument(value, cache.value_type))
+}

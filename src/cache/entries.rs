@@ -1,0 +1,329 @@
+//! Entries, wherever they are: each function of the api over a table cache or a memory cache.
+//!
+//! The one place that knows both. A read of a table cache asks the hot tier first and fills it in
+//! after a miss.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use pgrx::pg_sys::{Datum, Oid};
+
+use super::deadline::Deadline;
+use super::key::Key;
+use super::memory::{self, Decision};
+use super::registry::{self, Cache, Reading, Storage};
+use super::{hot, table};
+use crate::error::Error;
+use crate::pg::convert;
+use crate::pg::datum::{Text, ValueType, varlena_bytes};
+use crate::pg::pause::{self, Window};
+use crate::pg::tier::Figure;
+
+pub use super::table::Entry;
+
+/// What a read found, and the type that its value is stored in.
+pub struct Found {
+    pub entry: Entry,
+    pub value_type: ValueType,
+}
+
+/// The live entry under a key. The caller has checked the privileges.
+pub fn get(relation: Oid, key: Key) -> Result<Option<Found>, Error> {
+    if let Some(cache) = registry::remembered(relation) {
+        if cache.storage == Storage::Memory {
+            return get_from_memory(&cache, key);
+        }
+        if let Some(entry) = hot::lookup(&cache, key) {
+            return Ok(Some(found(&cache, entry)));
+        }
+    }
+    let cache = registry::lock_to_read(relation)?;
+    if cache.storage == Storage::Memory {
+        return get_from_memory(&cache, key);
+    }
+    Ok(get_from_table(&cache, key).map(|entry| found(&cache, entry)))
+}
+
+fn found(cache: &Cache, entry: Entry) -> Found {
+    Found {
+        entry,
+        value_type: cache.value_type,
+    }
+}
+
+fn get_from_memory(cache: &Cache, key: Key) -> Result<Option<Found>, Error> {
+    let entry = memory::get(cache, key)?;
+    count_read(cache, Figure::HotHits, entry.is_some());
+    Ok(entry.map(|entry| found(cache, entry)))
+}
+
+/// The token comes before the snapshot that the read takes.
+fn get_from_table(cache: &Reading, key: Key) -> Option<Entry> {
+    let token = hot::token(cache, key);
+    pause::at(Window::TokenToSnapshot);
+    let entry = table::get(cache, key);
+    pause::at(Window::ReadToFill);
+    count_read(cache, Figure::TableHits, entry.is_some());
+    if let (Some(token), Some(entry)) = (token, &entry) {
+        hot::fill(cache, key, &token, entry);
+    }
+    entry
+}
+
+fn count_read(cache: &Cache, hit: Figure, is_hit: bool) {
+    cache.count(if is_hit { hit } else { Figure::Misses }, 1);
+}
+
+/// The live entries under several keys, by key.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<BTreeMap<Vec<u8>, Entry>, Error> {
+    let mut found = BTreeMap::new();
+    let mut missing = Vec::new();
+    for &key in keys {
+        let hit = match cache.storage {
+            Storage::Memory => memory::get(cache, key)?,
+            _ => hot::lookup(cache, key),
+        };
+        match hit {
+            Some(entry) => drop(found.insert(key.text().bytes().to_vec(), entry)),
+            None => missing.push(key),
+        }
+    }
+    let misses = missing.len() as u64;
+    if cache.storage == Storage::Memory {
+        cache.count(Figure::HotHits, keys.len() as u64 - misses);
+        cache.count(Figure::Misses, misses);
+        return Ok(found);
+    }
+    found.extend(get_many_from_table(cache, &missing));
+    Ok(found)
+}
+
+fn get_many_from_table(cache: &Reading, keys: &[Key]) -> BTreeMap<Vec<u8>, Entry> {
+    let tokens: Vec<_> = keys.iter().map(|&key| hot::token(cache, key)).collect();
+    let found = table::get_many(cache, keys);
+    cache.count(Figure::TableHits, found.len() as u64);
+    cache.count(
+        Figure::Misses,
+        (keys.len().saturating_sub(found.len())) as u64,
+    );
+    for (&key, token) in keys.iter().zip(tokens) {
+        if let (Some(token), Some(entry)) = (token, found.get(key.text().bytes())) {
+            hot::fill(cache, key, &token, entry);
+        }
+    }
+    found
+}
+
+/// A page of live entries in key order.
+pub fn scan(
+    cache: &Reading,
+    prefix: Text,
+    after: Option<Text>,
+    max_rows: i64,
+) -> Result<Vec<(Text, Entry)>, Error> {
+    match cache.storage {
+        Storage::Memory => memory::scan(cache, prefix, after, max_rows as usize),
+        _ => Ok(table::scan(cache, prefix, after, max_rows)),
+    }
+}
+
+/// Inserts or overwrites.
+pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
+    match cache.storage {
+        Storage::Memory => memory::set(cache, key, &entry)?,
+        _ => table::set(cache, key, entry.value, entry.deadline),
+    }
+    cache.count(Figure::Sets, 1);
+    Ok(())
+}
+
+/// Inserts or overwrites several; of a key given twice the last value wins. Says how many.
+pub fn set_many(
+    cache: &Cache,
+    entries: impl Iterator<Item = (Key, Datum)>,
+    deadline: Deadline,
+) -> Result<i64, Error> {
+    let sorted: BTreeMap<Vec<u8>, (Key, Datum)> = entries
+        .map(|(key, value)| (key.text().bytes().to_vec(), (key, value)))
+        .collect();
+    let entries: Vec<(Key, Datum)> = sorted.into_values().collect();
+    if cache.storage == Storage::Memory {
+        for (key, value) in &entries {
+            memory::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
+        }
+        for &(key, value) in &entries {
+            let value = Some(value);
+            memory::set(cache, key, &Entry { value, deadline })?;
+        }
+    } else {
+        table::set_many(cache, &entries, deadline);
+    }
+    cache.count(Figure::Sets, entries.len() as u64);
+    Ok(entries.len() as i64)
+}
+
+/// Inserts if no live entry is there.
+pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| put_if(present.is_none(), entry))?,
+        _ => table::add(cache, key, entry.value, entry.deadline),
+    };
+    Ok(counted(cache, Figure::Sets, done))
+}
+
+/// Overwrites if a live entry is there.
+pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| put_if(present.is_some(), entry))?,
+        _ => table::replace(cache, key, entry.value, entry.deadline),
+    };
+    Ok(counted(cache, Figure::Sets, done))
+}
+
+/// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
+pub fn replace_if(
+    cache: &Cache,
+    key: Key,
+    expected: Option<Datum>,
+    entry: Entry,
+) -> Result<bool, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| {
+            put_if(
+                same_value(cache, present.and_then(|e| e.value), expected),
+                entry,
+            )
+        })?,
+        _ => table::replace_if(cache, key, expected, entry.value, entry.deadline),
+    };
+    Ok(counted(cache, Figure::Sets, done))
+}
+
+fn put_if(condition: bool, entry: Entry) -> Result<Decision<bool>, Error> {
+    Ok(match condition {
+        true => Decision::Put(entry, true),
+        false => Decision::Keep(false),
+    })
+}
+
+fn same_value(cache: &Cache, one: Option<Datum>, other: Option<Datum>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => memory::equal(cache, one, other),
+        _ => false,
+    }
+}
+
+/// Adds to a counter; the stored form of the sum. `sum` adds the delta to the text of a value, or
+/// gives the delta's own text. A deadline counts only where there is no live entry.
+pub fn increment(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    deadline: Deadline,
+    sum: impl Fn(Option<Text>) -> Result<Text, Error>,
+) -> Result<Option<Datum>, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| {
+            let value = present.and_then(|entry| entry.value);
+            let text = sum(value.map(|value| convert::result(value, cache.value_type)))?;
+            let stored = Some(convert::argument(text, cache.value_type));
+            let deadline = present.map_or(deadline, |entry| entry.deadline);
+            let value = stored;
+            Ok(Decision::Put(Entry { value, deadline }, stored))
+        })?,
+        _ => table::increment(cache, key, delta, deadline),
+    };
+    cache.count(Figure::Sets, 1);
+    Ok(done)
+}
+
+/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` leaves it.
+pub fn touch<R>(
+    cache: &Cache,
+    key: Key,
+    deadline: Deadline,
+    give: impl Fn(&Entry) -> R,
+) -> Result<Option<R>, Error> {
+    match cache.storage {
+        Storage::Memory => memory::touch(cache, key, deadline, give),
+        _ => Ok(table::touch(cache, key, deadline).as_ref().map(give)),
+    }
+}
+
+/// Takes a live entry's deadline away.
+pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
+    match cache.storage {
+        Storage::Memory => Ok(memory::touch(cache, key, None, |_| ())?.is_some()),
+        _ => Ok(table::persist(cache, key)),
+    }
+}
+
+/// Removes an entry; says whether it was live.
+pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::delete(cache, key)?,
+        _ => table::delete(cache, key),
+    };
+    Ok(counted(cache, Figure::Deletes, done))
+}
+
+/// Removes an entry; what `give` makes of it if it was live. An error of `give` leaves it there.
+pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
+    let taken = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| {
+            Ok(match present {
+                Some(entry) => Decision::Remove(Some(give(entry))),
+                None => Decision::Keep(None),
+            })
+        })?,
+        _ => table::take(cache, key).as_ref().map(give),
+    };
+    counted(cache, Figure::Deletes, taken.is_some());
+    Ok(taken)
+}
+
+/// Removes a live entry whose value equals `expected`; None equals a negative entry.
+pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> Result<bool, Error> {
+    let done = match cache.storage {
+        Storage::Memory => memory::update(cache, key, |present| {
+            Ok(match present {
+                Some(entry) if same_value(cache, entry.value, expected) => Decision::Remove(true),
+                _ => Decision::Keep(false),
+            })
+        })?,
+        _ => table::delete_if(cache, key, expected),
+    };
+    Ok(counted(cache, Figure::Deletes, done))
+}
+
+/// Removes several; says how many were live.
+pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
+    let sorted: BTreeMap<Vec<u8>, Key> =
+        keys.map(|key| (key.text().bytes().to_vec(), key)).collect();
+    let mut removed = 0;
+    for key in sorted.into_values() {
+        removed += i64::from(delete(cache, key)?);
+    }
+    Ok(removed)
+}
+
+/// Removes all entries whose key begins with `prefix`; says how many were live.
+pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
+    let removed = match cache.storage {
+        Storage::Memory => memory::delete_prefix(cache, prefix)?,
+        _ => table::delete_prefix(cache, prefix),
+    };
+    cache.count(Figure::Deletes, removed as u64);
+    Ok(removed)
+}
+
+fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {
+    cache.count(figure, u64::from(done));
+    done
+}
+
+/// What a read inside of a write finds: `cache_touch` without a ttl.
+pub fn get_to_touch(cache: &Rc<Cache>, key: Key) -> Result<Option<Entry>, Error> {
+    Ok(get(cache.relation, key)?.map(|found| found.entry))
+}

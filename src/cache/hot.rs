@@ -1,0 +1,237 @@
+//! Copies of table entries in the hot tier: looking one up, and filling one in after a miss.
+//!
+//! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is its
+//! cache's and no writer of the cache is between mark and unmark; a copy is filled in only if,
+//! between the token and the fill, no writer of its stripe or its cache marked or unmarked, and
+//! only by a transaction that cannot have uncommitted changes.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgcache_store::{
+    Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
+};
+use pgrx::pg_sys::Oid;
+
+use super::key::Key;
+use super::registry::{self, Cache};
+use super::slots;
+use super::table::Entry;
+use crate::guc;
+use crate::pg::clock;
+use crate::pg::datum::{ValueType, new_varlena, varlena_bytes};
+use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::{lock, session};
+
+/// What must not have changed between a miss and the fill that follows it.
+pub struct Token {
+    slot: u32,
+    version: u64,
+    hash: u64,
+    stripe: Stripe,
+    global_epoch: u64,
+}
+
+/// The hash that places a key in the tier: over database, relation and key, seeded at each start.
+pub fn hash(tier: &Tier, owner: u64, key: &[u8]) -> u64 {
+    let seed = tier.control().seed.load(Relaxed);
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed ^ owner.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// The tier, if this session may use copies of this cache's entries now.
+fn tier_for(cache: &Cache) -> Option<&'static Tier> {
+    let tier = tier()?;
+    let allowed = guc::hot_tier()
+        && session::reads_committed_only()
+        && !cache.row_security
+        && !session::in_recovery();
+    allowed.then_some(tier)
+}
+
+/// Asks for the index of a key that will be looked up: in a large tier memory is what a look-up waits
+/// for, and the privileges can be checked meanwhile. Changes nothing, tells nothing.
+#[inline]
+pub fn approach(relation: Oid, key: Key) {
+    if let Some(tier) = tier() {
+        let hash = hash(tier, slots::owner_of(relation), key.text().bytes());
+        tier.region().prefetch_buckets(hash);
+    }
+}
+
+/// The copy of a live entry. Needs no lock on the table.
+pub fn lookup(cache: &Cache, key: Key) -> Option<Entry> {
+    let tier = tier_for(cache)?;
+    let slot = cache.slot(tier)?;
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: hash(tier, cache.owner, text.bytes()),
+        cache: slot,
+        bytes: text.bytes(),
+    };
+    tier.region().prefetch_entry(hot_key.hash);
+    let valid = |header: &Header| {
+        tier.slot(slot).version.load(SeqCst) == header.version
+            && tier.owner(slot).load(SeqCst) == cache.owner
+    };
+    let entry = copy_out(tier, &hot_key, cache.value_type, valid)?;
+    tier.slot(slot).count(Figure::HotHits, 1);
+    Some(entry)
+}
+
+thread_local! {
+    /// Where a value is copied to under the lock; grows, never shrinks, never dropped.
+    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; 8192]));
+}
+
+/// Copies a live, valid entry out of the tier and makes it a datum.
+pub fn copy_out(
+    tier: &Tier,
+    key: &HotKey,
+    value_type: ValueType,
+    valid: impl Fn(&Header) -> bool,
+) -> Option<Entry> {
+    BUFFER.with(|buffer| {
+        let buffer = &mut *buffer.borrow_mut();
+        loop {
+            let now = clock::now();
+            match tier.read(key.hash, |partition| {
+                partition.get(key, now, &valid, buffer)
+            }) {
+                Found::Hit(header) if header.kind != value_type as u8 => return None,
+                Found::Hit(header) => return Some(as_entry(&header, buffer)),
+                Found::TooSmall(header) => buffer.resize(header.value_len as usize, 0),
+                Found::Miss => return None,
+            }
+        }
+    })
+}
+
+fn as_entry(header: &Header, buffer: &[u8]) -> Entry {
+    Entry {
+        value: (!header.negative).then(|| new_varlena(&buffer[..header.value_len as usize])),
+        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+    }
+}
+
+/// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the
+/// cache open for reading.
+pub fn token(cache: &Cache, key: Key) -> Option<Token> {
+    let tier = tier_for(cache)?;
+    let slot = cache.slot_or_new(tier)?;
+    if tier.slot(slot).suspended.load(SeqCst) != 0 && !verify_triggers(tier, slot, cache.relation) {
+        return None;
+    }
+    let hash = hash(tier, cache.owner, key.text().bytes());
+    let control = tier.control();
+    let global_epoch = control.global_epoch.load(SeqCst);
+    let version = tier.slot(slot).version.load(SeqCst);
+    let stripe = tier.read(hash, |partition| partition.stripe(hash));
+    let token = Token {
+        slot,
+        version,
+        hash,
+        stripe,
+        global_epoch,
+    };
+    holds(tier, &token, cache.owner, stripe).then_some(token)
+}
+
+/// Whether nothing that the token speaks of has changed and no writer is at work.
+fn holds(tier: &Tier, token: &Token, owner: u64, stripe: Stripe) -> bool {
+    let slot = tier.slot(token.slot);
+    let control = tier.control();
+    stripe == token.stripe
+        && stripe.pend == 0
+        && slot.version.load(SeqCst) == token.version
+        && tier.owner(token.slot).load(SeqCst) == owner
+        && slot.pend.load(SeqCst) == 0
+        && slot.suspended.load(SeqCst) == 0
+        && control.global_epoch.load(SeqCst) == token.global_epoch
+        && control.global_pend.load(SeqCst) == 0
+}
+
+/// Fills in the row that was read after the token was taken.
+pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
+    let Some(tier) = tier_for(cache) else {
+        return;
+    };
+    let value = entry.value.map_or(&[][..], varlena_bytes);
+    if value.len() > guc::hot_max_value() {
+        tier.control().rejected.fetch_add(1, Relaxed);
+        return;
+    }
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: token.hash,
+        cache: token.slot,
+        bytes: text.bytes(),
+    };
+    let record = Record {
+        version: token.version,
+        xid: 0,
+        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+        kind: cache.value_type as u8,
+        negative: entry.value.is_none(),
+        value,
+    };
+    store(tier, &hot_key, &record, |partition| {
+        holds(tier, token, cache.owner, partition.stripe(token.hash))
+    });
+}
+
+/// What became of a write to the tier.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    Yes,
+    /// `still` said no.
+    Refused,
+    TooLarge,
+    /// Other writers took the room each time: the entry counts as evicted at once.
+    Crowded,
+}
+
+/// Stores a record if `still` holds under the lock, with room made in other partitions if need be.
+pub fn store(
+    tier: &Tier,
+    key: &HotKey,
+    record: &Record,
+    still: impl Fn(&PartitionRef) -> bool,
+) -> Stored {
+    let home = tier.region().partition_of(key.hash);
+    let mut grant = tier.region().grant();
+    let now = clock::now();
+    for _ in 0..SET_ROUNDS {
+        let set = tier.change(home, |partition| {
+            still(partition).then(|| partition.set(key, record, now, &mut grant))
+        });
+        match set {
+            None => return Stored::Refused,
+            Some(Set::Stored { .. }) => return Stored::Yes,
+            Some(Set::TooLarge) => return Stored::TooLarge,
+            Some(Set::NeedPages { pages, victim }) => {
+                tier.change(victim, |partition| {
+                    partition.reclaim(pages, now, &mut grant)
+                });
+            }
+        }
+    }
+    Stored::Crowded
+}
+
+/// Lets a suspended cache be filled again, if its triggers see every row.
+///
+/// The lock conflicts with every command that could change a trigger, and taking it delivers what
+/// finished ones have changed, so the facts read under it are present ones and stay so until the
+/// flag is down. A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
+fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
+    let _locks = lock::Scope::enter();
+    if !lock::try_relation(relation, lock::Mode::Verify) {
+        return false;
+    }
+    let may_be_copied = registry::find(relation).is_ok_and(|cache| cache.may_be_copied);
+    if may_be_copied {
+        tier.slot(slot).suspended.store(0, SeqCst);
+    }
+    may_be_copied
+}

@@ -1,0 +1,21 @@
+//! What a cache means: keys, deadlines, statements over its table, definitions, expiry.
+//!
+//! No unsafe code and no pg_sys calls of its own: it goes through `pg`.
+
+pub mod coherence;
+pub mod cron;
+pub mod deadline;
+pub mod definition;
+pub mod entries;
+pub mod hot;
+pub mod key;
+pub mod memory;
+pub mod registry;
+pub mod settings;
+pub mod slots;
+pub mod statement;
+pub mod sweep;
+pub mod table;
+pub mod verify;
+pub mod view;
+pub mod walk;

@@ -1,0 +1,288 @@
+//! The caches that this session has used: settings and kept plans, by the relation's oid.
+//!
+//! Not a source of truth: each is rebuilt from the catalogs when its relation may have changed.
+//! The relation is locked first and looked up afterwards, so what is found here holds for as long
+//! as the lock does.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgrx::pg_sys::Oid;
+
+use super::settings::Settings;
+use super::slots;
+use super::statement::{Parameter, Statement};
+use crate::error::Error;
+use crate::pg::datum::ValueType;
+use crate::pg::invalidation::Watch;
+use crate::pg::plan::Plan;
+use crate::pg::privilege::{self, Privileges};
+use crate::pg::relation::{self, Shape};
+use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::{lock, session, transaction};
+
+thread_local! {
+    /// Never dropped: at the end of the process the plans' memory is gone before thread-locals are.
+    static CACHES: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
+}
+
+/// Where a cache's entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// In a table that is emptied by a crash.
+    Unlogged,
+    /// In a table that survives one.
+    Logged,
+    /// In the hot tier alone.
+    Memory,
+}
+
+/// A cache as this session knows it.
+pub struct Cache {
+    pub relation: Oid,
+    /// The relation and its database: who the cache is for the whole server.
+    pub owner: u64,
+    pub settings: Settings,
+    pub value_type: ValueType,
+    pub storage: Storage,
+    /// Row-level security is enabled: policies may hide rows, so copies are not used.
+    pub row_security: bool,
+    /// The triggers see every row that changes, so copies stay coherent; and whoever has the privilege
+    /// may read them, which is not so of a temporary table.
+    pub may_be_copied: bool,
+    /// The slot it had when last asked; see `slots` for why it is checked at each use.
+    slot: Cell<Option<u32>>,
+    qualified: std::ffi::CString,
+    plans: RefCell<HashMap<Statement, Rc<Plan>>>,
+    watch: Watch,
+}
+
+/// A cache that is open for reading; the lock ends with it, except where it must be kept.
+pub struct Reading {
+    cache: Rc<Cache>,
+    _locks: Option<lock::Scope>,
+}
+
+impl std::ops::Deref for Reading {
+    type Target = Cache;
+
+    fn deref(&self) -> &Cache {
+        &self.cache
+    }
+}
+
+impl Reading {
+    /// Nothing can be read: the table's content does not exist on a standby.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.cache.storage == Storage::Unlogged && session::in_recovery()
+    }
+}
+
+/// Opens a cache to read it. Raises 42501 without the privileges.
+pub fn open_to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    lock_to_read(relation)
+}
+
+/// The same for a caller who has been checked.
+pub fn lock_to_read(relation: Oid) -> Result<Reading, Error> {
+    let locks = lock::Scope::enter();
+    lock::relation(relation, lock::Mode::Read);
+    Ok(Reading {
+        cache: find(relation)?,
+        _locks: locks,
+    })
+}
+
+/// Opens a cache to change it; the lock on a table is kept until the transaction ends. `function` is
+/// the caller's name for the error in a read-only transaction, in which memory caches can be written.
+pub fn open_to_write(
+    cache: Option<Oid>,
+    needs: Privileges,
+    function: &std::ffi::CStr,
+) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    if let Some(cache) = memory_cache(relation)? {
+        return Ok(cache);
+    }
+    transaction::require_writable(function);
+    lock::relation(relation, lock::Mode::Write);
+    find(relation)
+}
+
+/// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock that
+/// stays (REPEATABLE READ) would let two callers who go on to the strongest one wait for each other.
+fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
+    let cache = find(relation)?;
+    Ok((cache.storage == Storage::Memory).then_some(cache))
+}
+
+/// A cache that this session knows and that has not changed, as far as the session has heard.
+pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
+    CACHES.with(|caches| {
+        let caches = caches.borrow();
+        let cache = caches.get(&relation.to_u32())?;
+        (!cache.watch.is_stale()).then(|| Rc::clone(cache))
+    })
+}
+
+/// Opens a cache to remove all that is in it; a table with the lock that TRUNCATE takes.
+pub fn open_to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, Privileges::TRUNCATE);
+    match memory_cache(relation)? {
+        Some(cache) => Ok(cache),
+        None => open_to_define(cache, Privileges::TRUNCATE, lock::Mode::Remove, function),
+    }
+}
+
+/// Opens a cache for a definition statement, with the lock that the statement itself takes: a weaker
+/// one before it would let two callers wait for each other. A look without a lock comes first, so
+/// that a relation that is no cache is never locked that strongly.
+pub fn open_to_define(
+    cache: Option<Oid>,
+    needs: Privileges,
+    mode: lock::Mode,
+    function: &std::ffi::CStr,
+) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    transaction::require_writable(function);
+    find(relation)?;
+    lock::relation(relation, mode);
+    find(relation)
+}
+
+/// Looks up a cache of which the caller holds a lock already.
+pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
+    if let Some(cache) = remembered(relation) {
+        return Ok(cache);
+    }
+    let loaded = load(relation).map(Rc::new);
+    let former = CACHES.with(|caches| match &loaded {
+        Ok(cache) => caches
+            .borrow_mut()
+            .insert(relation.to_u32(), Rc::clone(cache)),
+        Err(_) => caches.borrow_mut().remove(&relation.to_u32()),
+    });
+    drop(former); // frees its plans, outside of the borrow
+    loaded
+}
+
+fn load(relation: Oid) -> Result<Cache, Error> {
+    let watch = Watch::over(relation);
+    let shape = relation::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
+    let name = || relation::display_name(relation);
+    let Some(arguments) = &shape.settings else {
+        return Err(Error::NotACache(name()));
+    };
+    let broken = |why: String| Error::BrokenCache(name(), why);
+    let settings = Settings::from_arguments(arguments).map_err(broken)?;
+    let value_type = check_columns(&shape).map_err(|why| broken(why.into()))?;
+    let storage = match (shape.view, shape.unlogged) {
+        (true, _) => Storage::Memory,
+        (_, true) => Storage::Unlogged,
+        (_, false) => Storage::Logged,
+    };
+    Ok(Cache {
+        relation,
+        owner: slots::owner_of(relation),
+        settings,
+        value_type,
+        storage,
+        row_security: shape.row_security,
+        may_be_copied: shape.triggers_always && !shape.temporary,
+        slot: Cell::new(None),
+        qualified: shape.qualified,
+        plans: RefCell::default(),
+        watch,
+    })
+}
+
+/// The type of the values, when the table has all that the statements need.
+fn check_columns(shape: &Shape) -> Result<ValueType, &'static str> {
+    if !shape.ordinary_table && !shape.view {
+        return Err("It is not an ordinary table.");
+    }
+    if !shape.view && !shape.has_key {
+        return Err("It has no column key text COLLATE \"C\" that is its primary key.");
+    }
+    if !shape.has_deadline {
+        return Err("It has no column expires_at of type timestamptz.");
+    }
+    shape
+        .value_type
+        .ok_or("It has no column value of type text, jsonb or bytea.")
+}
+
+impl Cache {
+    /// The kept plan of a statement over this cache's table; planned at its first use.
+    pub fn plan(&self, statement: Statement) -> Rc<Plan> {
+        if let Some(plan) = self.plans.borrow().get(&statement) {
+            return Rc::clone(plan);
+        }
+        let sql = statement.sql(self.qualified.as_bytes(), self.value_type);
+        let types: Vec<Oid> = statement
+            .parameters()
+            .iter()
+            .map(|&parameter| self.type_of(parameter))
+            .collect();
+        let plan = Rc::new(Plan::prepare(&sql, &types, statement.paths()));
+        self.plans.borrow_mut().insert(statement, Rc::clone(&plan));
+        plan
+    }
+
+    /// The cache's slot in the tier, if it has one.
+    #[inline]
+    pub fn slot(&self, tier: &Tier) -> Option<u32> {
+        let known = self
+            .slot
+            .get()
+            .filter(|&slot| tier.owner(slot).load(SeqCst) == self.owner);
+        if known.is_none() {
+            self.slot.set(slots::find(tier, self.owner));
+        }
+        self.slot.get()
+    }
+
+    /// The same; it is given one if it has none. None when all are taken.
+    pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
+        self.slot(tier).or_else(|| slots::assign(tier, self.owner))
+    }
+
+    /// Counts something that happened to this cache.
+    pub fn count(&self, figure: Figure, times: u64) {
+        let Some(tier) = tier() else {
+            return;
+        };
+        // A memory cache has one by now, or was dropped meanwhile and must not get another.
+        let slot = match self.storage {
+            Storage::Memory => self.slot(tier),
+            _ => self.slot_or_new(tier),
+        };
+        if let Some(slot) = slot {
+            tier.slot(slot).count(figure, times);
+        }
+    }
+
+    /// `schema.name`, quoted, for a definition statement.
+    pub fn qualified_name(&self) -> &std::ffi::CStr {
+        &self.qualified
+    }
+
+    fn type_of(&self, parameter: Parameter) -> Oid {
+        match parameter {
+            Parameter::Key => ValueType::Text.oid(),
+            Parameter::Keys => ValueType::Text.array_oid(),
+            Parameter::Value => self.value_type.oid(),
+            Parameter::Values => self.value_type.array_oid(),
+            Parameter::Deadline => pgrx::pg_sys::TIMESTAMPTZOID,
+            Parameter::Number => pgrx::pg_sys::INT8OID,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The statements over a cache's table, as SQL text.
+//!
+//! Guards three rules. No name in them is looked up through the caller's search_path: operators,
+//! functions and types are qualified. Deadlines are judged by `clock_timestamp()` where a row is
+//! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table.
+
+use std::ffi::CString;
+
+use crate::pg::datum::ValueType;
+use crate::pg::plan::Paths;
+
+/// One of the things that are done with a cache's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Statement {
+    Get,
+    GetMany,
+    Set,
+    SetMany,
+    Add,
+    Replace,
+    ReplaceIf,
+    ReplaceIfAbsent,
+    Increment,
+    Touch,
+    Persist,
+    Delete,
+    DeleteIf,
+    DeleteIfNegative,
+    Keys { bounded: bool },
+    Scan { bounded: bool },
+    Expire,
+}
+
+/// A parameter's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    Key,
+    Keys,
+    Value,
+    Values,
+    Deadline,
+    Number,
+}
+
+impl Statement {
+    /// The SQL over a table whose quoted, qualified name is `table`.
+    ///
+    /// `$$T` stands for the table, `$$V` for the value's type, `$$live` for "c is not expired".
+    pub fn sql(self, table: &[u8], value: ValueType) -> CString {
+        const LIVE: &str = "(c.expires_at IS NULL OR c.expires_at OPERATOR(pg_catalog.>) \
+                            pg_catalog.clock_timestamp())";
+        let text = self
+            .template()
+            .replace("$$live", LIVE)
+            .replace("$$counter", counter(value))
+            .replace("$$fresh", fresh_counter(value))
+            .replace("$$V", value.sql());
+        let parts: Vec<&[u8]> = text.split("$$T").map(str::as_bytes).collect();
+        CString::new(parts.join(table)).unwrap_or_default()
+    }
+
+    /// Whether the planner must use the primary key.
+    pub fn paths(self) -> Paths {
+        match self {
+            Statement::Expire => Paths::Any,
+            _ => Paths::Index,
+        }
+    }
+
+    pub fn parameters(self) -> &'static [Parameter] {
+        use Parameter::*;
+        match self {
+            Statement::Get | Statement::Persist => &[Key],
+            Statement::Delete | Statement::DeleteIfNegative => &[Key],
+            Statement::GetMany => &[Keys],
+            Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
+            Statement::SetMany => &[Keys, Values, Deadline],
+            Statement::ReplaceIf => &[Key, Value, Deadline, Value],
+            Statement::ReplaceIfAbsent => &[Key, Value, Deadline],
+            Statement::Increment => &[Key, Number, Deadline],
+            Statement::Touch => &[Key, Deadline],
+            Statement::DeleteIf => &[Key, Value],
+            Statement::Keys { bounded: true } => &[Key, Key],
+            Statement::Keys { bounded: false } => &[Key],
+            Statement::Scan { bounded: true } => &[Key, Key, Number, Key],
+            Statement::Scan { bounded: false } => &[Key, Key, Number],
+            Statement::Expire => &[Deadline, Number],
+        }
+    }
+
+    fn template(self) -> &'static str {
+        match self {
+            Statement::Get => {
+                "SELECT c.value, c.expires_at FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1"
+            }
+            Statement::GetMany => {
+                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.=) ANY ($1)"
+            }
+            Statement::Set => {
+                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
+                 expires_at = excluded.expires_at"
+            }
+            Statement::SetMany => {
+                "INSERT INTO $$T AS c (key, value, expires_at) SELECT e.k, e.v, $3 \
+                 FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS e (k, v) \
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
+                 expires_at = excluded.expires_at"
+            }
+            Statement::Add => {
+                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
+                 expires_at = excluded.expires_at WHERE NOT $$live"
+            }
+            Statement::Replace => {
+                "UPDATE ONLY $$T AS c SET value = $2, expires_at = $3 \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+            }
+            Statement::ReplaceIf => {
+                "UPDATE ONLY $$T AS c SET value = $2, expires_at = $3 \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND c.value OPERATOR(pg_catalog.=) $4"
+            }
+            Statement::ReplaceIfAbsent => {
+                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
+                 expires_at = excluded.expires_at WHERE NOT $$live OR c.value IS NULL"
+            }
+            Statement::Increment => {
+                // The clock is read once, or the deadline could pass between the two columns.
+                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $$fresh, $3) \
+                 ON CONFLICT (key) DO UPDATE SET (value, expires_at) = (\
+                 SELECT CASE WHEN n.live AND c.value IS NOT NULL THEN $$counter \
+                 ELSE excluded.value END, \
+                 CASE WHEN n.live THEN c.expires_at ELSE excluded.expires_at END \
+                 FROM (SELECT $$live AS live OFFSET 0) AS n) \
+                 RETURNING c.value"
+            }
+            Statement::Touch => {
+                "UPDATE ONLY $$T AS c SET expires_at = $2 \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING c.value, c.expires_at"
+            }
+            Statement::Persist => {
+                "UPDATE ONLY $$T AS c SET expires_at = NULL \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+            }
+            Statement::Delete => {
+                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 \
+                 RETURNING c.value, c.expires_at"
+            }
+            Statement::DeleteIf => {
+                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND c.value OPERATOR(pg_catalog.=) $2"
+            }
+            Statement::DeleteIfNegative => {
+                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND c.value IS NULL"
+            }
+            Statement::Keys { bounded: true } => {
+                "SELECT c.key FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.>=) $1 \
+                 AND c.key OPERATOR(pg_catalog.<) $2 ORDER BY c.key"
+            }
+            Statement::Keys { bounded: false } => {
+                "SELECT c.key FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.>=) $1 \
+                 ORDER BY c.key"
+            }
+            Statement::Scan { bounded: true } => {
+                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY c.key LIMIT $3"
+            }
+            Statement::Scan { bounded: false } => {
+                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND $$live ORDER BY c.key LIMIT $3"
+            }
+            Statement::Expire => {
+                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT e.ctid FROM ONLY $$T AS e \
+                 WHERE e.expires_at OPERATOR(pg_catalog.<=) $1 LIMIT $2 FOR UPDATE SKIP LOCKED))"
+            }
+        }
+    }
+}
+
+/// `value + $2` over the stored form of a counter; the function raises 22P02 and 22003.
+fn counter(value: ValueType) -> &'static str {
+    match value {
+        ValueType::Text => "pgcache.counter_sum(c.value, $2)",
+        ValueType::Json => "pgcache.counter_sum(c.value::pg_catalog.text, $2)::pg_catalog.jsonb",
+        ValueType::Bytes => {
+            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(c.value, \
+             pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())"
+        }
+    }
+}
+
+/// `$2` in the stored form of a counter.
+fn fresh_counter(value: ValueType) -> &'static str {
+    match value {
+        ValueType::Text => "$2::pg_catalog.text",
+        ValueType::Json => "$2::pg_catalog.text::pg_catalog.jsonb",
+        ValueType::Bytes => {
+            "pg_catalog.convert_to($2::pg_catalog.text, pg_catalog.getdatabaseencoding())"
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Compares the copies in the hot tier with the table: the coherence protocol's own check.
+//!
+//! Safe to run under any load. An entry that is still there, with an unchanged stripe, after the row
+//! was read with a new snapshot, must equal that row; if not, a value was served that no SELECT
+//! would have shown. A transaction that has written, or that keeps one snapshot, sees other rows than
+//! the copies are of: in it nothing can be said, and nothing is.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgcache_store::{Header, Key as HotKey};
+
+use super::key::Key;
+use super::registry::{Reading, Storage};
+use super::table::{self, Entry};
+use super::{hot, memory, walk};
+use crate::pg::clock;
+use crate::pg::datum::Text;
+use crate::pg::session;
+use crate::pg::tier::{Tier, tier};
+
+/// The entries that differ from their rows: key, the copy, the row.
+pub fn differences(cache: &Reading) -> Vec<(Text, Entry, Option<Entry>)> {
+    // Nothing to compare: no copies, no table, or a snapshot that need not see what others committed.
+    let judges = cache.storage != Storage::Memory && session::reads_committed_only();
+    let Some(tier) = tier().filter(|_| judges) else {
+        return Vec::new();
+    };
+    let Some(slot) = cache.slot(tier) else {
+        return Vec::new();
+    };
+    walk::least_keys(tier, slot, b"", b"", usize::MAX)
+        .iter()
+        .filter_map(|bytes| difference(cache, tier, slot, bytes))
+        .collect()
+}
+
+fn difference(
+    cache: &Reading,
+    tier: &Tier,
+    slot: u32,
+    bytes: &[u8],
+) -> Option<(Text, Entry, Option<Entry>)> {
+    let key = HotKey {
+        hash: hot::hash(tier, cache.owner, bytes),
+        cache: slot,
+        bytes,
+    };
+    let text = Text::new(bytes);
+    let before = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let copy = present(cache, tier, &key)?;
+    let row = table::get(cache, Key::stored(text));
+    let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let again = present(cache, tier, &key)?;
+    let settled = before == after && same(cache, Some(&copy), Some(&again));
+    let expired = copy
+        .deadline
+        .is_some_and(|deadline| deadline <= clock::now());
+    (settled && !expired && !same(cache, Some(&copy), row.as_ref())).then_some((text, copy, row))
+}
+
+/// The copy that a look-up would serve.
+fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
+    let slot = tier.slot(key.cache);
+    hot::copy_out(tier, key, cache.value_type, |header: &Header| {
+        header.version == slot.version.load(SeqCst)
+            && slot.pend.load(SeqCst) == 0
+            && slot.suspended.load(SeqCst) == 0
+    })
+}
+
+fn same(cache: &Reading, one: Option<&Entry>, other: Option<&Entry>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => {
+            one.deadline == other.deadline
+                && match (one.value, other.value) {
+                    (None, None) => true,
+                    (Some(one), Some(other)) => memory::equal(cache, one, other),
+                    _ => false,
+                }
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,64 @@
+//! The relation of a memory cache: a view over the function `pgcache.memory_entries`.
+//!
+//! The function is given the cache's settings, an id among them, because a view cannot name itself
+//! in its own definition. Which view it is, is found by that id; the caller's privilege is then
+//! checked on that view, so a copy of the definition under another name reads nothing it may not.
+//!
+//! Anybody can read a definition and give its id to a view of his own, so the settings also hold the
+//! view's oid, which nobody else's view can have. After a restore the oid is another one (until the
+//! next `cache_alter`): then the id decides, and one that views of several owners have is refused,
+//! because a wrong answer would be worse than none.
+
+use pgrx::pg_sys::Oid;
+
+use super::entries::{self, Entry};
+use super::registry::{self, Reading};
+use super::settings::Settings;
+use super::sweep;
+use crate::error::Error;
+use crate::pg::datum::Text;
+use crate::pg::privilege::{self, Privileges};
+
+/// All live entries of the memory cache whose view has these settings, in key order.
+pub fn entries_behind(settings: Text) -> Result<(Reading, Vec<(Text, Entry)>), Error> {
+    let words: Vec<Vec<u8>> = settings
+        .bytes()
+        .split(|&byte| byte == b' ')
+        .map(<[u8]>::to_vec)
+        .collect();
+    let relation = Settings::from_arguments(&words)
+        .ok()
+        .and_then(|settings| relation_of(&settings))
+        .ok_or(Error::NoSuchView)?;
+    privilege::require(relation, Privileges::SELECT);
+    let cache = registry::lock_to_read(relation)?;
+    let rows = entries::scan(&cache, Text::new(b""), None, i64::MAX)?;
+    Ok((cache, rows))
+}
+
+fn relation_of(settings: &Settings) -> Option<Oid> {
+    let id = settings.id?;
+    let original = settings.oid.map(Oid::from_u32);
+    original
+        .filter(|&relation| has_id(relation, id))
+        .or_else(|| restored(id))
+}
+
+/// The oldest view with this id: a copy of a definition comes after its original. None when there
+/// are others of other owners.
+fn restored(id: u64) -> Option<Oid> {
+    let known: Vec<Oid> = sweep::all_caches()
+        .into_iter()
+        .filter(|&relation| has_id(relation, id))
+        .collect();
+    let (&oldest, others) = known.split_first()?;
+    let owner = privilege::owner(oldest);
+    others
+        .iter()
+        .all(|&other| privilege::owner(other) == owner)
+        .then_some(oldest)
+}
+
+fn has_id(relation: Oid, id: u64) -> bool {
+    registry::lock_to_read(relation).is_ok_and(|cache| cache.settings.id == Some(id))
+}

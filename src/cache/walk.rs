@@ -1,0 +1,97 @@
+//! Walks over all entries of a slot: one partition at a time, each in short steps, so that nobody
+//! waits long for a lock.
+
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgcache_store::{Cursor, EntryRef, MAX_KEY, Verdict, Why};
+
+use crate::pg::tier::Tier;
+use crate::pg::{clock, session};
+
+/// Slots of the store's index that are looked at under one lock.
+const STEP: u32 = 512;
+
+/// Removes the entries of a slot that `judge` names; how many. One partition at a time, each in
+/// short steps.
+pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef) -> bool) -> u64 {
+    let mut removed = 0;
+    for partition in 0..tier.partitions() {
+        let mut cursor = Cursor::default();
+        let mut done = false;
+        while !done {
+            let swept = tier.change(partition, |partition| {
+                partition.sweep(&mut cursor, STEP, |entry| {
+                    match entry.header().cache == slot && judge(entry) {
+                        true => Verdict::Remove(why),
+                        false => Verdict::Keep,
+                    }
+                })
+            });
+            removed += u64::from(swept.removed);
+            done = swept.done;
+        }
+    }
+    removed
+}
+
+/// The least `max` live keys with this prefix, after `after`, in order. Keys are copied under the locks
+/// into memory that was reserved before.
+pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usize) -> Vec<Vec<u8>> {
+    let version = tier.slot(slot).version.load(SeqCst);
+    let now = clock::now();
+    let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
+    let mut found = Vec::with_capacity(64 * 1024);
+    for partition in 0..tier.partitions() {
+        let mut cursor = Cursor::default();
+        let mut done = false;
+        while !done {
+            found.clear();
+            done = tier.read_at(partition, |partition| {
+                partition.scan(&mut cursor, STEP, |entry| {
+                    let header = entry.header();
+                    if header.cache == slot && header.version == version && now < header.deadline {
+                        push_key(&mut found, entry);
+                    }
+                    found.capacity() - found.len() > MAX_KEY + 4
+                })
+            });
+            keep_least(&mut least, &found, prefix, after, max);
+            session::check_for_interrupts();
+        }
+    }
+    least.into_sorted_vec()
+}
+
+/// Appends a key's length and bytes; there is room for the longest.
+fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
+    let length = entry.header().key_len;
+    let at = found.len() + 4;
+    found.extend_from_slice(&length.to_le_bytes());
+    found.resize(at + length as usize, 0);
+    entry.copy_key(&mut found[at..]);
+}
+
+/// Takes the keys that count into the heap, which never holds more than `max`.
+fn keep_least(
+    least: &mut BinaryHeap<Vec<u8>>,
+    mut found: &[u8],
+    prefix: &[u8],
+    after: &[u8],
+    max: usize,
+) {
+    while let Some((length, rest)) = found.split_first_chunk::<4>() {
+        let (key, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
+        found = rest;
+        if !key.starts_with(prefix) || (!after.is_empty() && key <= after) {
+            continue;
+        }
+        if least.len() == max && least.peek().is_some_and(|largest| key >= &largest[..]) {
+            continue;
+        }
+        least.push(key.to_vec());
+        if least.len() > max {
+            least.pop();
+        }
+    }
+}

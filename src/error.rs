@@ -1,0 +1,188 @@
+//! Every error that pgcache itself raises: one variant, one SQLSTATE, one message.
+//!
+//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) pass through
+//! untouched; they are not listed here. Messages follow the style of Postgres: lower case, no full
+//! stop, nothing of a key or a value, because messages end up in logs.
+
+use pgrx::PgSqlErrorCode as Code;
+use pgrx::pg_sys::panic::ErrorReport;
+
+/// What can go wrong, in the words of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// An argument that must be given is NULL.
+    NullArgument(&'static str),
+    /// An array argument has a NULL element.
+    NullElement(&'static str),
+    /// The key has no characters.
+    EmptyKey,
+    /// The key has more bytes than [`crate::cache::key::MAX_BYTES`].
+    LongKey(usize),
+    /// A ttl is zero or negative.
+    TtlNotPositive,
+    /// A grace is negative.
+    NegativeGrace,
+    /// A count that must not be negative is.
+    NegativeCount(&'static str),
+    /// Two arrays that belong together differ in length.
+    UnequalArrays,
+    /// An array has more than one dimension.
+    ArrayDimensions(&'static str),
+    /// The relation is there, but is no cache.
+    NotACache(String),
+    /// The relation carries pgcache's trigger, but lacks what a cache needs.
+    BrokenCache(String, String),
+    /// No relation has this oid.
+    NoSuchRelation(u32),
+    /// A name is taken by a relation that is a cache already.
+    CacheExists(String),
+    /// `storage` is none of the known words.
+    UnknownStorage(String),
+    /// A memory cache on a server without a hot tier.
+    NoTier,
+    /// `pgcache.memory_entries` was called with settings that no memory cache has.
+    NoSuchView,
+    /// A query names other columns than a function gives.
+    WrongColumns,
+    /// All slots of the hot tier are taken by other caches.
+    NoSlot,
+    /// An entry of a memory cache that the hot tier cannot hold.
+    EntryTooLarge(usize),
+    /// `value_type` is none of text, jsonb, bytea.
+    UnknownValueType,
+    /// The stored value of a counter is no integer.
+    NotAnInteger,
+    /// A counter would leave the range of bigint.
+    CounterOverflow,
+    /// PREPARE TRANSACTION after a write to a table cache.
+    PreparedWrite,
+    /// A trigger function of pgcache was called in a way no trigger calls it.
+    NotATrigger(&'static str),
+    /// pg_cron is not installed on this server, or not in any database that we can reach.
+    NoCron,
+    /// pg_cron lives in another database of this server.
+    CronElsewhere { database: String, command: String },
+}
+
+impl Error {
+    fn code(&self) -> Code {
+        match self {
+            Error::NullArgument(_) | Error::NullElement(_) => Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            Error::LongKey(_) => Code::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,
+            Error::EmptyKey
+            | Error::TtlNotPositive
+            | Error::NegativeGrace
+            | Error::NegativeCount(_)
+            | Error::UnequalArrays
+            | Error::ArrayDimensions(_)
+            | Error::UnknownStorage(_)
+            | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::NotACache(_) | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
+            Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
+            Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
+            Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+            Error::NoTier => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
+                Code::ERRCODE_FEATURE_NOT_SUPPORTED
+            }
+            Error::WrongColumns => Code::ERRCODE_DATATYPE_MISMATCH,
+            Error::NotATrigger(_) => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Error::NullArgument(name) => format!("{name} must not be null"),
+            Error::NullElement(name) => format!("{name} must not contain nulls"),
+            Error::EmptyKey => "key must not be empty".into(),
+            Error::LongKey(_) => "key is too long".into(),
+            Error::TtlNotPositive => "ttl must be positive".into(),
+            Error::NegativeGrace => "grace must not be negative".into(),
+            Error::NegativeCount(name) => format!("{name} must not be negative"),
+            Error::UnequalArrays => "keys and vals must have the same length".into(),
+            Error::ArrayDimensions(name) => format!("{name} must be a one-dimensional array"),
+            Error::NotACache(name) => format!("\"{name}\" is not a cache"),
+            Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
+            Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
+            Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
+            Error::UnknownStorage(name) => format!("unknown storage \"{name}\""),
+            Error::NoTier => "memory caches need pgcache's shared memory".into(),
+            Error::NoSuchView => "there is no memory cache with these settings".into(),
+            Error::WrongColumns => "query names other columns than the function gives".into(),
+            Error::NoSlot => "too many caches for the hot tier".into(),
+            Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
+            Error::UnknownValueType => "value_type is not supported".into(),
+            Error::NotAnInteger => "value of the counter is not an integer".into(),
+            Error::CounterOverflow => "counter is out of range for type bigint".into(),
+            Error::PreparedWrite => {
+                "cannot PREPARE a transaction that has written to a cache".into()
+            }
+            Error::NotATrigger(name) => {
+                format!("function \"pgcache.{name}\" was not called by its trigger")
+            }
+            Error::NoCron => "pg_cron is not installed".into(),
+            Error::CronElsewhere { database, .. } => {
+                format!("pg_cron is installed in database \"{database}\" only")
+            }
+        }
+    }
+
+    fn detail(&self) -> Option<String> {
+        match self {
+            Error::LongKey(bytes) => Some(format!(
+                "The key has {bytes} bytes, the limit is {}.",
+                crate::cache::key::MAX_BYTES
+            )),
+            Error::BrokenCache(_, why) => Some(why.clone()),
+            Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::LongKey(_) => "Use a hash of the key, for instance sha256().",
+            Error::TtlNotPositive => {
+                "Use cache_forever() for an entry that does not expire, and cache_delete() to remove one."
+            }
+            Error::NotACache(_) => "Make one with cache_create().",
+            Error::BrokenCache(..) => {
+                "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
+            }
+            Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
+            Error::NoTier => {
+                "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
+            }
+            Error::NoSlot => "Raise pgcache.hot_size: each 512 kB carry one cache.",
+            Error::EntryTooLarge(_) => "Raise pgcache.hot_max_value, or pgcache.hot_size.",
+            Error::UnknownValueType => "A value is of type text, jsonb or bytea.",
+            Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
+            Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
+            Error::NoCron => {
+                "Install pg_cron, or call cache_expire() from a scheduler of your own."
+            }
+            Error::CronElsewhere { command, .. } => {
+                return Some(format!("Run there as a superuser: {command}"));
+            }
+            _ => return None,
+        };
+        Some(hint.into())
+    }
+}
+
+impl From<Error> for ErrorReport {
+    fn from(error: Error) -> ErrorReport {
+        let report = ErrorReport::new(error.code(), error.message(), "pgcache");
+        let report = match error.detail() {
+            Some(detail) => report.set_detail(detail),
+            None => report,
+        };
+        match error.hint() {
+            Some(hint) => report.set_hint(hint),
+            None => report,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings `pgcache.*`: names, ranges, defaults and the reason for each default.
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+/// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
+static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+/// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
+static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
+/// On: whoever doubts a value turns it off for his session and compares.
+static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+/// Bytes of shared memory for the hot tier, bookkeeping included.
+pub fn hot_size() -> usize {
+    usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
+}
+
+/// Bytes of the longest value that the hot tier holds.
+pub fn hot_max_value() -> usize {
+    usize::try_from(HOT_MAX_VALUE.get()).unwrap_or(0) * 1024
+}
+
+/// Whether this session reads table entries from the hot tier.
+pub fn hot_tier() -> bool {
+    HOT_TIER.get()
+}
+
+/// Defines the settings. `preloaded`: shared memory can still be asked for.
+pub fn define(preloaded: bool) {
+    if preloaded {
+        GucRegistry::define_int_guc(
+            c"pgcache.hot_size",
+            c"Shared memory for the hot tier.",
+            c"Copies of hot entries and memory caches live there, bookkeeping included. 0 turns it off.",
+            &HOT_SIZE,
+            0,
+            i32::MAX,
+            GucContext::Postmaster,
+            GucFlags::UNIT_KB,
+        );
+    }
+    GucRegistry::define_int_guc(
+        c"pgcache.hot_max_value",
+        c"The longest value that the hot tier holds.",
+        c"Longer values of table caches are read from the table; memory caches refuse them.",
+        &HOT_MAX_VALUE,
+        1,
+        1024 * 1024,
+        GucContext::Sighup,
+        GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_bool_guc(
+        c"pgcache.hot_tier",
+        c"Whether this session reads entries of table caches from the hot tier.",
+        c"Off bypasses the copies, for comparison and for doubt. Memory caches are not affected.",
+        &HOT_TIER,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    #[cfg(feature = "pauses")]
+    crate::pg::pause::define();
+    // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.
+    crate::pg::tier::reserve_settings_prefix(c"pgcache");
+}

@@ -1,0 +1,32 @@
+//! pgcache: a cache that lives in Postgres.
+//!
+//! The map, from the top down; arrows point down only:
+//!
+//! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
+//! - `cache`: what it means. Keys, deadlines, statements, definitions, expiry.
+//! - `pg`: everything that touches Postgres' C interface; all unsafe code.
+//!
+//! The SQL declarations stand in `sql/pgcache--<version>.sql`, written by hand: the front page of
+//! the API. ARCHITECTURE.md tells the life of a get and of a set.
+
+mod api;
+mod cache;
+mod error;
+mod guc;
+mod pg;
+
+use pgrx::prelude::*;
+
+pgrx::pg_module_magic!(name, version);
+
+/// Called once in each process that loads the library.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    let preloading = pg::tier::preloading();
+    guc::define(preloading);
+    if preloading {
+        pg::tier::register();
+    }
+    pg::invalidation::register();
+    cache::coherence::register();
+}

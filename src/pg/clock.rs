@@ -1,0 +1,81 @@
+//! The wall clock and the arithmetic of timestamps and intervals.
+//!
+//! Not the transaction's start: deadlines are judged by what `clock_timestamp()` would say, so a
+//! long transaction does not keep entries alive.
+
+use pgrx::datum::Interval;
+use pgrx::{FromDatum, IntoDatum, pg_sys};
+
+/// Microseconds since 2000-01-01, Postgres' `timestamptz`.
+pub type Timestamp = pg_sys::TimestampTz;
+
+/// `infinity` as a timestamp: no deadline.
+pub const INFINITY: Timestamp = i64::MAX;
+
+/// The first timestamp beyond the range (294277-01-01), from Postgres' datatype/timestamp.h.
+pub const END: Timestamp = 9_223_371_331_200_000_000;
+
+/// The first timestamp of the range (4714-11-24 BC), from the same file.
+pub const BEGIN: Timestamp = -211_813_488_000_000_000;
+
+unsafe extern "C-unwind" {
+    // Raises no error, so it is called without the guard that pgrx puts around calls that may.
+    fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
+}
+
+/// The moment of the call.
+#[inline]
+pub fn now() -> Timestamp {
+    // SAFETY: reads the system clock.
+    unsafe { GetCurrentTimestamp() }
+}
+
+/// An interval of these fields, whose signs may differ as they may in SQL.
+pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
+    let mut fields = pg_sys::Interval {
+        time: micros,
+        day: days,
+        month: months,
+    };
+    // SAFETY: the datum points to an interval that lives through the call, which copies it.
+    unsafe { Interval::from_datum(pg_sys::Datum::from(&raw mut fields), false) }
+}
+
+/// `from + span`, months and days by the session's time zone.
+pub fn plus(from: Timestamp, span: &Interval) -> Timestamp {
+    add(pg_sys::timestamptz_pl_interval, from, span)
+}
+
+/// `from - span`.
+pub fn minus(from: Timestamp, span: &Interval) -> Timestamp {
+    add(pg_sys::timestamptz_mi_interval, from, span)
+}
+
+fn add(
+    function: unsafe fn(pg_sys::FunctionCallInfo) -> pg_sys::Datum,
+    from: Timestamp,
+    span: &Interval,
+) -> Timestamp {
+    // SAFETY: both functions take (timestamptz, interval) and give a timestamptz.
+    unsafe {
+        pgrx::direct_function_call_as_datum(
+            function,
+            &[Some(pg_sys::Datum::from(from)), (*span).into_datum()],
+        )
+    }
+    .map_or(from, |datum| datum.value() as Timestamp)
+}
+
+/// `to - from` as an interval of days and time, like the SQL operator.
+pub fn between(from: Timestamp, to: Timestamp) -> Option<Interval> {
+    // SAFETY: timestamp_mi takes two finite timestamps and gives an interval.
+    unsafe {
+        pgrx::direct_function_call(
+            pg_sys::timestamp_mi,
+            &[
+                Some(pg_sys::Datum::from(to)),
+                Some(pg_sys::Datum::from(from)),
+            ],
+        )
+    }
+}

@@ -1,0 +1,72 @@
+//! A value in another of the three types: text, jsonb, bytea.
+//!
+//! Between text and bytea the bytes stay as they are, in the server's encoding; the way to jsonb
+//! and from it is through JSON's text.
+
+use pgrx::pg_sys;
+
+use super::datum::{Value, ValueType, new_varlena, varlena_bytes};
+
+/// Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
+pub fn convert(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum {
+    use ValueType::*;
+    match (from, to) {
+        (Text, Text) | (Json, Json) | (Bytes, Bytes) | (Text, Bytes) => datum,
+        (Bytes, Text) => valid_text(datum),
+        (Text, Json) => parse_json(datum),
+        (Bytes, Json) => parse_json(valid_text(datum)),
+        (Json, Text | Bytes) => print_json(datum),
+    }
+}
+
+/// The same for an argument and a cache of any types.
+pub fn argument<V: Value>(value: V, to: ValueType) -> pg_sys::Datum {
+    convert(value.raw(), V::TYPE, to)
+}
+
+/// The same for a stored value and a result.
+pub fn result<V: Value>(stored: pg_sys::Datum, from: ValueType) -> V {
+    V::from_raw(convert(stored, from, V::TYPE))
+}
+
+/// The datum, when its bytes are valid in the server's encoding.
+fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
+    let bytes = varlena_bytes(datum);
+    // SAFETY: reads the bytes; raises 22021 where they are not valid.
+    unsafe { pg_sys::pg_verifymbstr(bytes.as_ptr().cast(), bytes.len() as i32, false) };
+    datum
+}
+
+fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
+    let mut input = varlena_bytes(text).to_vec();
+    input.push(0);
+    // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
+    unsafe {
+        pgrx::direct_function_call_as_datum(
+            pg_sys::jsonb_in,
+            &[Some(pg_sys::Datum::from(input.as_ptr()))],
+        )
+    }
+    .unwrap_or(text)
+}
+
+fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
+    // SAFETY: jsonb_out takes a jsonb and gives a palloc'd C string.
+    unsafe {
+        let printed = pgrx::direct_function_call_as_datum(pg_sys::jsonb_out, &[Some(json)]);
+        printed.map_or(json, |c| {
+            new_varlena(std::ffi::CStr::from_ptr(c.cast_mut_ptr()).to_bytes())
+        })
+    }
+}
+
+/// Whether two values of one type are equal, as `=` says.
+pub fn equal(one: pg_sys::Datum, other: pg_sys::Datum, value_type: ValueType) -> bool {
+    if value_type != ValueType::Json {
+        return varlena_bytes(one) == varlena_bytes(other);
+    }
+    // SAFETY: jsonb_eq takes two jsonb and gives a boolean.
+    let equal =
+        unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_eq, &[Some(one), Some(other)]) };
+    equal.is_some_and(|datum| datum.value() != 0)
+}

@@ -1,0 +1,100 @@
+//! Tells the session when what it remembers of a relation may be out of date.
+//!
+//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics)
+//! and for a renamed schema. The callbacks may come whenever a lock is taken; they only raise
+//! flags and never touch the catalogs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::rc::{Rc, Weak};
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+/// The flag of each watched relation, by oid.
+type Watches = HashMap<u32, Weak<Cell<bool>>>;
+
+thread_local! {
+    /// Never dropped: callbacks may come as long as the process lives.
+    static WATCHES: ManuallyDrop<RefCell<Watches>> = ManuallyDrop::default();
+}
+
+/// Watches one relation from before its facts are read, so that no change falls in between.
+pub struct Watch {
+    relation: pg_sys::Oid,
+    stale: Rc<Cell<bool>>,
+}
+
+impl Watch {
+    pub fn over(relation: pg_sys::Oid) -> Watch {
+        let stale = Rc::new(Cell::new(false));
+        WATCHES.with(|watches| {
+            let mut watches = watches.borrow_mut();
+            watches.insert(relation.to_u32(), Rc::downgrade(&stale));
+        });
+        Watch { relation, stale }
+    }
+
+    /// Whether the relation may have changed since the watch began.
+    pub fn is_stale(&self) -> bool {
+        self.stale.get()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        WATCHES.with(|watches| {
+            let mut watches = watches.borrow_mut();
+            let relation = self.relation.to_u32();
+            if watches
+                .get(&relation)
+                .is_some_and(|w| w.as_ptr() == Rc::as_ptr(&self.stale))
+            {
+                watches.remove(&relation);
+            }
+        });
+    }
+}
+
+/// Registers the callbacks; called when the library is loaded.
+pub fn register() {
+    // SAFETY: the callbacks live as long as the library, which Postgres never unloads.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::null());
+        pg_sys::CacheRegisterSyscacheCallback(
+            pg_sys::SysCacheIdentifier::NAMESPACEOID as i32,
+            Some(schema_changed),
+            pg_sys::Datum::null(),
+        );
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    if relation == pg_sys::InvalidOid {
+        return flag_all();
+    }
+    WATCHES.with(|watches| {
+        if let Some(stale) = watches
+            .borrow()
+            .get(&relation.to_u32())
+            .and_then(Weak::upgrade)
+        {
+            stale.set(true);
+        }
+    });
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn schema_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    flag_all();
+}
+
+fn flag_all() {
+    WATCHES.with(|watches| {
+        for stale in watches.borrow().values().filter_map(Weak::upgrade) {
+            stale.set(true);
+        }
+    });
+}

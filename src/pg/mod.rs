@@ -1,0 +1,21 @@
+//! Everything that touches Postgres' C interface: all unsafe code, every version difference.
+//!
+//! Nothing here knows what a cache is; the layer above (`cache`) says that.
+
+pub mod clock;
+pub mod convert;
+pub mod datum;
+pub mod events;
+pub mod invalidation;
+pub mod lock;
+pub mod name;
+pub mod pause;
+pub mod plan;
+pub mod privilege;
+pub mod random;
+pub mod relation;
+pub mod session;
+pub mod tier;
+pub mod transaction;
+mod trigger;
+mod version;

@@ -1,0 +1,53 @@
+//! Cheap questions about the session's present transaction, asked on every hot read.
+//!
+//! Each is one C function that raises no error, called without the guard that pgrx puts around
+//! calls that may.
+
+use pgrx::pg_sys;
+
+unsafe extern "C-unwind" {
+    fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
+    fn RecoveryInProgress() -> bool;
+    fn GetUserId() -> pg_sys::Oid;
+}
+
+/// The role whose privileges count now.
+#[inline]
+pub fn user() -> pg_sys::Oid {
+    // SAFETY: reads a variable of this process.
+    unsafe { GetUserId() }
+}
+
+/// Whether the transaction reads each statement with a new snapshot and has written nothing: the
+/// only transactions in which copies of committed rows may be served or made.
+///
+/// Without an xid nothing of the transaction can be uncommitted in any table, so neither its own
+/// writes nor rows that a trigger has not noted yet can be missed.
+#[inline]
+pub fn reads_committed_only() -> bool {
+    // SAFETY: reads variables of this process.
+    unsafe {
+        pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
+            && GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
+    }
+}
+
+/// Whether this server is a standby that replays WAL.
+#[inline]
+pub fn in_recovery() -> bool {
+    // SAFETY: reads shared memory.
+    unsafe { RecoveryInProgress() }
+}
+
+/// Ends the statement if it was cancelled or has timed out. Not while a lock of the tier is held.
+#[inline]
+pub fn check_for_interrupts() {
+    pgrx::check_for_interrupts!();
+}
+
+/// The database of this session.
+#[inline]
+pub fn database() -> pg_sys::Oid {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::MyDatabaseId }
+}

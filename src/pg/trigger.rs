@@ -1,0 +1,93 @@
+//! The trigger functions that every cache table carries: they see what plain SQL changes.
+//!
+//! C-level functions without pgrx's trigger wrapper, because they run once for each row. They are
+//! enabled ALWAYS, so they fire under `session_replication_role = replica` and in logical
+//! replication's apply, too.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Datum};
+use pgrx::prelude::*;
+
+use super::datum::varlena_bytes;
+use super::events;
+use crate::error::Error;
+
+/// Tells Postgres that the functions below use calling convention version 1.
+static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_record_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// `pgcache.record()`: AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW. Its arguments are the
+/// cache's settings; it does not read them.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "record");
+    // SAFETY: Postgres fills TriggerData for a row trigger: the relation is open, the old and the
+    // new row are there as the event says. The rows live until the function returns.
+    unsafe {
+        let relation = (*trigger).tg_relation;
+        for row in [(*trigger).tg_trigtuple, (*trigger).tg_newtuple] {
+            note_row(relation, row);
+        }
+    }
+    Datum::null()
+}
+
+/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Apply of logical replication
+/// fires it, though no object access hook.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "record_truncate");
+    // SAFETY: the relation is open while its trigger runs.
+    let relation = unsafe { (*(*trigger).tg_relation).rd_id };
+    events::tell(|observer| (observer.truncated)(relation));
+    Datum::null()
+}
+
+/// Reports the key of one row; of a row without a key column, that anything may have changed.
+///
+/// # Safety
+/// `relation` is open and `row` is NULL or one of its rows.
+unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
+    if row.is_null() {
+        return;
+    }
+    // SAFETY: as the caller says; heap_getattr reads a column that get_attnum has just found.
+    unsafe {
+        let relation_oid = (*relation).rd_id;
+        let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
+        let mut null = true;
+        let key = match number > 0 {
+            true => pg_sys::heap_getattr(row, i32::from(number), (*relation).rd_att, &mut null),
+            false => Datum::null(),
+        };
+        events::tell(|observer| match null {
+            true => (observer.truncated)(relation_oid),
+            false => (observer.row)(relation_oid, varlena_bytes(key)),
+        });
+    }
+}
+
+fn called_as_trigger(
+    call: pg_sys::FunctionCallInfo,
+    name: &'static str,
+) -> *mut pg_sys::TriggerData {
+    // SAFETY: Postgres passes a valid call; its context is NULL or a node.
+    unsafe {
+        let context = (*call).context;
+        if context.is_null() || (*context).type_ != pg_sys::NodeTag::T_TriggerData {
+            ErrorReport::from(Error::NotATrigger(name)).report(PgLogLevel::ERROR);
+        }
+        context.cast()
+    }
+}

@@ -1,0 +1,228 @@
+//! A throwaway cluster: its own folder with data, log and socket, and no port on the network.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, Config, NoTls};
+
+use crate::guard::Guard;
+use crate::stage::{Stage, succeed};
+use crate::template;
+
+/// A running server, which ends with this.
+pub struct Cluster {
+    pub stage: Stage,
+    /// Where the socket lies, for a client program.
+    pub folder: PathBuf,
+    _guard: Guard,
+}
+
+/// How a server goes down.
+#[derive(Clone, Copy)]
+pub enum Shutdown {
+    Fast,
+    Immediate,
+}
+
+/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are told at once.
+const BASE: &[&str] = &[
+    "listen_addresses = ''",
+    "fsync = off",
+    "shared_buffers = 32MB",
+    "max_connections = 150",
+    "max_prepared_transactions = 10",
+    "deadlock_timeout = 200ms",
+];
+
+impl Cluster {
+    /// The cluster of all tests that need nothing special of theirs.
+    pub fn shared() -> &'static Cluster {
+        static SHARED: OnceLock<Cluster> = OnceLock::new();
+        SHARED.get_or_init(|| Cluster::start(&[]))
+    }
+
+    /// A new cluster with these lines in its configuration.
+    pub fn start(conf: &[&str]) -> Cluster {
+        Cluster::start_on(Stage::current(), conf)
+    }
+
+    /// The same on a server of another version.
+    pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
+        let cluster = Cluster::prepare(stage);
+        template::copy_to(stage, &cluster.data());
+        cluster.configure(BASE);
+        if std::env::var("PGCACHE_PRELOAD").is_ok_and(|preload| preload == "1") {
+            cluster.configure(&["shared_preload_libraries = 'pgcache'"]);
+        }
+        cluster.configure(conf);
+        cluster.up();
+        cluster
+    }
+
+    /// A hot standby that follows this cluster.
+    pub fn standby(&self) -> Cluster {
+        let standby = Cluster::prepare(&self.stage);
+        let mut backup = self.program("pg_basebackup");
+        backup.args([
+            "--checkpoint=fast",
+            "--no-sync",
+            "--write-recovery-conf",
+            "-D",
+        ]);
+        succeed(backup.arg(standby.data()));
+        standby.configure(&[]);
+        standby.up();
+        standby
+    }
+
+    /// A folder with a guard and without a server.
+    fn prepare(stage: &Stage) -> Cluster {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let folder = stage.run.join(format!("{}-{number}", std::process::id()));
+        std::fs::create_dir(&folder).expect("PGCACHE_RUN is writable");
+        stage.give(&folder);
+        Cluster {
+            stage: stage.clone(),
+            _guard: Guard::over(stage, &folder),
+            folder,
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Adds lines to the configuration; they count from the next start on.
+    pub fn configure(&self, lines: &[&str]) {
+        let file = self.data().join("postgresql.conf");
+        let mut text = std::fs::read_to_string(&file).expect("every cluster has its configuration");
+        let socket = format!("unix_socket_directories = '{}'", self.folder.display());
+        for line in lines.iter().copied().chain([socket.as_str()]) {
+            text.push_str(line);
+            text.push('\n');
+        }
+        std::fs::write(&file, text).expect("the configuration is ours");
+    }
+
+    /// Starts the server and waits until it takes connections.
+    pub fn up(&self) {
+        let mut start = self.control("start");
+        start.args(["-w", "-t", "60", "-l"]).arg(self.log());
+        let status = start
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("pg_ctl can run");
+        assert!(
+            status.success(),
+            "the server did not start:\n{}",
+            self.log_text()
+        );
+    }
+
+    /// Stops the server and waits for its end.
+    pub fn down(&self, how: Shutdown) {
+        let mode = match how {
+            Shutdown::Fast => "fast",
+            Shutdown::Immediate => "immediate",
+        };
+        succeed(self.control("stop").args(["-w", "-m", mode]));
+    }
+
+    pub fn restart(&self, how: Shutdown) {
+        self.down(how);
+        self.up();
+    }
+
+    /// Makes a standby a primary and waits until it takes writes.
+    pub fn promote(&self) {
+        succeed(self.control("promote").arg("-w"));
+    }
+
+    fn control(&self, verb: &str) -> Command {
+        let mut command = self.stage.command("pg_ctl");
+        command.args([verb, "-s", "-D"]).arg(self.data());
+        command
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
+    /// What the server has written to its log.
+    pub fn log_text(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// `kill -9` of a session's own backend, by the number that it knows from `pg_backend_pid()`.
+    pub fn kill_backend(&self, pid: i32) {
+        assert_eq!(
+            parent_of(pid),
+            Some(self.postmaster()),
+            "not a backend of this cluster"
+        );
+        // The shell's own kill: a small system has no program of that name.
+        succeed(Command::new("sh").args(["-c", "kill -9 \"$0\"", &pid.to_string()]));
+    }
+
+    fn postmaster(&self) -> i32 {
+        let file = std::fs::read_to_string(self.data().join("postmaster.pid"));
+        let file = file.expect("a running server has a pid file");
+        let first = file
+            .lines()
+            .next()
+            .and_then(|line| line.trim().parse().ok());
+        first.expect("a pid file begins with the pid")
+    }
+
+    /// Waits until sessions are taken again, after a crash that the server recovers from itself.
+    pub fn wait_until_up(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.try_connect("postgres", "postgres").is_err() {
+            assert!(
+                Instant::now() < deadline,
+                "the server is not back:\n{}",
+                self.log_text()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn connect(&self, database: &str) -> Client {
+        self.connect_as("postgres", database)
+    }
+
+    pub fn connect_as(&self, role: &str, database: &str) -> Client {
+        self.try_connect(role, database)
+            .unwrap_or_else(|error| panic!("no session in {database} for {role}: {error:?}"))
+    }
+
+    pub fn try_connect(&self, role: &str, database: &str) -> Result<Client, postgres::Error> {
+        Config::new()
+            .host_path(&self.folder)
+            .user(role)
+            .dbname(database)
+            .connect(NoTls)
+    }
+
+    /// A client program of the server's own version that finds this cluster, as superuser.
+    pub fn program(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = self.stage.command(program);
+        command
+            .env("PGHOST", &self.folder)
+            .env("PGUSER", "postgres");
+        command.env_remove("PGPORT").env_remove("PGDATABASE");
+        command
+    }
+}
+
+/// The fourth field of /proc/PID/stat; the second is a name in brackets, which may have blanks.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,60 @@
+//! A database of one test's own.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use postgres::Client;
+
+use crate::cluster::Cluster;
+
+pub struct Database<'c> {
+    pub cluster: &'c Cluster,
+    pub name: String,
+}
+
+impl Cluster {
+    /// A new database with the extension.
+    pub fn database(&self) -> Database<'_> {
+        let database = self.empty_database("");
+        let mut session = database.connect();
+        session
+            .batch_execute("CREATE EXTENSION pgcache")
+            .expect("the extension can be made");
+        database
+    }
+
+    /// A new database without it; `options` as in CREATE DATABASE.
+    pub fn empty_database(&self, options: &str) -> Database<'_> {
+        let name = unique("d");
+        self.connect("postgres")
+            .batch_execute(&format!("CREATE DATABASE {name} {options}"))
+            .expect("a database can be made");
+        Database {
+            cluster: self,
+            name,
+        }
+    }
+
+    /// A new role that may log in.
+    pub fn role(&self) -> String {
+        let name = unique("r");
+        self.connect("postgres")
+            .batch_execute(&format!("CREATE ROLE {name} LOGIN"))
+            .expect("a role can be made");
+        name
+    }
+}
+
+impl Database<'_> {
+    pub fn connect(&self) -> Client {
+        self.cluster.connect(&self.name)
+    }
+
+    pub fn connect_as(&self, role: &str) -> Client {
+        self.cluster.connect_as(role, &self.name)
+    }
+}
+
+fn unique(prefix: &str) -> String {
+    static MADE: AtomicU32 = AtomicU32::new(1);
+    format!("{prefix}{}", MADE.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,41 @@
+//! Stops a cluster and removes its folder when the tests no longer need it, however they end.
+//!
+//! Statics are never dropped and a killed test drops nothing. So each cluster has a small shell
+//! beside it that waits for the end of a pipe, which the kernel closes when the test program is
+//! gone. It has a process group of its own, so that the terminal's interrupt does not reach it.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::stage::Stage;
+
+/// A cluster's end is certain from the making of this on, and comes with its drop.
+pub struct Guard(Child);
+
+const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"; rm -rf "$1""#;
+
+impl Guard {
+    pub fn over(stage: &Stage, folder: &Path) -> Guard {
+        let mut shell = stage.command("/bin/sh");
+        shell.args(["-c", WAIT_AND_STOP]);
+        shell.arg(stage.bindir.join("pg_ctl")).arg(folder);
+        Guard(detached(&mut shell).spawn().expect("a shell can run"))
+    }
+}
+
+fn detached(command: &mut Command) -> &mut Command {
+    command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // Nothing is left to be done about a guard that failed.
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,25 @@
+//! What the tests with many sessions stand on: clusters, databases, sessions, and the checkers of
+//! what those sessions saw. The tests themselves lie in `tests/`, one file a theme.
+//!
+//! - [`stage`]: the server that is tested, from the environment.
+//! - [`cluster`], [`template`], [`guard`]: a throwaway cluster from its making to its certain end.
+//! - [`database`]: a database of one test, with the extension in it.
+//! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
+//!   long answers compared.
+//! - [`tier`]: servers with the hot tier, and what must hold of it.
+//! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
+//! - [`chance`]: random numbers; [`readme`]: what README.md claims.
+
+pub mod ask;
+pub mod chance;
+pub mod cluster;
+pub mod database;
+pub mod exclusion;
+pub mod guard;
+pub mod history;
+pub mod readme;
+pub mod refusal;
+pub mod same;
+pub mod stage;
+pub mod template;
+pub mod tier;

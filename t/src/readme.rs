@@ -1,0 +1,100 @@
+//! What README.md claims: its SQL with the results that it shows, and its table of functions.
+
+use std::path::Path;
+
+/// A block of SQL and the block of results after it, if there is one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Example {
+    pub sql: String,
+    pub shows: Option<Vec<String>>,
+}
+
+/// Reads README.md from the root of the checkout.
+pub fn text() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    std::fs::read_to_string(path).expect("README.md is in the checkout")
+}
+
+/// The ```sql blocks in order; a ```text or ```output block that follows at once is the result.
+pub fn examples(markdown: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut result_may_follow = false;
+    for piece in pieces(markdown) {
+        match piece {
+            Piece::Block("sql", lines) => {
+                examples.push(Example {
+                    sql: lines.join("\n"),
+                    shows: None,
+                });
+                result_may_follow = true;
+            }
+            Piece::Block("text" | "output", lines) if result_may_follow => {
+                let shows = lines
+                    .iter()
+                    .map(|line| line.trim_end().to_owned())
+                    .collect();
+                if let Some(example) = examples.last_mut() {
+                    example.shows = Some(shows);
+                }
+                result_may_follow = false;
+            }
+            _ => result_may_follow = false,
+        }
+    }
+    examples
+}
+
+/// The rows of the table of functions, each as `name(arguments) → result`, defaults included.
+pub fn functions(markdown: &str) -> Vec<String> {
+    markdown
+        .lines()
+        .filter(|line| line.starts_with("| `cache_"))
+        .filter_map(|line| line.split('|').nth(1))
+        .map(|cell| cell.replace('`', "").trim().to_owned())
+        .collect()
+}
+
+enum Piece<'a> {
+    Block(&'a str, Vec<&'a str>),
+    Text,
+}
+
+/// Fenced blocks with their language, and the paragraphs between them.
+fn pieces(markdown: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut lines = markdown.lines();
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let block = lines.by_ref().take_while(|line| !line.starts_with("```"));
+            pieces.push(Piece::Block(language.trim(), block.collect()));
+        } else if !line.trim().is_empty() {
+            pieces.push(Piece::Text);
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# A\n```sql\nSELECT 1;\nSELECT 2;\n```\n\n```text\n1\n2 \n```\nwords\n```sql\nSELECT 3;\n```\n\
+                        words\n```text\nno result\n```\n| `cache_get(key text)` → text | reads |\n| `other()` | x |\n";
+
+    #[test]
+    fn a_result_belongs_to_the_sql_right_before_it() {
+        let examples = examples(PAGE);
+        assert_eq!(examples.len(), 2);
+        assert_eq!(examples[0].sql, "SELECT 1;\nSELECT 2;");
+        assert_eq!(
+            examples[0].shows,
+            Some(vec!["1".to_owned(), "2".to_owned()])
+        );
+        assert_eq!(examples[1].shows, None);
+    }
+
+    #[test]
+    fn the_table_of_functions_is_found_by_its_rows() {
+        assert_eq!(functions(PAGE), ["cache_get(key text) → text"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! The staged server that is tested, as `make test` names it in the environment.
+
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// A server's programs, with the extension installed, and the folder for its clusters.
+#[derive(Clone)]
+pub struct Stage {
+    pub bindir: PathBuf,
+    pub run: PathBuf,
+    /// pg_cron is installed, so its tests must run.
+    pub cron: bool,
+    /// Who runs the server; None: whoever runs the tests.
+    user: Option<User>,
+}
+
+#[derive(Clone, Copy)]
+struct User {
+    id: u32,
+    group: u32,
+}
+
+const HOW: &str = "is not set: run the tests with `make test`, which stages a server and names it";
+
+impl Stage {
+    /// The stage of this run; the same for all tests.
+    pub fn current() -> &'static Stage {
+        static STAGE: OnceLock<Stage> = OnceLock::new();
+        STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
+    }
+
+    /// A server of another version, to which dumps are carried; not there in most runs.
+    pub fn other() -> Option<Stage> {
+        optional("PGCACHE_BINDIR_2").map(Stage::at)
+    }
+
+    fn at(bindir: String) -> Stage {
+        let stage = Stage {
+            bindir: bindir.into(),
+            run: required("PGCACHE_RUN").into(),
+            cron: optional("PGCACHE_CRON").as_deref() == Some("1"),
+            user: optional("PGCACHE_SERVER_USER").map(|name| User::named(&name)),
+        };
+        std::fs::create_dir_all(&stage.run).expect("PGCACHE_RUN cannot be made");
+        stage.give(&stage.run);
+        stage
+    }
+
+    /// Makes the server's user the owner of a folder.
+    pub fn give(&self, folder: &Path) {
+        if let Some(user) = self.user {
+            chown(folder, Some(user.id), Some(user.group)).expect("a folder cannot be given away");
+        }
+    }
+
+    /// A command that runs as the server's user, somewhere it may be.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(self.bindir.join(program));
+        command.current_dir("/").env_remove("RUST_BACKTRACE"); // it would stand in errors' details
+        if let Some(user) = self.user {
+            command.uid(user.id).gid(user.group);
+        }
+        command
+    }
+
+    /// `initdb (PostgreSQL) 15.13 ...` as `15`.
+    pub fn major(&self) -> u32 {
+        let version = succeed(self.command("postgres").arg("--version"));
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let digits: String = version
+            .chars()
+            .skip_while(|c| !c.is_ascii_digit())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        digits.parse().expect("a version begins with its major")
+    }
+}
+
+impl User {
+    fn named(name: &str) -> User {
+        let number = |flag| {
+            let output = succeed(Command::new("id").args([flag, name]));
+            let number = String::from_utf8_lossy(&output.stdout).trim().parse();
+            number.expect("id prints a number")
+        };
+        User {
+            id: number("-u"),
+            group: number("-g"),
+        }
+    }
+}
+
+/// Runs a command to its end, which must be a good one.
+pub fn succeed(command: &mut Command) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?} cannot run: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?} failed:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+fn optional(variable: &str) -> Option<String> {
+    std::env::var(variable)
+        .ok()
+        .filter(|value| !value.is_empty())
+}
+
+fn required(variable: &str) -> String {
+    optional(variable).unwrap_or_else(|| panic!("{variable} {HOW}"))
+}

@@ -1,0 +1,100 @@
+//! A server with the hot tier, and what must hold of the tier whenever nobody is committing.
+
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use postgres::Client;
+
+use crate::ask::Ask;
+use crate::cluster::Cluster;
+
+/// What puts the tier into a server.
+pub const PRELOAD: &str = "shared_preload_libraries = 'pgcache'";
+
+impl Cluster {
+    /// The cluster of all tests that need the hot tier and nothing else.
+    pub fn hot() -> &'static Cluster {
+        static HOT: OnceLock<Cluster> = OnceLock::new();
+        HOT.get_or_init(|| Cluster::with_tier(&["wal_level = logical"]))
+    }
+
+    /// A cluster of a test's own, with the tier and these lines in its configuration.
+    pub fn with_tier(conf: &[&str]) -> Cluster {
+        Cluster::start(&[&[PRELOAD], conf].concat())
+    }
+}
+
+/// Questions about the tier.
+pub trait Tiered {
+    /// Reads a key until its copy has been served from the tier; what it said.
+    fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
+
+    /// Function and SELECT agree on a key, several times, so that fills and hits are among them.
+    fn agrees(&mut self, key: &str, cache: &str) -> Option<String>;
+
+    fn hot_hits(&mut self, cache: &str) -> i64;
+
+    /// No copy differs from its row.
+    fn verified(&mut self, cache: &str);
+
+    /// Every byte is accounted for.
+    fn sums_up(&mut self);
+
+    /// No mark is left; only where no other test writes.
+    fn nothing_pending(&mut self);
+}
+
+impl Tiered for Client {
+    fn heat(&mut self, key: &str, cache: &str) -> Option<String> {
+        let before = self.hot_hits(cache);
+        let get = format!("SELECT cache_get('{key}', '{cache}')");
+        let said = self.value(&get);
+        (0..3).for_each(|_| assert_eq!(self.value(&get), said, "{key} in {cache}"));
+        assert!(self.hot_hits(cache) > before, "{key} in {cache} is not hot");
+        said
+    }
+
+    fn agrees(&mut self, key: &str, cache: &str) -> Option<String> {
+        let row = self.value(&format!(
+            "SELECT value FROM ONLY {cache} WHERE key = '{key}' \
+             AND (expires_at IS NULL OR expires_at > clock_timestamp())"
+        ));
+        for _ in 0..3 {
+            let said = self.value(&format!("SELECT cache_get('{key}', '{cache}')"));
+            assert_eq!(said, row, "cache_get and SELECT of {key} in {cache}");
+        }
+        self.verified(cache);
+        row
+    }
+
+    fn hot_hits(&mut self, cache: &str) -> i64 {
+        self.number(&format!(
+            "SELECT hot_hits FROM pgcache.stats WHERE cache = '{cache}'::regclass"
+        ))
+    }
+
+    fn verified(&mut self, cache: &str) {
+        let differences = self.lines(&format!("SELECT * FROM pgcache.verify('{cache}')"));
+        assert_eq!(differences, Vec::<String>::new(), "copies in {cache}");
+    }
+
+    fn sums_up(&mut self) {
+        let tier = self.text(
+            "SELECT CASE WHEN size - used = free AND bookkeeping > 0 AND holes >= 0 AND free >= 0 \
+             AND used >= bookkeeping + holes THEN 'sums up' ELSE t::text END FROM pgcache.hot_tier t",
+        );
+        assert_eq!(tier, "sums up");
+    }
+
+    /// A client is told of an error before its server process has aborted the transaction, so a mark may
+    /// be seen for a moment longer; one that stays is a defect.
+    fn nothing_pending(&mut self) {
+        let patience = Instant::now() + Duration::from_secs(10);
+        let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");
+        while pending() != 0 {
+            assert!(Instant::now() < patience, "{} marks stay", pending());
+            sleep(Duration::from_millis(5));
+        }
+    }
+}

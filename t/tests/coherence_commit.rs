@@ -1,0 +1,130 @@
+//! The windows around a commit that a test can hold open, and the first use of a cache.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::tier::Tiered;
+
+/// The commit is marked and waits for a standby that never comes; a cancel ends the wait.
+#[test]
+fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
+    let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
+    let database = cluster_database(&cluster);
+    let mut reader = database.connect();
+    assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = database.connect();
+            writer.run("SET synchronous_commit = on");
+            writer.run("UPDATE c SET value = 'new'");
+        });
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let pid = until(|| reader.value(waiting));
+        assert!(reader.holds("SELECT pending > 0 FROM pgcache.hot_tier"));
+        for _ in 0..3 {
+            assert_eq!(reader.text("SELECT cache_get('k', 'c')"), "old");
+        }
+        reader.run(&format!("SELECT pg_cancel_backend({pid})"));
+    });
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+    reader.nothing_pending();
+}
+
+fn cluster_database(cluster: &Cluster) -> pgcache_tests::database::Database<'_> {
+    let mut session = cluster.connect("postgres");
+    session.run("ALTER SYSTEM SET synchronous_commit = local");
+    session.run("SELECT pg_reload_conf()");
+    let database = until(|| {
+        let local = session.text("SHOW synchronous_commit") == "local";
+        local.then(|| cluster.database())
+    });
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c', storage => 'logged')");
+    session.run("SELECT cache_set('k', 'old', cache => 'c')");
+    database
+}
+
+fn until<R>(mut ask: impl FnMut() -> Option<R>) -> R {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_first_get_ever_may_race_the_first_write_ever() {
+    let database = Cluster::hot().database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    for round in 0..60 {
+        let cache = format!("c{round}");
+        writer.run(&format!("SELECT cache_create('{cache}')"));
+        writer.run(&format!("INSERT INTO {cache} VALUES ('k', 'old')"));
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                writer.run(&format!("UPDATE {cache} SET value = 'new'"));
+            });
+            start.wait();
+            reader.run(&format!("SELECT cache_get('k', '{cache}')"));
+        });
+        assert_eq!(
+            reader.agrees("k", &cache).as_deref(),
+            Some("new"),
+            "{round}"
+        );
+    }
+}
+
+/// A cursor and a function keep reading while another session commits.
+#[test]
+fn a_cursor_and_a_function_see_what_was_acknowledged() {
+    let database = Cluster::hot().database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer.run("SELECT cache_create('c')");
+    writer.run("SELECT cache_set('k', 'old', cache => 'c')");
+    reader.heat("k", "c");
+    reader.run("BEGIN; DECLARE u CURSOR FOR SELECT cache_get('k', 'c') FROM generate_series(1, 9)");
+    assert_eq!(reader.lines("FETCH 2 FROM u"), ["old", "old"]);
+    writer.run("UPDATE c SET value = 'new'");
+    assert_eq!(reader.lines("FETCH 2 FROM u"), ["new", "new"]);
+    reader.run("COMMIT");
+    reader.run(
+        "CREATE FUNCTION asks() RETURNS text STABLE LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM pg_sleep(0.3); RETURN cache_get('k', 'c'); END $$",
+    );
+    let said = thread::scope(|scope| {
+        let asked = scope.spawn(|| reader.text("SELECT asks()"));
+        thread::sleep(Duration::from_millis(100));
+        writer.run("UPDATE c SET value = 'newest'");
+        asked.join().expect("the reader failed")
+    });
+    assert_eq!(said, "newest");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("newest"));
+}
+
+#[test]
+fn expired_rows_go_with_their_copies() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    session
+        .run("SELECT cache_set('k', 'short', '200 ms', 'c'), cache_set('l', 'long', cache => 'c')");
+    assert_eq!(session.heat("k", "c").as_deref(), Some("short"));
+    session.run("SELECT pg_sleep(0.25)");
+    assert_eq!(session.agrees("k", "c"), None);
+    assert_eq!(session.number("SELECT cache_expire('c')"), 1);
+    assert_eq!(session.agrees("k", "c"), None);
+    session.run("SELECT cache_add('k', 'next', cache => 'c')");
+    assert_eq!(session.heat("k", "c").as_deref(), Some("next"));
+    session.run("SELECT cache_touch('k', '1 ms', 'c'), pg_sleep(0.01)");
+    assert_eq!(session.agrees("k", "c"), None);
+    assert_eq!(session.agrees("l", "c").as_deref(), Some("long"));
+}

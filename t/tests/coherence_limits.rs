@@ -1,0 +1,214 @@
+//! The coherence protocol at its limits: no slot left, too many keys, transactions that end
+//! badly.
+
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+/// A database with the cache `c`, whose key `k` is hot in the second session.
+pub(crate) fn hot_cache(cluster: &Cluster) -> (Database<'_>, Client, Client) {
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer.run("SELECT cache_create('c')");
+    writer.run("SELECT cache_set('k', 'old', cache => 'c')");
+    assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
+    (database, writer, reader)
+}
+
+#[test]
+fn more_caches_than_slots_stay_right() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    for i in 0..45 {
+        writer.run(&format!("SELECT cache_create('c{i}')"));
+        writer.run(&format!("SELECT cache_set('k', 'old', cache => 'c{i}')"));
+        reader.run(&format!("SELECT cache_get('k', 'c{i}')"));
+    }
+    writer.run("SELECT cache_create('m', storage => 'memory')");
+    refused(
+        writer.try_value("SELECT cache_set('k', '1', cache => 'm')"),
+        "53400",
+    );
+    refused(writer.try_value("SELECT cache_get('k', 'm')"), "53400");
+    for i in 0..45 {
+        writer.run(&format!("SELECT cache_set('k', 'new', cache => 'c{i}')"));
+        assert_eq!(reader.agrees("k", &format!("c{i}")).as_deref(), Some("new"));
+        writer.run(&format!("TRUNCATE c{i}"));
+        assert_eq!(reader.agrees("k", &format!("c{i}")), None);
+    }
+    reader.nothing_pending();
+    writer.run("DROP TABLE c0");
+    writer.run("SELECT cache_set('k', '1', cache => 'm')");
+    assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "1");
+}
+
+#[test]
+fn creations_that_are_rolled_back_leave_no_slot() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
+    let mut session = cluster.database().connect();
+    for storage in ["unlogged", "memory"] {
+        let create = format!("SELECT cache_create('c', storage => '{storage}')");
+        let rounds = 500;
+        for round in 0..rounds {
+            session.run(&format!("BEGIN; {create}; SAVEPOINT s"));
+            session.run("SELECT cache_set('k', '1', cache => 'c'); SELECT cache_get('k', 'c')");
+            session.run(if round % 2 == 0 {
+                "ROLLBACK"
+            } else {
+                "ROLLBACK TO s; ROLLBACK"
+            });
+            session.run(&format!("BEGIN; SAVEPOINT s; {create}"));
+            session.run("SELECT cache_set('k', '1', cache => 'c'); ROLLBACK TO s; COMMIT");
+        }
+    }
+    session.run("SELECT cache_create('m', storage => 'memory'), cache_create('c')");
+    session.run("SELECT cache_set('k', '1', cache => 'm'), cache_set('k', '1', cache => 'c')");
+    session.heat("k", "c");
+    session.nothing_pending();
+}
+
+#[test]
+fn more_keys_than_a_transaction_remembers_mark_the_cache() {
+    let (database, mut writer, mut reader) = hot_cache(Cluster::hot());
+    let mut rival = database.connect();
+    for round in 0..3 {
+        writer.run("BEGIN; DELETE FROM c");
+        writer.run("INSERT INTO c SELECT 'x' || i, 'v' FROM generate_series(1, 10050) AS i");
+        let set = format!("SELECT cache_set('k', '{round}', cache => 'c')");
+        thread::scope(|scope| {
+            scope.spawn(|| rival.run(&set));
+            reader.run("SELECT cache_get('k', 'c')");
+            writer.run("COMMIT");
+        });
+        assert_eq!(reader.agrees("k", "c"), Some(round.to_string()));
+        reader.agrees("x10050", "c");
+        reader.heat("k", "c");
+    }
+    writer.run("UPDATE c SET value = 'all'");
+    assert_eq!(reader.agrees("x1", "c").as_deref(), Some("all"));
+}
+
+#[test]
+fn a_prepared_transaction_is_refused_and_leaves_nothing_marked() {
+    for preload in ["pgcache", ""] {
+        let preload = format!("shared_preload_libraries = '{preload}'");
+        let cluster = Cluster::start(&[&preload]);
+        let mut session = cluster.database().connect();
+        session.run("SELECT cache_create('c')");
+        session.run("SELECT cache_set('k', 'old', cache => 'c')");
+        for write in [
+            "SELECT cache_set('k', 'new', cache => 'c')",
+            "UPDATE c SET value = 'new'",
+            "TRUNCATE c",
+            "SAVEPOINT s; UPDATE c SET value = 'new'; ROLLBACK TO s; DELETE FROM c",
+        ] {
+            session.run(&format!("BEGIN; {write}"));
+            refused(session.try_value("PREPARE TRANSACTION 'p'"), "0A000");
+            assert_eq!(session.text("SELECT cache_get('k', 'c')"), "old", "{write}");
+        }
+        session.run("BEGIN; CREATE TABLE other (); PREPARE TRANSACTION 'p'");
+        session.run("COMMIT PREPARED 'p'");
+        session.nothing_pending();
+    }
+}
+
+#[test]
+fn however_a_transaction_ends_nothing_stays_marked() {
+    let cluster = Cluster::with_tier(&[]);
+    let (database, mut writer, mut reader) = hot_cache(&cluster);
+    writer.run("BEGIN; UPDATE c SET value = 'undone'");
+    let pid = writer.text("SELECT pg_backend_pid()");
+    reader.run(&format!("SELECT pg_terminate_backend({pid}, 5000)"));
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+
+    let mut writer = database.connect();
+    writer.run("SET statement_timeout = '30ms'");
+    let slow = "WITH u AS (UPDATE c SET value = 'undone' RETURNING 1) SELECT pg_sleep(9) FROM u";
+    refused(writer.try_value(slow), "57014");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+
+    writer.run(
+        "RESET statement_timeout; CREATE TABLE t (i int UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+    );
+    writer.run("BEGIN; INSERT INTO t VALUES (1), (1); UPDATE c SET value = 'undone'");
+    refused(writer.try_value("COMMIT"), "23505");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+
+    reader.nothing_pending();
+}
+
+/// Postgres looks for the dangerous structure of write skew after our mark.
+#[test]
+fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
+    let cluster = Cluster::with_tier(&[]);
+    let (database, mut one, mut reader) = hot_cache(&cluster);
+    one.run("SELECT cache_set('l', 'old', cache => 'c')");
+    for round in 0..3 {
+        let mut other = database.connect();
+        for session in [&mut one, &mut other] {
+            session.run("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT * FROM c");
+        }
+        one.run(&format!("UPDATE c SET value = '{round}' WHERE key = 'k'"));
+        other.run("UPDATE c SET value = 'undone' WHERE key = 'l'");
+        one.run("COMMIT");
+        refused(other.try_value("COMMIT"), "40001");
+        reader.nothing_pending();
+        assert_eq!(reader.heat("k", "c"), Some(round.to_string()));
+        assert_eq!(reader.heat("l", "c").as_deref(), Some("old"));
+    }
+}
+
+/// The trigger of a constraint that is checked at commit writes after every statement is done.
+#[test]
+fn a_deferred_trigger_that_writes_is_seen() {
+    let (_database, mut writer, mut reader) = hot_cache(Cluster::hot());
+    writer.run(
+        "CREATE TABLE source (i int); \
+         CREATE FUNCTION writes() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN UPDATE c SET value = 'new'; RETURN NULL; END $$; \
+         CREATE CONSTRAINT TRIGGER w AFTER INSERT ON source DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION writes()",
+    );
+    writer.run("INSERT INTO source VALUES (1)");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+    writer.run("CREATE TEMP TABLE gone (i int) ON COMMIT DROP");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+}
+
+#[test]
+fn what_cache_set_stores_is_what_the_users_trigger_made_of_it() {
+    let (_database, mut writer, mut reader) = hot_cache(Cluster::hot());
+    writer.run(
+        "CREATE FUNCTION shouts() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN NEW.value := upper(NEW.value); NEW.key := NEW.key || '!'; RETURN NEW; END $$; \
+         CREATE TRIGGER s BEFORE INSERT ON c FOR EACH ROW EXECUTE FUNCTION shouts()",
+    );
+    writer.run("SELECT cache_set('l', 'new', cache => 'c')");
+    assert_eq!(reader.agrees("l", "c"), None);
+    assert_eq!(reader.agrees("l!", "c").as_deref(), Some("NEW"));
+}
+
+#[test]
+fn a_dropped_database_leaves_no_slot_and_no_entry() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
+    let mut session = cluster.connect("postgres");
+    for _ in 0..3 {
+        let (database, writer, mut reader) = hot_cache(&cluster);
+        for i in 0..14 {
+            reader.run(&format!("SELECT cache_create('m{i}', storage => 'memory')"));
+            reader.run(&format!("SELECT cache_set('k', '1', cache => 'm{i}')"));
+        }
+        drop((writer, reader));
+        session.run(&format!("DROP DATABASE {} WITH (FORCE)", database.name));
+    }
+    session.run("CREATE EXTENSION pgcache");
+    assert_eq!(session.number("SELECT entries FROM pgcache.hot_tier"), 0);
+    session.nothing_pending();
+    session.sums_up();
+}

@@ -1,0 +1,180 @@
+//! Promises P2 and P3 under a storm: writers, savepoints, TRUNCATE, switched-off triggers, evictions,
+//! and all along no reader may see less than what was acknowledged, nor `pgcache.verify` any row.
+//!
+//! PGCACHE_STORM_SECONDS says how long. A library that was built with the cargo feature `pauses`
+//! waits at random in the windows of the protocol; scripts/storm.sh builds one and runs this on it.
+
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::history::{Fate, Write};
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+use crate::visibility::{KEYS, Recorder, compare, read_once, write_once};
+
+const WRITERS: u64 = 4;
+const READERS: u64 = 5;
+
+fn duration() -> Duration {
+    let seconds = std::env::var("PGCACHE_STORM_SECONDS").ok();
+    Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(15))
+}
+
+/// Removes or overwrites all keys under the locks of all keys.
+fn change_all(session: &mut Client, recorder: &Recorder, removes: bool, sql: &str, commits: bool) {
+    session.run(&format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(k) FROM generate_series(0, {KEYS} - 1) AS k"
+    ));
+    let writes: Vec<Write> = (0..KEYS)
+        .map(|key| recorder.write_begins(key, removes))
+        .collect();
+    let rows: Vec<String> = writes
+        .iter()
+        .map(|write| format!("('k{}', '{}')", write.key, write.version))
+        .collect();
+    session.run(&sql.replace("$rows", &rows.join(", ")));
+    session.run(if commits { "COMMIT" } else { "ROLLBACK" });
+    let fate = match commits {
+        true => Fate::Committed(recorder.now()),
+        false => Fate::RolledBack,
+    };
+    for write in writes {
+        recorder.write_ends(write, fate);
+    }
+}
+
+/// What changes all rows without a trigger that notes each key.
+fn upheavals(database: &Database, recorder: &Recorder) {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(70));
+    while recorder.goes_on() {
+        let commits = chance.below(3) > 0;
+        match chance.below(4) {
+            0 => change_all(&mut session, recorder, true, "TRUNCATE seen", commits),
+            1 => {
+                let sql = "TRUNCATE seen; INSERT INTO seen VALUES $rows";
+                change_all(&mut session, recorder, false, sql, commits);
+            }
+            2 => {
+                let sql = "ALTER TABLE seen DISABLE TRIGGER ALL; DELETE FROM seen; \
+                           INSERT INTO seen VALUES $rows; ALTER TABLE seen ENABLE TRIGGER ALL";
+                change_all(&mut session, recorder, false, sql, commits);
+                session.run(ALWAYS);
+            }
+            _ => without_triggers(&mut session, recorder, commits),
+        }
+        thread::sleep(Duration::from_millis(chance.below(60)));
+    }
+}
+
+const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
+                      ENABLE ALWAYS TRIGGER pgcache_record_truncate";
+
+/// The write's own transaction tells the tier nothing: only the suspension before it does.
+fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
+    let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
+    session.run(&format!("SELECT pg_advisory_lock{all}"));
+    session.run("ALTER TABLE seen DISABLE TRIGGER ALL");
+    thread::sleep(Duration::from_millis(5));
+    let sql = "DELETE FROM seen; INSERT INTO seen VALUES $rows";
+    change_all(session, recorder, false, sql, commits);
+    thread::sleep(Duration::from_millis(5));
+    session.run(ALWAYS);
+    session.run(&format!("SELECT pg_advisory_unlock{all}"));
+}
+
+/// Pushes the copies out, again and again.
+fn evictions(database: &Database, recorder: &Recorder) {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(80));
+    while recorder.goes_on() {
+        let (from, size) = (chance.below(100_000), 1 + chance.below(8000));
+        session.run(&format!(
+            "SELECT cache_set('f' || k, repeat('x', {size}), cache => 'filler') \
+             FROM generate_series({from}, {from} + 200) AS k"
+        ));
+        thread::sleep(Duration::from_millis(chance.below(30)));
+    }
+}
+
+/// All that `pgcache.verify` has said: nothing, or the protocol is broken.
+fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
+    let mut session = database.connect();
+    let mut differences = Vec::new();
+    while recorder.goes_on() {
+        differences.extend(session.lines("SELECT * FROM pgcache.verify('seen')"));
+        session.sums_up();
+    }
+    differences
+}
+
+fn readings(database: &Database, recorder: &Recorder, seed: u64) {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    let mut reads = Vec::new();
+    while recorder.goes_on() {
+        reads.push(read_once(&mut session, recorder, &mut chance));
+    }
+    let mut all = recorder.reads.lock().expect("no reader failed");
+    all.extend(reads);
+}
+
+fn writings(database: &Database, recorder: &Recorder, seed: u64) {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    if seed == 0 {
+        session.run("SET pgcache.hot_tier = off");
+    }
+    while recorder.goes_on() {
+        write_once(&mut session, recorder, &mut chance);
+    }
+}
+
+fn storm(database: &Database) -> (Recorder, Vec<String>) {
+    let recorder = Recorder::lasting(duration());
+    let differences = thread::scope(|scope| {
+        let recorder = &recorder;
+        for seed in 0..WRITERS {
+            scope.spawn(move || writings(database, recorder, seed));
+        }
+        for seed in 0..READERS {
+            scope.spawn(move || readings(database, recorder, 50 + seed));
+        }
+        scope.spawn(move || upheavals(database, recorder));
+        scope.spawn(move || evictions(database, recorder));
+        scope.spawn(move || compare(database, recorder, "REPEATABLE READ", 90));
+        let verifier = scope.spawn(move || verifications(database, recorder));
+        verifier.join().expect("the verifier failed")
+    });
+    (recorder, differences)
+}
+
+#[test]
+fn in_a_storm_no_read_returns_less_than_what_was_acknowledged() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('seen'), cache_create('filler', storage => 'memory')");
+    if session.holds("SELECT count(*) > 0 FROM pg_settings WHERE name = 'pgcache.pause'") {
+        session.run(&format!(
+            "ALTER DATABASE {} SET pgcache.pause = '3ms'",
+            database.name
+        ));
+    }
+    let (recorder, differences) = storm(&database);
+    let verdict = recorder.verdict();
+    println!("history: {verdict:?}; verify: {differences:?}");
+    assert!(differences.is_empty());
+    let (writes, reads) = verdict.expect("the history is wrong");
+    assert!(writes > 50 && reads > 50, "{writes} writes, {reads} reads");
+    let figures = "SELECT hot_hits, table_hits FROM pgcache.stats WHERE cache = 'seen'::regclass";
+    println!(
+        "{writes} writes, {reads} reads; hits, table hits: {}",
+        session.text(figures)
+    );
+    assert!(session.hot_hits("seen") > 50, "the tier was hardly used");
+    assert!(session.holds("SELECT evictions > 0 FROM pgcache.hot_tier"));
+    session.nothing_pending();
+    session.sums_up();
+}

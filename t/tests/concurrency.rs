@@ -1,0 +1,278 @@
+//! Many sessions on the same keys: nothing lost, nothing twice, no deadlock, no unknown error.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::exclusion::{Hold, overlap};
+use pgcache_tests::refusal::{refused, sqlstate};
+use postgres::Client;
+
+const SESSIONS: usize = 8;
+
+/// Runs `work` in `SESSIONS` sessions at once; what each gives, in order.
+fn together<R: Send>(database: &Database, work: impl Fn(usize, &mut Client) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let sessions: Vec<_> = (0..SESSIONS)
+            .map(|number| {
+                let work = &work;
+                scope.spawn(move || work(number, &mut database.connect()))
+            })
+            .collect();
+        sessions
+            .into_iter()
+            .map(|session| session.join().expect("a session of the storm failed"))
+            .collect()
+    })
+}
+
+fn count_to_eighty_thousand(value_type: &str) {
+    let database = Cluster::shared().database();
+    database.connect().run(&format!(
+        "SELECT cache_create('counters', value_type => '{value_type}')"
+    ));
+    together(&database, |_, session| {
+        let add_one = session
+            .prepare("SELECT cache_incr('n', cache => 'counters')")
+            .expect("it parses");
+        for _ in 0..10_000 {
+            session
+                .query_one(&add_one, &[])
+                .expect("a counter never fails");
+        }
+    });
+    let total = database.connect().text("SELECT cache_get('n', 'counters')");
+    assert_eq!(total, "80000");
+}
+
+#[test]
+fn no_increment_of_a_text_counter_is_lost() {
+    count_to_eighty_thousand("text");
+}
+
+#[test]
+fn no_increment_of_a_jsonb_counter_is_lost() {
+    count_to_eighty_thousand("jsonb");
+}
+
+#[test]
+fn upserts_of_one_key_in_every_way_leave_one_row() {
+    let database = Cluster::shared().database();
+    database.connect().run("SELECT cache_create('one')");
+    let until = Instant::now() + Duration::from_secs(2);
+    together(&database, |number, session| {
+        let ways = [
+            format!("SELECT cache_set('k', '{number}', cache => 'one')"),
+            format!("SELECT cache_add('k', '{number}', cache => 'one')"),
+            format!("SELECT cache_cas('k', NULL, '{number}', cache => 'one')"),
+            "SELECT cache_incr('k', cache => 'one')".into(),
+            "SELECT cache_set_many('{k,l}', '{1,2}', cache => 'one')".into(),
+            "SELECT cache_delete('k', 'one')".into(),
+            "INSERT INTO one VALUES ('k', '7') ON CONFLICT (key) DO UPDATE SET value = '8'".into(),
+        ];
+        let mut chance = Chance::seeded(number as u64);
+        while Instant::now() < until {
+            session.run(chance.pick(&ways).as_str());
+        }
+    });
+    let mut session = database.connect();
+    session.run(
+        "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off",
+    );
+    let twice = session.lines("SELECT key FROM one GROUP BY key HAVING count(*) > 1");
+    assert!(twice.is_empty(), "{twice:?}");
+    session.run("REINDEX TABLE one");
+}
+
+/// One random call over keys that all sessions share.
+fn random_call(chance: &mut Chance) -> String {
+    let cache = ["storm", "storm_json"][chance.below(2) as usize];
+    let key = chance.below(12);
+    let ttl = ["", ", ttl => '2 ms'", ", ttl => '1 hour'"][chance.below(3) as usize];
+    let keys: Vec<String> = (0..8).map(|_| format!("k{}", chance.below(12))).collect();
+    let keys = keys.join(",");
+    let cache = format!("cache => '{cache}'");
+    match chance.below(24) {
+        0..=3 => {
+            format!("SELECT cache_set_many('{{{keys}}}', '{{1,2,3,4,5,6,7,8}}'{ttl}, {cache})")
+        }
+        4..=6 => format!("SELECT cache_delete_many('{{{keys}}}', {cache})"),
+        7 => format!("SELECT cache_delete_prefix('k', {cache})"),
+        8 => format!("SELECT cache_delete_prefix('k1', {cache})"),
+        9..=10 => format!("SELECT cache_incr('k{key}'{ttl}, {cache})"),
+        11 => format!("SELECT cache_add('k{key}', '1'{ttl}, {cache})"),
+        12 => format!("SELECT cache_cas('k{key}', '1', '2'{ttl}, {cache})"),
+        13 => format!("SELECT cache_cas('k{key}', NULL, '2'{ttl}, {cache})"),
+        14 => format!("SELECT cache_touch('k{key}'{ttl}, {cache})"),
+        15 => format!("SELECT cache_expire({cache})"),
+        16 => "SELECT cache_expire()".into(),
+        17 => format!("SELECT cache_clear({cache})"),
+        18 => format!("SELECT cache_take('k{key}', {cache})"),
+        19 => format!("SELECT cache_get_touch('k{key}'{ttl}, {cache})"),
+        20 => format!("SELECT * FROM cache_scan('k', {cache})"),
+        21 => format!("SELECT * FROM cache_get_many('{{{keys}}}', {cache})"),
+        22 => format!("SELECT cache_replace('k{key}', 'null'{ttl}, {cache})"),
+        _ => format!("SELECT cache_alter(ttl => '1 hour', {cache})"),
+    }
+}
+
+/// The errors that calls in a storm gave, by SQLSTATE, each with a call that gave it.
+fn storm(
+    database: &Database,
+    seconds: u64,
+    call: fn(&mut Chance) -> String,
+) -> BTreeMap<String, String> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let errors = together(database, |number, session| {
+        let mut chance = Chance::seeded(number as u64 + 100);
+        let mut errors = BTreeMap::new();
+        while Instant::now() < until {
+            let call = call(&mut chance);
+            if let Err(error) = session.simple_query(&call) {
+                errors.insert(sqlstate(&error).to_owned(), format!("{call}: {error:?}"));
+            }
+        }
+        errors
+    });
+    errors.into_iter().flatten().collect()
+}
+
+#[test]
+fn storms_of_single_calls_never_deadlock() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('storm')");
+    session.run("SELECT cache_create('storm_json', value_type => 'jsonb', storage => 'logged')");
+    let mut errors = storm(&database, 6, random_call);
+    // A counter over what is no integer: `null` as text.
+    errors.remove("22P02");
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+fn random_heavy_call(chance: &mut Chance) -> String {
+    match chance.below(3) {
+        0 => "SELECT cache_clear('heavy')".into(),
+        1 => format!(
+            "SELECT cache_alter('heavy', max_entries => {})",
+            chance.below(9)
+        ),
+        _ => "SELECT cache_set('k', 'v', cache => 'heavy')".into(),
+    }
+}
+
+/// Each of these ends with a stronger lock than a write's; who takes the weaker one first deadlocks.
+#[test]
+fn calls_with_strong_locks_never_deadlock() {
+    let database = Cluster::shared().database();
+    database.connect().run("SELECT cache_create('heavy')");
+    let errors = storm(&database, 4, random_heavy_call);
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+fn random_definition(chance: &mut Chance) -> String {
+    let name = ["born_a", "born_b"][chance.below(2) as usize];
+    match chance.below(6) {
+        0..=1 => format!("SELECT cache_create('{name}', if_not_exists => true)"),
+        2 => format!("SELECT cache_drop('{name}')"),
+        3 => format!("SELECT cache_set('k', 'v', cache => '{name}')"),
+        4 => format!("SELECT cache_alter('{name}', ttl => '1 hour')"),
+        _ => format!("SELECT cache_get('k', '{name}')"),
+    }
+}
+
+#[test]
+fn caches_can_be_made_and_dropped_by_many_at_once() {
+    let database = Cluster::shared().database();
+    let mut errors = storm(&database, 3, random_definition);
+    errors.remove("42P01"); // dropped by another session a moment ago
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+/// Shows that the storm above would notice: what is no promise does deadlock.
+#[test]
+fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
+    let database = Cluster::shared().database();
+    let set = |session: &mut Client, key| {
+        session.simple_query(&format!("SELECT cache_set('{key}', '1')"))
+    };
+    let (mut first, mut second) = (database.connect(), database.connect());
+    for (session, key) in [(&mut first, 'a'), (&mut second, 'b')] {
+        session.run("BEGIN");
+        set(session, key).expect("the first key is free");
+    }
+    let (one, other) = thread::scope(|scope| {
+        let one = scope.spawn(|| set(&mut first, 'b').map(drop));
+        let other = set(&mut second, 'a').map(drop);
+        (one.join().expect("no panic"), other)
+    });
+    assert_eq!(one.is_err() as usize + other.is_err() as usize, 1);
+    refused(one.and(other), "40P01");
+}
+
+/// Takes the lock in a way that may be wrong.
+type Acquire = fn(&mut Client, usize) -> bool;
+
+fn by_add(session: &mut Client, holder: usize) -> bool {
+    session.holds(&format!(
+        "SELECT cache_add('lock', '{holder}', ttl => '1 minute')"
+    ))
+}
+
+fn by_get_and_set(session: &mut Client, holder: usize) -> bool {
+    let free = session.value("SELECT cache_get('lock')").is_none();
+    if free {
+        session.run(&format!(
+            "SELECT cache_set('lock', '{holder}', ttl => '1 minute')"
+        ));
+    }
+    free
+}
+
+/// Everybody takes the lock, adds one to a row in two steps, and gives the lock back.
+fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
+    database
+        .connect()
+        .run("CREATE TABLE total (n int); INSERT INTO total VALUES (0)");
+    let clock = Instant::now();
+    let until = clock + Duration::from_secs(2);
+    let now = || clock.elapsed().as_nanos() as u64;
+    let holds = together(database, |holder, session| {
+        let mut holds = Vec::new();
+        while Instant::now() < until {
+            if !acquire(session, holder) {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            let from = now();
+            let n = session.number("SELECT n FROM total");
+            session.run(&format!("UPDATE total SET n = {n} + 1"));
+            let to = now();
+            holds.push(Hold { holder, from, to });
+            session.run(&format!("SELECT cache_delete_if('lock', '{holder}')"));
+        }
+        holds
+    });
+    holds.into_iter().flatten().collect()
+}
+
+#[test]
+fn cache_add_is_a_lock_that_one_session_holds_at_a_time() {
+    let database = Cluster::shared().database();
+    let holds = lock_in_turn(&database, by_add);
+    assert_eq!(overlap(&holds), None);
+    assert!(holds.len() > 30, "only {} turns", holds.len());
+    let total = database.connect().number("SELECT n FROM total");
+    assert_eq!(total, holds.len() as i64);
+}
+
+/// The negative control: a lock made of get and set is none, and the histories show it.
+#[test]
+fn a_lock_of_get_and_set_is_caught_by_the_same_histories() {
+    let database = Cluster::shared().database();
+    let holds = lock_in_turn(&database, by_get_and_set);
+    assert!(overlap(&holds).is_some(), "{} turns", holds.len());
+}

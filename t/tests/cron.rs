@@ -1,0 +1,125 @@
+//! Expiry by the real pg_cron: from its own database, from another one, and where there is none.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::stage::Stage;
+use postgres::Client;
+
+const CONF: &[&str] = &[
+    "shared_preload_libraries = 'pg_cron'",
+    "cron.database_name = 'postgres'",
+    "cron.use_background_workers = on",
+    "max_worker_processes = 16",
+];
+
+/// A cache with one entry that is expired and one that lives.
+fn put_entries(session: &mut Client) {
+    session.run("SELECT cache_create('swept')");
+    session.run(
+        "SELECT cache_set('old', '1', '1 ms', 'swept'), cache_set('new', '1', '1 hour', 'swept')",
+    );
+}
+
+fn wait_until_swept(session: &mut Client) {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while session.holds("SELECT EXISTS (SELECT FROM swept WHERE key = 'old')") {
+        assert!(Instant::now() < deadline, "pg_cron did not run in time");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(session.lines("SELECT key FROM swept"), ["new"]);
+}
+
+fn jobs(session: &mut Client) -> Vec<String> {
+    session.lines("SELECT schedule, database FROM cron.job ORDER BY jobid")
+}
+
+/// Schedules in pg_cron's own database; what it is told depends on pg_cron's version.
+fn schedule_here(session: &mut Client) -> Vec<String> {
+    let seconds = session.holds(
+        "SELECT string_to_array(split_part(extversion, '-', 1), '.')::int[] >= '{1,5}' \
+           FROM pg_extension WHERE extname = 'pg_cron'",
+    );
+    let told = session.text("SELECT cache_schedule_expiry()");
+    let (schedule, says) = match seconds {
+        true => ("10 seconds", "10 seconds"),
+        false => ("* * * * *", "every minute"),
+    };
+    assert!(told.contains(says), "{told}");
+    let jobs = jobs(session);
+    assert_eq!(jobs, [format!("{schedule}|postgres")]);
+    jobs
+}
+
+/// From another database it is refused, with the command that does the same in pg_cron's.
+fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
+    let refusal = refused(elsewhere.try_value(call), "0A000");
+    let hint = refusal.hint().expect("the hint has the command");
+    let command = &hint[hint.find("SELECT").expect("the hint has the command")..];
+    home.run(command);
+}
+
+fn change_and_remove(session: &mut Client, others: &[String]) {
+    session.run("SELECT cache_schedule_expiry('*/5 * * * *')");
+    assert_eq!(
+        jobs(session),
+        [&["*/5 * * * *|postgres".to_owned()], others].concat()
+    );
+    let told = session.text("SELECT cache_schedule_expiry(NULL)");
+    assert!(told.contains("removed"), "{told}");
+    assert_eq!(jobs(session), others);
+    let told = session.text("SELECT cache_schedule_expiry(NULL)");
+    assert!(told.contains("no job"), "{told}");
+}
+
+#[test]
+fn the_real_pg_cron_expires_caches_in_its_database_and_in_others() {
+    if !Stage::current().cron {
+        return;
+    }
+    let cluster = Cluster::start(CONF);
+    let mut home = cluster.connect("postgres");
+    home.run("CREATE EXTENSION pg_cron");
+    home.run("CREATE EXTENSION pgcache");
+    put_entries(&mut home);
+    schedule_here(&mut home);
+
+    let database = cluster.empty_database("");
+    let mut elsewhere = database.connect();
+    elsewhere.run("CREATE SCHEMA \"Odd one\"");
+    elsewhere.run("CREATE EXTENSION pgcache SCHEMA \"Odd one\"");
+    elsewhere.run("SET search_path = \"Odd one\", public");
+    put_entries(&mut elsewhere);
+    schedule_elsewhere(&mut elsewhere, &mut home, "SELECT cache_schedule_expiry()");
+    let both = jobs(&mut home);
+    assert_eq!(both.len(), 2);
+    assert!(
+        both[1].ends_with(&format!("|{}", database.name)),
+        "{both:?}"
+    );
+
+    wait_until_swept(&mut home);
+    wait_until_swept(&mut elsewhere);
+    change_and_remove(&mut home, &both[1..]);
+    schedule_elsewhere(
+        &mut elsewhere,
+        &mut home,
+        "SELECT cache_schedule_expiry(NULL)",
+    );
+    assert_eq!(jobs(&mut home), Vec::<String>::new());
+}
+
+#[test]
+fn without_pg_cron_scheduling_is_refused_with_a_way_out() {
+    let mut session = Cluster::shared().database().connect();
+    for call in [
+        "SELECT cache_schedule_expiry()",
+        "SELECT cache_schedule_expiry(NULL)",
+    ] {
+        let refusal = refused(session.try_value(call), "0A000");
+        let hint = refusal.hint().expect("there is a hint");
+        assert!(hint.contains("cache_expire"), "{hint}");
+    }
+}

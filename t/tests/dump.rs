@@ -1,0 +1,252 @@
+//! Promise P13: caches come back from a dump with their settings, in every form that pg_dump has.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::same::assert_same;
+use pgcache_tests::stage::{Stage, succeed};
+use postgres::Client;
+
+const CACHES: &str = r#"
+    CREATE SCHEMA shop;
+    SELECT cache_create('shop.products', '1 hour', 'unlogged', 'jsonb', 500, '5 minutes');
+    SELECT cache_create('"Odd name"', '1 month 2 days 3.5 seconds', 'logged', 'bytea');
+    SELECT cache_create('plain');
+    SELECT cache_set_json('p:1', '{"name": "teapot"}', cache => 'shop.products');
+    SELECT cache_set_bytes('b', '\x00ff', cache_forever(), '"Odd name"');
+    SELECT cache_set('k', 'line' || chr(10) || 'tab' || chr(9) || '\', cache => 'plain');
+    SELECT cache_set('negative', NULL, cache => 'plain');
+    INSERT INTO plain VALUES ('expired', 'x', '2020-01-01');
+    SELECT cache_set('in main', 'v'), cache_set('with a deadline', 'w', '1 day');
+    ALTER TABLE plain ADD COLUMN tag text DEFAULT 'mine';
+    CREATE INDEX ON plain (tag);
+    CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+    CREATE TRIGGER own BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION nothing();
+    GRANT SELECT ON plain TO PUBLIC;
+    GRANT SELECT, INSERT ON shop.products TO pg_monitor;
+"#;
+
+/// Everything that must come back, but the entries. An owner's right to MAINTAIN (m) is there from
+/// Postgres 17 on, so it is left out.
+const DEFINITIONS: &[&str] = &[
+    "SELECT cache, storage, value_type, ttl, max_entries, grace FROM pgcache.caches ORDER BY cache::text",
+    "SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid) FROM pg_trigger AS t \
+      WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text, tgname",
+    "SELECT oid::regclass, relowner::regrole, replace(relacl::text, 'tm/', 't/'), relpersistence, reloptions FROM pg_class AS c \
+      WHERE oid IN (SELECT cache FROM pgcache.caches WHERE cache <> 'pgcache.main'::regclass) \
+      ORDER BY oid::regclass::text",
+    "SELECT indexdef FROM pg_indexes WHERE tablename = 'plain' ORDER BY 1",
+];
+
+const ENTRIES: &[&str] = &[
+    "SELECT * FROM shop.products ORDER BY key",
+    "SELECT * FROM \"Odd name\" ORDER BY key",
+    "SELECT * FROM plain ORDER BY key",
+    "SELECT * FROM pgcache.main ORDER BY key",
+];
+
+fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
+    questions
+        .iter()
+        .flat_map(|question| session.lines(question))
+        .collect()
+}
+
+fn portrait(session: &mut Client) -> Vec<String> {
+    [answers(session, DEFINITIONS), answers(session, ENTRIES)].concat()
+}
+
+/// A database with caches of all kinds.
+fn original(cluster: &Cluster) -> Database<'_> {
+    let database = cluster.database();
+    database.connect().run(CACHES);
+    database
+}
+
+/// Where a dump of this database goes; the cluster's folder ends with it.
+fn file(database: &Database, form: &str) -> PathBuf {
+    database
+        .cluster
+        .folder
+        .join(format!("{}.{form}", database.name))
+}
+
+fn dump(database: &Database, form: &str, options: &[&str]) -> PathBuf {
+    let file = file(database, form);
+    let mut pg_dump = database.cluster.program("pg_dump");
+    pg_dump
+        .args(options)
+        .arg("-f")
+        .arg(&file)
+        .arg(&database.name);
+    succeed(&mut pg_dump);
+    file
+}
+
+fn psql(database: &Database, file: &PathBuf) {
+    let mut psql = database.cluster.program("psql");
+    psql.args([
+        "-X",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-d",
+        &database.name,
+        "-f",
+    ]);
+    succeed(psql.arg(file));
+}
+
+fn pg_restore(database: &Database, options: &[&str]) -> Command {
+    let mut pg_restore = database.cluster.program("pg_restore");
+    pg_restore
+        .args(["--exit-on-error", "-d", &database.name])
+        .args(options);
+    pg_restore
+}
+
+/// What came back is the same and works.
+fn check_same(from: &Database, to: &Database) {
+    let mut session = to.connect();
+    let should_be = portrait(&mut from.connect());
+    assert_same(&portrait(&mut session), &should_be, "restored");
+    check_works(&mut session);
+}
+
+fn check_works(session: &mut Client) {
+    session.run("SELECT cache_set_json('p:2', '1', cache => 'shop.products')");
+    assert!(session.holds("SELECT cache_ttl('p:2', 'shop.products') > '59 minutes'"));
+    assert!(session.holds("SELECT cache_exists('negative', 'plain')"));
+    assert!(!session.holds("SELECT cache_exists('expired', 'plain')"));
+    assert_eq!(session.text("SELECT cache_get('in main')"), "v");
+}
+
+#[test]
+fn a_whole_dump_in_plain_sql_brings_everything_back() {
+    let from = original(Cluster::shared());
+    let to = Cluster::shared().empty_database("");
+    psql(&to, &dump(&from, "sql", &[]));
+    check_same(&from, &to);
+}
+
+#[test]
+fn a_whole_dump_in_custom_format_brings_everything_back_also_over_what_is_there() {
+    let from = original(Cluster::shared());
+    let to = Cluster::shared().empty_database("");
+    let file = dump(&from, "dump", &["-Fc"]);
+    succeed(pg_restore(&to, &[]).arg(&file));
+    check_same(&from, &to);
+    to.connect()
+        .run("SELECT cache_set('more', '1', cache => 'plain'), cache_set('more', '1')");
+    succeed(pg_restore(&to, &["--clean", "--if-exists"]).arg(&file));
+    check_same(&from, &to);
+}
+
+#[test]
+fn one_cache_comes_back_from_a_dump_of_its_table_alone() {
+    let from = original(Cluster::shared());
+    for form in ["sql", "dump"] {
+        let to = Cluster::shared().database();
+        to.connect().run("CREATE SCHEMA shop");
+        let format = if form == "sql" { "-Fp" } else { "-Fc" };
+        let file = dump(&from, form, &[format, "-t", "shop.products"]);
+        match form {
+            "sql" => psql(&to, &file),
+            _ => drop(succeed(pg_restore(&to, &[]).arg(&file))),
+        }
+        for question in [
+            ENTRIES[0],
+            "SELECT * FROM pgcache.caches WHERE cache = 'shop.products'::regclass",
+        ] {
+            assert_eq!(to.connect().lines(question), from.connect().lines(question));
+        }
+        let modes = "SELECT tgenabled FROM pg_trigger WHERE tgrelid = 'shop.products'::regclass";
+        assert_eq!(to.connect().lines(modes), ["A", "A"]);
+    }
+}
+
+#[test]
+fn data_alone_comes_back_into_caches_that_are_there() {
+    let from = original(Cluster::shared());
+    let file = dump(&from, "dump", &["-Fc"]);
+    for options in [&["--data-only", "--disable-triggers"][..], &["--data-only"]] {
+        let to = Cluster::shared().empty_database("");
+        succeed(pg_restore(&to, &["--schema-only"]).arg(&file));
+        succeed(pg_restore(&to, options).arg(&file));
+        let mut session = to.connect();
+        assert_eq!(
+            answers(&mut session, ENTRIES),
+            answers(&mut from.connect(), ENTRIES)
+        );
+        check_works(&mut session);
+    }
+}
+
+#[test]
+fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
+    let cluster = Cluster::shared();
+    let (from, to) = (cluster.database(), cluster.database());
+    let (giver, taker) = (cluster.role(), cluster.role());
+    from.connect()
+        .run(&format!("CREATE SCHEMA own AUTHORIZATION {giver}"));
+    to.connect()
+        .run(&format!("CREATE SCHEMA own AUTHORIZATION {taker}"));
+    let mut session = from.connect_as(&giver);
+    session.run("SELECT cache_create('own.mine', '1 hour', max_entries => 7)");
+    session.run("SELECT cache_set('k', 'v', cache => 'own.mine')");
+
+    let file = file(&from, "dump");
+    let mut pg_dump = cluster.program("pg_dump");
+    pg_dump
+        .env("PGUSER", &giver)
+        .args(["-Fc", "-t", "own.mine", "-f"]);
+    succeed(pg_dump.arg(&file).arg(&from.name));
+    succeed(
+        pg_restore(&to, &["--no-owner"])
+            .env("PGUSER", &taker)
+            .arg(&file),
+    );
+
+    let mut session = to.connect_as(&taker);
+    assert_eq!(session.text("SELECT cache_get('k', 'own.mine')"), "v");
+    let settings = session.lines("SELECT ttl, max_entries FROM pgcache.caches");
+    assert_eq!(settings, ["01:00:00|7"]);
+    assert!(session.holds("SELECT cache_incr('n', cache => 'own.mine') = 1"));
+}
+
+/// An extension with superuser = true must be there; the rest an ordinary owner of the database does.
+#[test]
+fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_there() {
+    let cluster = Cluster::shared();
+    let from = original(cluster);
+    let owner = cluster.role();
+    let to = cluster.empty_database(&format!("OWNER {owner}"));
+    let mut session = to.connect();
+    session.run(&format!(
+        "CREATE EXTENSION pgcache; GRANT ALL ON pgcache.main TO {owner}"
+    ));
+    session.run(&format!("ALTER SCHEMA public OWNER TO {owner}"));
+    let file = dump(&from, "dump", &["-Fc"]);
+    let options = ["--no-owner", "--no-acl", "--no-comments"];
+    succeed(pg_restore(&to, &options).env("PGUSER", &owner).arg(&file));
+    assert_eq!(
+        answers(&mut session, ENTRIES),
+        answers(&mut from.connect(), ENTRIES)
+    );
+    check_works(&mut to.connect_as(&owner));
+}
+
+/// Runs when a second server is named, as a step of an upgrade by dump.
+#[test]
+fn a_dump_is_restored_by_another_version_of_postgres() {
+    let Some(other) = Stage::other() else { return };
+    let from = original(Cluster::shared());
+    let cluster = Cluster::start_on(&other, &[]);
+    let to = cluster.empty_database("");
+    let file = dump(&from, "dump", &["-Fc"]);
+    succeed(pg_restore(&to, &[]).arg(&file));
+    check_same(&from, &to);
+}

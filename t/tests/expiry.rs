@@ -1,0 +1,208 @@
+//! Promise P1 while time passes: from its deadline on an entry is absent for every function, and
+//! before its deadline it is there.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use postgres::Client;
+
+/// The server's wall clock in microseconds.
+const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// Whether the entry `$k`, whose value is 1, is there, as each function tells it. Functions that
+/// change something are asked in a transaction that is rolled back.
+const PROBES: &[&str] = &[
+    "cache_get($k, 'brief') = '1'",
+    "cache_get_json($k, 'brief') = '1'",
+    "cache_get_bytes($k, 'brief') = '1'",
+    "cache_exists($k, 'brief')",
+    "cache_ttl($k, 'brief') > '0'",
+    "(SELECT found FROM cache_lookup($k, 'brief'))",
+    "(SELECT value = '1' FROM cache_get_many(ARRAY[$k], 'brief'))",
+    "(SELECT value = '1' FROM cache_get_many_bytes(ARRAY[$k], 'brief'))",
+    "(SELECT count(*) = 1 FROM cache_scan($k, cache => 'brief'))",
+    "cache_get_touch($k, '1 hour', 'brief') = '1'",
+    "cache_touch($k, '1 hour', 'brief')",
+    "cache_persist($k, 'brief')",
+    "cache_replace($k, '2', cache => 'brief')",
+    "cache_cas($k, '1', '2', cache => 'brief')",
+    "NOT cache_cas($k, NULL, '2', cache => 'brief')",
+    "NOT cache_add($k, '2', cache => 'brief')",
+    "cache_incr($k, cache => 'brief') = 2",
+    "cache_delete($k, 'brief')",
+    "cache_delete_if($k, '1', 'brief')",
+    "cache_delete_many(ARRAY[$k], 'brief') = 1",
+    "cache_delete_prefix($k, 'brief') = 1",
+    "cache_take($k, 'brief') = '1'",
+];
+
+/// A key and its deadline on the server's clock.
+type Brief = (String, i64);
+
+fn brief_cache() -> Database<'static> {
+    let database = Cluster::shared().database();
+    database.connect().run("SELECT cache_create('brief')");
+    database
+}
+
+/// Sets entries that live for 5 to 50 ms, one after the other; the latest stand in `recent`.
+fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(1));
+    for number in 10_000_000.. {
+        if Instant::now() > until {
+            break;
+        }
+        let ttl = 5 + chance.below(46);
+        session.run(&format!(
+            "SELECT cache_set('k{number}', '1', '{ttl} ms', 'brief')"
+        ));
+        let deadline = session.number(&format!(
+            "SELECT (extract(epoch FROM expires_at) * 1000000)::bigint FROM brief WHERE key = 'k{number}'"
+        ));
+        let mut recent = recent.lock().expect("no session failed");
+        recent.push_back((format!("k{number}"), deadline));
+        if recent.len() > 30 {
+            recent.pop_front();
+        }
+    }
+}
+
+/// Whether the probe says that the entry is there, and the clock before and after.
+fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
+    let probe = probe.replace("$k", &format!("'{key}'"));
+    let sql = format!("SELECT {NOW}, coalesce({probe}, false), {NOW}");
+    session.run("BEGIN");
+    let answer = session.lines(&sql).remove(0);
+    session.run("ROLLBACK");
+    let columns: Vec<&str> = answer.split('|').collect();
+    let clock = |column: &str| column.parse().expect("the clock is a number");
+    (columns[1] == "t", clock(columns[0]), clock(columns[2]))
+}
+
+/// Asks until the time is up; how often the entry was there and how often it was not.
+fn watch(
+    database: &Database,
+    recent: &Mutex<VecDeque<Brief>>,
+    until: Instant,
+    seed: u64,
+) -> [u32; 2] {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    let mut count = [0, 0];
+    while Instant::now() < until {
+        let some = {
+            let recent = recent.lock().expect("no session failed");
+            let among = recent.len() as u64;
+            (among > 0).then(|| recent[chance.below(among) as usize].clone())
+        };
+        let Some((key, deadline)) = some else {
+            continue;
+        };
+        let question = chance.pick(PROBES);
+        let (there, before, after) = probe(&mut session, question, &key);
+        match there {
+            true => assert!(
+                before < deadline,
+                "{question}: live {} us late",
+                before - deadline
+            ),
+            false => assert!(
+                after >= deadline,
+                "{question}: gone {} us early",
+                deadline - after
+            ),
+        }
+        count[there as usize] += 1;
+    }
+    count
+}
+
+#[test]
+fn every_function_tells_the_deadline_to_the_microsecond_of_the_servers_clock() {
+    let database = brief_cache();
+    let recent = Mutex::default();
+    let until = Instant::now() + Duration::from_secs(6);
+    let counts: Vec<[u32; 2]> = thread::scope(|scope| {
+        let (database, recent) = (&database, &recent);
+        scope.spawn(move || fill(database, recent, until));
+        let watchers: Vec<_> = (0..6)
+            .map(|seed| scope.spawn(move || watch(database, recent, until, seed + 2)))
+            .collect();
+        watchers
+            .into_iter()
+            .map(|watcher| watcher.join().expect("a probe failed"))
+            .collect()
+    });
+    let gone: u32 = counts.iter().map(|count| count[0]).sum();
+    let there: u32 = counts.iter().map(|count| count[1]).sum();
+    assert!(
+        there > 50 && gone > 50,
+        "{there} times there, {gone} times gone"
+    );
+}
+
+#[test]
+fn a_long_transaction_does_not_keep_entries_alive() {
+    let database = brief_cache();
+    let mut session = database.connect();
+    for isolation in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        for question in PROBES {
+            session.run("SELECT cache_set('k', '1', '20 ms', 'brief')");
+            session.run(&format!(
+                "BEGIN ISOLATION LEVEL {isolation}; SELECT count(*) FROM brief"
+            ));
+            session.run("SELECT pg_sleep(0.025)");
+            let question_now = question.replace("$k", "'k'");
+            let there = session.value(&format!("SELECT coalesce({question_now}, false)"));
+            assert_eq!(there.as_deref(), Some("f"), "{question} in {isolation}");
+            session.run("ROLLBACK");
+        }
+    }
+}
+
+#[test]
+fn a_long_statement_does_not_keep_entries_alive() {
+    let mut session = brief_cache().connect();
+    session.run("SELECT cache_set('k', '1', '900 ms', 'brief')");
+    let answer = session.lines(
+        "SELECT cache_get('k', 'brief'), (SELECT 1 FROM pg_sleep(1)), cache_get('k', 'brief')",
+    );
+    assert_eq!(answer, ["1|1|"]);
+}
+
+#[test]
+fn a_sweep_takes_what_is_expired_and_nothing_else() {
+    let database = brief_cache();
+    let mut session = database.connect();
+    session.run(
+        "INSERT INTO brief SELECT 'k' || i, '1', clock_timestamp() + CASE WHEN i % 2 = 0 \
+         THEN interval '1 hour' ELSE interval '-1 ms' END FROM generate_series(1, 1000) AS i",
+    );
+    let swept: Vec<i64> = thread::scope(|scope| {
+        let sweep = || {
+            database
+                .connect()
+                .number("SELECT cache_expire('brief', 400)")
+        };
+        let sweepers: Vec<_> = (0..3).map(|_| scope.spawn(sweep)).collect();
+        sweepers
+            .into_iter()
+            .map(|sweeper| sweeper.join().expect("a sweep failed"))
+            .collect()
+    });
+    let rest = session.number("SELECT cache_expire('brief')");
+    assert_eq!(
+        swept.iter().sum::<i64>() + rest,
+        500,
+        "{swept:?} and {rest}"
+    );
+    assert_eq!(
+        session.number("SELECT count(*) FROM brief WHERE expires_at > now()"),
+        500
+    );
+}

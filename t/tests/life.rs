@@ -1,0 +1,229 @@
+//! The extension as such: schemas, coming and going, databases side by side, encodings, upgrades.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::same::assert_same;
+use postgres::Client;
+
+#[test]
+fn it_can_be_made_in_any_schema_dropped_and_made_again() {
+    let database = Cluster::shared().empty_database("");
+    let mut session = database.connect();
+    session.run("CREATE SCHEMA \"Else where\"");
+    for _ in 0..2 {
+        session.run("CREATE EXTENSION pgcache SCHEMA \"Else where\"");
+        session.run("SELECT \"Else where\".cache_set('k', 'v')");
+        assert_eq!(session.text("SELECT \"Else where\".cache_get('k')"), "v");
+        session.run("DROP EXTENSION pgcache");
+        let left = session.number(
+            "SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'pgcache') + \
+             (SELECT count(*) FROM pg_proc WHERE proname LIKE 'cache\\_%')",
+        );
+        assert_eq!(left, 0);
+    }
+}
+
+#[test]
+fn dropping_it_without_cascade_names_the_caches_that_stand_in_the_way() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('first'), cache_create('\"Second\"', storage => 'logged')");
+    let refusal = refused(session.try_value("DROP EXTENSION pgcache"), "2BP01");
+    let detail = refusal.detail().expect("the detail names them");
+    assert!(
+        detail.contains("first") && detail.contains("Second"),
+        "{detail}"
+    );
+    assert_eq!(session.number("SELECT count(*) FROM pgcache.caches"), 3);
+}
+
+#[test]
+fn dropping_it_with_cascade_leaves_tables_that_are_no_caches() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('left_over')");
+    session.run("SELECT cache_set('k', 'v', cache => 'left_over')");
+    session.run("DROP EXTENSION pgcache CASCADE");
+    assert_eq!(session.lines("SELECT key, value FROM left_over"), ["k|v"]);
+    session.run("INSERT INTO left_over VALUES ('l', 'w'); TRUNCATE left_over");
+    session.run("CREATE EXTENSION pgcache");
+    refused(
+        session.try_value("SELECT cache_get('k', 'left_over')"),
+        "42809",
+    );
+}
+
+#[test]
+fn a_session_that_has_used_it_survives_its_going_and_coming() {
+    let database = Cluster::shared().database();
+    let (mut session, mut other) = (database.connect(), database.connect());
+    session.run("SELECT cache_set('k', 'old')");
+    other.run("DROP EXTENSION pgcache; CREATE EXTENSION pgcache");
+    assert_eq!(session.value("SELECT cache_get('k')"), None);
+    session.run("SELECT cache_set('k', 'new')");
+    assert_eq!(other.text("SELECT cache_get('k')"), "new");
+}
+
+#[test]
+fn two_databases_never_see_each_others_keys() {
+    let cluster = Cluster::shared();
+    let databases = [cluster.database(), cluster.database()];
+    let mut sessions = databases.each_ref().map(Database::connect);
+    for (number, session) in sessions.iter_mut().enumerate() {
+        session.run(&format!("SELECT cache_set('k', '{number}')"));
+    }
+    for (number, session) in sessions.iter_mut().enumerate() {
+        assert_eq!(session.number("SELECT cache_get('k')"), number as i64);
+    }
+    let [first, second] = &mut sessions;
+    first.run("SELECT cache_clear('pgcache.main')");
+    assert_eq!(second.text("SELECT cache_get('k')"), "1");
+}
+
+/// Sets, gets, scans and fails with words of one language, in a database of one encoding.
+fn speaks(encoding: &str, word: &str, other: &str) {
+    let options = format!("TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
+    let database = Cluster::shared().empty_database(&options);
+    let mut session = database.connect();
+    session.run("CREATE EXTENSION pgcache");
+    session.run(&format!("SELECT cache_create('{word}')"));
+    session.run(&format!(
+        "SELECT cache_set('{word}:1', '{other}', cache => '{word}')"
+    ));
+    session.run(&format!(
+        "SELECT cache_set('{other}:1', '{word}', cache => '{word}')"
+    ));
+    let get = |key: &str| format!("SELECT cache_get('{key}:1', '{word}')");
+    assert_eq!(session.text(&get(word)), other);
+    assert_eq!(session.text(&get(other)), word);
+    let page = session.lines(&format!(
+        "SELECT key FROM cache_scan('{word}', cache => '{word}')"
+    ));
+    assert_eq!(page, [format!("{word}:1")]);
+    let caches = session.lines("SELECT cache FROM pgcache.caches");
+    let listed = caches.iter().any(|cache| cache.trim_matches('"') == word);
+    assert!(listed, "{caches:?}");
+    fails_in_words(&mut session, encoding, word);
+    let removed = session.number(&format!("SELECT cache_delete_prefix('{word}', '{word}')"));
+    assert_eq!(removed, 1);
+    assert_eq!(session.text(&get(other)), word);
+}
+
+/// Errors and notices that name something of the user's, and the session that has raised them.
+/// Their letters are kept where the server's encoding is UTF-8; pgrx carries messages as UTF-8, so
+/// elsewhere other letters than ASCII come out garbled, while the SQLSTATE holds.
+fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
+    session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
+    for (call, sqlstate) in [
+        (format!("cache_get('k', '\"{word} table\"')"), "42809"),
+        (format!("cache_create('{word}')"), "42P07"),
+        (format!("cache_create('n', storage => '{word}')"), "22023"),
+    ] {
+        let refusal = refused(session.try_value(&format!("SELECT {call}")), sqlstate);
+        let named = refusal.message().contains(word);
+        assert!(named || !encoding.contains("UTF8"), "{}", refusal.message());
+    }
+    session.run(&format!(
+        "SELECT cache_create('{word}', if_not_exists => true)"
+    ));
+}
+
+#[test]
+fn a_utf8_database_speaks_any_language() {
+    speaks("UTF8", "猫", "ναι");
+}
+
+#[test]
+fn a_latin1_database_speaks_german_and_french() {
+    speaks("LATIN1", "größe", "été");
+}
+
+#[test]
+fn a_sql_ascii_database_takes_bytes_as_they_come() {
+    speaks("SQL_ASCII", "größe", "猫");
+}
+
+#[test]
+fn an_euc_jp_database_speaks_japanese() {
+    speaks("EUC_JP", "ねこ", "猫");
+}
+
+/// All that an extension's scripts can make, in a form that can be compared.
+const CATALOG: &str = "
+    SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
+           obj_description(d.objid, d.classid::regclass::name),
+           CASE WHEN d.classid = 'pg_proc'::regclass THEN (
+                SELECT concat_ws(' ', pg_get_functiondef(p.oid), p.proacl, pg_get_function_arguments(p.oid))
+                  FROM pg_proc AS p WHERE p.oid = d.objid) END,
+           CASE WHEN d.classid = 'pg_class'::regclass THEN (
+                SELECT concat_ws(' ', c.relkind, c.relpersistence, c.relacl, c.reloptions,
+                       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+                       (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod)), ', '
+                               ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0),
+                       (SELECT string_agg(concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid)), ', '
+                               ORDER BY t.tgname) FROM pg_trigger AS t WHERE t.tgrelid = c.oid))
+                  FROM pg_class AS c WHERE c.oid = d.objid) END,
+           CASE WHEN d.classid = 'pg_namespace'::regclass THEN (
+                SELECT n.nspacl::text FROM pg_namespace AS n WHERE n.oid = d.objid) END)
+      FROM pg_depend AS d
+      JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+     WHERE e.extname = 'pgcache' AND d.deptype = 'e' ORDER BY 1";
+
+/// What the scripts say of themselves.
+struct Chain {
+    newest: String,
+    versions: BTreeSet<String>,
+    /// Where an update leads in steps, from each version.
+    leads: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn chain(session: &mut Client) -> Chain {
+    let paths =
+        "SELECT source, target FROM pg_extension_update_paths('pgcache') WHERE path IS NOT NULL";
+    let mut leads: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in session.lines(paths) {
+        let (from, to) = path.split_once('|').expect("two columns");
+        leads.entry(from.into()).or_default().insert(to.into());
+    }
+    let versions = "SELECT version FROM pg_available_extension_versions WHERE name = 'pgcache'";
+    Chain {
+        newest: session
+            .text("SELECT default_version FROM pg_available_extensions WHERE name = 'pgcache'"),
+        versions: session.lines(versions).into_iter().collect(),
+        leads,
+    }
+}
+
+#[test]
+fn every_version_leads_to_the_newest_and_ends_up_like_a_fresh_install() {
+    let fresh = Cluster::shared().database();
+    let mut session = fresh.connect();
+    let chain = chain(&mut session);
+    let installed = session.text("SELECT extversion FROM pg_extension WHERE extname = 'pgcache'");
+    assert_eq!(installed, chain.newest);
+    assert!(chain.versions.contains(&chain.newest));
+    let catalog = session.lines(CATALOG);
+    assert!(catalog.len() > 35, "only {} objects", catalog.len());
+    for old in chain
+        .versions
+        .iter()
+        .filter(|version| **version != chain.newest)
+    {
+        let leads = chain
+            .leads
+            .get(old)
+            .is_some_and(|to| to.contains(&chain.newest));
+        assert!(
+            leads,
+            "no chain of upgrade scripts leads from {old} to {}",
+            chain.newest
+        );
+        let mut session = Cluster::shared().empty_database("").connect();
+        session.run(&format!("CREATE EXTENSION pgcache VERSION '{old}'"));
+        session.run("ALTER EXTENSION pgcache UPDATE");
+        let updated = session.lines(CATALOG);
+        assert_same(&updated, &catalog, &format!("updated from {old}"));
+    }
+}

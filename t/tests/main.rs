@@ -1,0 +1,23 @@
+//! All tests with more than one session, or more than one life of the server. One program, one file
+//! a theme; see the crate's description for why.
+
+mod coherence_apply;
+mod coherence_commit;
+mod coherence_limits;
+mod coherence_rules;
+mod coherence_sessions;
+mod coherence_statements;
+mod coherence_storm;
+mod concurrency;
+mod crash_tier;
+mod cron;
+mod dump;
+mod expiry;
+mod life;
+mod memory_caches;
+mod memory_definitions;
+mod prepared;
+mod readme;
+mod restart;
+mod standby;
+mod visibility;

@@ -1,0 +1,226 @@
+//! Promise P4: memory caches act at once, are not rolled back, and may be evicted, never refused.
+
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::{Cluster, Shutdown};
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+pub(crate) const CREATE: &str = "SELECT cache_create('m', storage => 'memory')";
+
+pub(crate) fn with_cache() -> Database<'static> {
+    let database = Cluster::hot().database();
+    database.connect().run(CREATE);
+    database
+}
+
+fn entries(session: &mut Client) -> i64 {
+    session.number("SELECT hot_entries FROM pgcache.stats WHERE cache = 'm'::regclass")
+}
+
+#[test]
+fn a_write_acts_at_once_and_outlives_its_transaction() {
+    let database = with_cache();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    one.run("BEGIN; SELECT cache_set('k', '1', cache => 'm')");
+    assert_eq!(other.text("SELECT cache_get('k', 'm')"), "1");
+    one.run("SAVEPOINT s; SELECT cache_incr('k', cache => 'm'); ROLLBACK TO s");
+    one.run("SELECT cache_delete('absent', 'm'); ROLLBACK");
+    assert_eq!(other.text("SELECT cache_get('k', 'm')"), "2");
+}
+
+#[test]
+fn it_is_written_under_every_isolation_level_and_read_only() {
+    let mut session = with_cache().connect();
+    for mode in [
+        "ISOLATION LEVEL READ COMMITTED READ ONLY",
+        "ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        "ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+        "ISOLATION LEVEL SERIALIZABLE",
+    ] {
+        session.run(&format!("BEGIN {mode}"));
+        session.run("SELECT cache_set('k', 'set', cache => 'm'), cache_incr('n', cache => 'm')");
+        assert_eq!(session.text("SELECT cache_take('k', 'm')"), "set", "{mode}");
+        session.run("SELECT cache_clear('m'); COMMIT");
+        assert_eq!(entries(&mut session), 0, "{mode}");
+    }
+}
+
+#[test]
+fn on_a_standby_it_is_read_and_written_and_apart_from_the_primary() {
+    let primary = Cluster::with_tier(&[]);
+    let mut session = primary.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    session.run(CREATE);
+    session.run("SELECT cache_set('k', 'primary', cache => 'm')");
+    let standby = primary.standby();
+    let mut replica = standby.connect("postgres");
+    assert_eq!(replica.value("SELECT cache_get('k', 'm')"), None);
+    replica.run("SELECT cache_set('k', 'standby', cache => 'm')");
+    assert_eq!(replica.text("SELECT cache_get('k', 'm')"), "standby");
+    assert_eq!(replica.number("SELECT cache_incr('n', 5, cache => 'm')"), 5);
+    assert!(replica.holds("SELECT cache_delete('n', 'm')"));
+    assert_eq!(replica.lines("SELECT key, value FROM m"), ["k|standby"]);
+    assert_eq!(session.text("SELECT cache_get('k', 'm')"), "primary");
+    replica.run("SELECT cache_clear('m')");
+    assert_eq!(replica.value("SELECT cache_get('k', 'm')"), None);
+}
+
+#[test]
+fn after_a_restart_it_is_empty_and_works() {
+    let cluster = Cluster::with_tier(&[]);
+    cluster.connect("postgres").run("CREATE EXTENSION pgcache");
+    cluster.connect("postgres").run(CREATE);
+    for how in [Shutdown::Fast, Shutdown::Immediate] {
+        let mut session = cluster.connect("postgres");
+        session.run("SELECT cache_set('k', '1', cache => 'm')");
+        drop(session);
+        cluster.restart(how);
+        let mut session = cluster.connect("postgres");
+        assert_eq!(session.value("SELECT cache_get('k', 'm')"), None);
+        assert_eq!(session.lines("SELECT * FROM m"), Vec::<String>::new());
+        session.run("SELECT cache_set('k', '1', cache => 'm')");
+        assert_eq!(session.text("SELECT cache_get('k', 'm')"), "1");
+        session.run("SELECT cache_clear('m')");
+    }
+}
+
+#[test]
+fn eviction_never_fails_a_write() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.hot_size = '8MB'",
+        "pgcache.hot_max_value = '256kB'",
+    ]);
+    let database = cluster.database();
+    database.connect().run(CREATE);
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let database = &database;
+            scope.spawn(move || fill(&mut database.connect(), writer));
+        }
+    });
+    let mut session = database.connect();
+    session.sums_up();
+    assert!(session.holds("SELECT evictions > 100 AND used <= size FROM pgcache.hot_tier"));
+    assert!(session.holds("SELECT size <= 8 * 1024 * 1024 FROM pgcache.hot_tier"));
+    session.run("SELECT cache_clear('m')");
+    assert_eq!(session.number("SELECT entries FROM pgcache.hot_tier"), 0);
+    assert_eq!(entries(&mut session), 0);
+    assert!(session.holds("SELECT hot_bytes = 0 FROM pgcache.stats WHERE cache = 'm'::regclass"));
+}
+
+/// Sizes from 1 byte to the largest, in phases and mixed; whatever is still there is right.
+fn fill(session: &mut Client, writer: u64) {
+    for size in [
+        "1",
+        "200",
+        "262140",
+        "1 + k * 7919 % 262140",
+        "1 + (k % 90) ^ 2",
+    ] {
+        session.run(&format!(
+            "SELECT cache_set('{writer}-' || k, repeat(chr(97 + (k % 26)::int), ({size})::int), cache => 'm') \
+             FROM generate_series(1, 400) AS k"
+        ));
+        let wrong = format!(
+            "SELECT count(*) FROM generate_series(1, 400) AS k, cache_get('{writer}-' || k, 'm') AS v \
+             WHERE v IS NOT NULL AND v <> repeat(chr(97 + (k % 26)::int), ({size})::int)"
+        );
+        assert_eq!(session.number(&wrong), 0, "{size}");
+    }
+}
+
+#[test]
+fn what_cannot_fit_is_refused_and_nothing_changes() {
+    let cluster =
+        Cluster::with_tier(&["pgcache.hot_size = '4MB'", "pgcache.hot_max_value = '16kB'"]);
+    let mut session = cluster.database().connect();
+    session.run(CREATE);
+    session.run("SELECT cache_set('k', 'before', cache => 'm')");
+    for write in [
+        "cache_set('k', repeat('x', 16385), cache => 'm')",
+        "cache_replace('k', repeat('x', 16385), cache => 'm')",
+        "cache_cas('k', 'before', repeat('x', 16385), cache => 'm')",
+        "cache_add('new', repeat('x', 16385), cache => 'm')",
+    ] {
+        refused(session.try_value(&format!("SELECT {write}")), "54000");
+    }
+    assert_eq!(session.text("SELECT cache_get('k', 'm')"), "before");
+    assert!(!session.holds("SELECT cache_exists('new', 'm')"));
+    session.run("SELECT cache_set('k', repeat('x', 16384), cache => 'm')");
+    assert_eq!(session.number("SELECT length(cache_get('k', 'm'))"), 16384);
+}
+
+#[test]
+fn counters_lose_nothing() {
+    let database = with_cache();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                database.connect().run(
+                    "SELECT count(cache_incr('n', cache => 'm')) FROM generate_series(1, 10000)",
+                );
+            });
+        }
+    });
+    let mut session = database.connect();
+    assert_eq!(session.text("SELECT cache_get('n', 'm')"), "80000");
+}
+
+/// Every winner of `add` or `cas` wins alone.
+#[test]
+fn add_and_cas_have_one_winner_each_time() {
+    let database = with_cache();
+    let won: i64 = thread::scope(|scope| {
+        let racers: Vec<_> = (0..6)
+            .map(|racer| {
+                let database = &database;
+                scope.spawn(move || {
+                    database.connect().number(&format!(
+                        "SELECT count(*) FILTER (WHERE cache_add('a' || k, '{racer}', cache => 'm')) + \
+                         count(*) FILTER (WHERE cache_cas('c', k::text, (k + 1)::text, cache => 'm') \
+                         OR k = 1 AND cache_cas('c', NULL, '2', cache => 'm')) FROM generate_series(1, 2000) AS k"
+                    ))
+                })
+            })
+            .collect();
+        racers
+            .into_iter()
+            .map(|r| r.join().expect("a racer failed"))
+            .sum()
+    });
+    let reached = database.connect().number("SELECT cache_get('c', 'm')");
+    assert_eq!(won, 2000 + reached - 1);
+}
+
+#[test]
+fn clear_prefix_and_scan_hold_under_load() {
+    let database = with_cache();
+    thread::scope(|scope| {
+        for writer in 0..4 {
+            let database = &database;
+            scope.spawn(move || {
+                database.connect().run(&format!(
+                    "SELECT cache_set('w{writer}-' || k % 500, 'w{writer}-' || k % 500, cache => 'm') \
+                     FROM generate_series(1, 20000) AS k"
+                ));
+            });
+        }
+        let mut session = database.connect();
+        for round in 0..40 {
+            let wrong = "SELECT count(*) FROM cache_scan(max_rows => 1000, cache => 'm') WHERE key <> value";
+            assert_eq!(session.number(wrong), 0);
+            session.run(match round % 10 {
+                0 => "SELECT cache_clear('m')",
+                _ => "SELECT cache_delete_prefix('w1', 'm')",
+            });
+        }
+    });
+    let mut session = database.connect();
+    session.run("SELECT cache_delete_prefix('w', 'm')");
+    assert_eq!(session.lines("SELECT * FROM m"), Vec::<String>::new());
+    assert_eq!(entries(&mut session), 0);
+}

@@ -1,0 +1,150 @@
+//! Promise P7: what is left after a crash and after a clean restart.
+
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::{Cluster, Shutdown};
+use postgres::Client;
+
+const WRITERS: usize = 4;
+
+/// What a writer was told before the server went away.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    acknowledged: u64,
+    asked: u64,
+}
+
+fn cluster_with_caches() -> Cluster {
+    let cluster = Cluster::start(&[]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    session.run("SELECT cache_create('kept', storage => 'logged')");
+    session.run("SELECT cache_create('lost')");
+    session.run(
+        "SELECT cache_set('old', '1', cache => 'kept'), cache_set('old', '1', cache => 'lost')",
+    );
+    cluster
+}
+
+/// Commits of each writer before the crash, so that it comes in the middle of writing.
+const WARM_UP: u64 = 50;
+
+/// What the writers and the one who takes the server away know of each other.
+#[derive(Default)]
+struct Scene {
+    /// The backend of one writer.
+    victim: AtomicI32,
+    warm: AtomicUsize,
+}
+
+/// Sets growing numbers in both caches, one transaction each, until the session breaks.
+fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Told {
+    let mut session = cluster.connect("postgres");
+    let pid = session.number("SELECT pg_backend_pid()") as i32;
+    scene.victim.store(pid, Ordering::SeqCst);
+    let mut told = Told::default();
+    loop {
+        told.asked += 1;
+        let set = |cache: &str| {
+            format!(
+                "SELECT cache_set('w{writer}', '{}', cache => '{cache}')",
+                told.asked
+            )
+        };
+        let both = format!("{}; {}", set("lost"), set("kept"));
+        if session.batch_execute(&both).is_err() {
+            return told;
+        }
+        told.acknowledged = told.asked;
+        if told.acknowledged == WARM_UP {
+            scene.warm.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What each writer was told until `crash` took the server from under it.
+fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Told> {
+    let scene = Scene::default();
+    thread::scope(|scope| {
+        let scene = &scene;
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || write_until_it_breaks(cluster, writer, scene)))
+            .collect();
+        while scene.warm.load(Ordering::SeqCst) < WRITERS {
+            thread::sleep(Duration::from_millis(5));
+            assert!(
+                writers.iter().all(|writer| !writer.is_finished()),
+                "a writer failed early"
+            );
+        }
+        crash(scene.victim.load(Ordering::SeqCst));
+        writers
+            .into_iter()
+            .map(|writer| writer.join().expect("a writer failed"))
+            .collect()
+    })
+}
+
+fn check_after_crash(session: &mut Client, told: &[Told]) {
+    assert_eq!(session.number("SELECT count(*) FROM lost"), 0);
+    assert_eq!(session.value("SELECT cache_get('old', 'lost')"), None);
+    assert_eq!(session.text("SELECT cache_get('old', 'kept')"), "1");
+    for (writer, told) in told.iter().enumerate() {
+        let value = session.number(&format!("SELECT cache_get('w{writer}', 'kept')")) as u64;
+        assert!(
+            told.acknowledged > 0,
+            "writer {writer} was never told of a commit"
+        );
+        assert!(
+            (told.acknowledged..=told.asked).contains(&value),
+            "writer {writer}: {value}, acknowledged {}",
+            told.acknowledged
+        );
+    }
+    session
+        .run("SELECT cache_set('again', '1', cache => 'lost'), cache_incr('w0', cache => 'kept')");
+    assert_eq!(session.text("SELECT cache_get('again', 'lost')"), "1");
+}
+
+#[test]
+fn after_kill_9_of_a_backend_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
+    let cluster = cluster_with_caches();
+    let told = crash_under_load(&cluster, |pid| cluster.kill_backend(pid));
+    cluster.wait_until_up();
+    check_after_crash(&mut cluster.connect("postgres"), &told);
+}
+
+#[test]
+fn after_an_immediate_shutdown_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
+    let cluster = cluster_with_caches();
+    let told = crash_under_load(&cluster, |_| cluster.restart(Shutdown::Immediate));
+    check_after_crash(&mut cluster.connect("postgres"), &told);
+}
+
+#[test]
+fn a_clean_restart_keeps_entries_and_deadlines_of_both() {
+    let cluster = cluster_with_caches();
+    let portrait = "SELECT 'kept', * FROM kept UNION ALL SELECT 'lost', * FROM lost ORDER BY 1, 2";
+    let mut session = cluster.connect("postgres");
+    session.run("SELECT cache_set('brief', '1', '50 ms', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");
+    session.run("SELECT cache_set('long', '1', '1 day', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");
+    let before = session.lines(portrait);
+    drop(session);
+    cluster.restart(Shutdown::Fast);
+    let mut session = cluster.connect("postgres");
+    assert_eq!(session.lines(portrait), before);
+    session.run("SELECT pg_sleep(0.05)");
+    for cache in ["kept", "lost"] {
+        assert_eq!(
+            session.value(&format!("SELECT cache_get('brief', '{cache}')")),
+            None
+        );
+        assert_eq!(
+            session.text(&format!("SELECT cache_get('long', '{cache}')")),
+            "1"
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! Promise P2 by histories: what readers see is what has committed, and nothing older.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::history::{Fate, Read, Violation, Write, check};
+use pgcache_tests::refusal::sqlstate;
+use postgres::Client;
+
+pub(crate) const KEYS: u64 = 6;
+const WRITERS: u64 = 4;
+const READERS: u64 = 4;
+
+/// One history while it is made: a clock, versions, and what everybody did.
+pub(crate) struct Recorder {
+    origin: Instant,
+    until: Instant,
+    versions: AtomicU64,
+    writes: Mutex<Vec<Write>>,
+    pub(crate) reads: Mutex<Vec<Read>>,
+}
+
+impl Recorder {
+    pub(crate) fn lasting(duration: Duration) -> Recorder {
+        let origin = Instant::now();
+        Recorder {
+            origin,
+            until: origin + duration,
+            versions: AtomicU64::new(1),
+            writes: Mutex::default(),
+            reads: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    pub(crate) fn goes_on(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    /// A write with a new version; what becomes of it is not known yet.
+    pub(crate) fn write_begins(&self, key: u64, removes: bool) -> Write {
+        Write {
+            key,
+            version: self.versions.fetch_add(1, Ordering::SeqCst),
+            removes,
+            began: self.now(),
+            fate: Fate::Unknown,
+        }
+    }
+
+    pub(crate) fn write_ends(&self, write: Write, fate: Fate) {
+        let mut writes = self.writes.lock().expect("no writer failed");
+        writes.push(Write { fate, ..write });
+    }
+
+    pub(crate) fn verdict(self) -> Result<(usize, usize), Violation> {
+        let writes = self.writes.into_inner().expect("no writer failed");
+        let reads = self.reads.into_inner().expect("no reader failed");
+        check(&writes, &reads)?;
+        Ok((writes.len(), reads.len()))
+    }
+}
+
+/// A transaction with one write of one key, begun under a lock that puts a key's versions in the
+/// order of its commits: the lock is given back after others can see the commit.
+pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, chance: &mut Chance) {
+    let key = chance.below(KEYS);
+    session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
+    if chance.below(4) == 0 {
+        let undone = recorder.write_begins(key, false);
+        let overwrite = overwrite(chance, key, undone.version);
+        session.run(&format!("SAVEPOINT s; {overwrite}; ROLLBACK TO s"));
+        recorder.write_ends(undone, Fate::RolledBack);
+    }
+    let write = recorder.write_begins(key, chance.below(6) == 0);
+    session.run(&match write.removes {
+        true => remove(chance, key),
+        false => overwrite(chance, key, write.version),
+    });
+    if chance.below(4) == 0 {
+        session.run("ROLLBACK");
+        return recorder.write_ends(write, Fate::RolledBack);
+    }
+    session.run("COMMIT");
+    recorder.write_ends(write, Fate::Committed(recorder.now()));
+}
+
+/// Every way to write, by function and by plain SQL.
+fn overwrite(chance: &mut Chance, key: u64, version: u64) -> String {
+    match chance.below(7) {
+        0 => format!("SELECT cache_set('k{key}', '{version}', cache => 'seen')"),
+        1 => format!("SELECT cache_set('k{key}', '{version}', ttl => '1 hour', cache => 'seen')"),
+        2 => format!("SELECT cache_set_many('{{k{key}}}', '{{{version}}}', cache => 'seen')"),
+        3 => format!(
+            "SELECT cache_delete('k{key}', 'seen'); SELECT cache_add('k{key}', '{version}', cache => 'seen')"
+        ),
+        4 => format!(
+            "INSERT INTO seen VALUES ('k{key}', '{version}') \
+             ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        ),
+        5 => format!(
+            "WITH w AS (INSERT INTO seen VALUES ('k{key}', '{version}') ON CONFLICT (key) \
+             DO UPDATE SET value = excluded.value RETURNING 1) SELECT cache_get('k{key}', 'seen') FROM w"
+        ),
+        _ => format!(
+            "DELETE FROM seen WHERE key = 'k{key}'; INSERT INTO seen VALUES ('k{key}', '{version}')"
+        ),
+    }
+}
+
+fn remove(chance: &mut Chance, key: u64) -> String {
+    match chance.below(4) {
+        0 => format!("SELECT cache_delete('k{key}', 'seen')"),
+        1 => format!("SELECT cache_take('k{key}', 'seen')"),
+        2 => format!("SELECT cache_delete_many('{{k{key}}}', 'seen')"),
+        _ => format!("DELETE FROM seen WHERE key = 'k{key}'"),
+    }
+}
+
+/// Every way to read one value.
+fn question(chance: &mut Chance, key: u64) -> String {
+    match chance.below(6) {
+        0..=1 => format!("SELECT cache_get('k{key}', 'seen')"),
+        2 => format!("SELECT value FROM cache_lookup('k{key}', 'seen')"),
+        3 => format!("SELECT value FROM cache_get_many('{{k{key}}}', 'seen')"),
+        4 => format!("SELECT value FROM cache_scan('k{key}', max_rows => 1, cache => 'seen')"),
+        _ => format!("SELECT value FROM seen WHERE key = 'k{key}'"),
+    }
+}
+
+pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, chance: &mut Chance) -> Read {
+    let key = chance.below(KEYS);
+    let question = question(chance, key);
+    let began = recorder.now();
+    let saw = session.value(&question);
+    let saw = saw.map(|version| version.parse().expect("only versions are written"));
+    Read {
+        key,
+        began,
+        ended: recorder.now(),
+        saw,
+    }
+}
+
+/// How a reader turns what it was told into what it believes.
+type Belief = fn(&mut Option<Read>, Read) -> Read;
+
+fn as_told(_: &mut Option<Read>, read: Read) -> Read {
+    read
+}
+
+/// A cache in front of the cache, without invalidation.
+fn with_memory(memory: &mut Option<Read>, read: Read) -> Read {
+    let former = memory.get_or_insert(read);
+    if former.key == read.key {
+        return Read {
+            saw: former.saw,
+            ..read
+        };
+    }
+    *former = read;
+    read
+}
+
+fn record(database: &Database, duration: Duration, belief: Belief) -> Recorder {
+    let recorder = Recorder::lasting(duration);
+    thread::scope(|scope| {
+        let recorder = &recorder;
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let (mut session, mut chance) = (database.connect(), Chance::seeded(writer));
+                while recorder.goes_on() {
+                    write_once(&mut session, recorder, &mut chance);
+                }
+            });
+        }
+        for reader in 0..READERS {
+            scope.spawn(move || {
+                let (mut session, mut chance) = (database.connect(), Chance::seeded(reader + 50));
+                let mut memory = None;
+                let mut reads = Vec::new();
+                while recorder.goes_on() {
+                    let read = read_once(&mut session, recorder, &mut chance);
+                    reads.push(belief(&mut memory, read));
+                }
+                recorder
+                    .reads
+                    .lock()
+                    .expect("no reader failed")
+                    .extend(reads);
+            });
+        }
+    });
+    recorder
+}
+
+fn cache_of(storage: &str) -> Database<'static> {
+    let database = Cluster::shared().database();
+    let create = format!("SELECT cache_create('seen', storage => '{storage}')");
+    database.connect().run(&create);
+    database
+}
+
+#[test]
+fn a_read_never_returns_less_than_what_was_acknowledged() {
+    for storage in ["unlogged", "logged"] {
+        let recorder = record(&cache_of(storage), Duration::from_secs(4), as_told);
+        let (writes, reads) = recorder.verdict().expect(storage);
+        assert!(writes > 50 && reads > 50, "{writes} writes, {reads} reads");
+    }
+}
+
+/// The negative control: the same histories through a reader that keeps what it has read.
+#[test]
+fn a_reader_with_a_memory_of_its_own_is_caught() {
+    let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);
+    assert!(matches!(
+        recorder.verdict(),
+        Err(Violation::Older { .. } | Violation::RolledBack(_))
+    ));
+}
+
+/// In one transaction function and SELECT agree, whatever others commit meanwhile.
+fn agrees_with_select(isolation: &str) {
+    let database = cache_of("unlogged");
+    let recorder = Recorder::lasting(Duration::from_secs(2));
+    let compared: usize = thread::scope(|scope| {
+        let (recorder, database) = (&recorder, &database);
+        for writer in 0..2 {
+            scope.spawn(move || {
+                let (mut session, mut chance) = (database.connect(), Chance::seeded(writer));
+                while recorder.goes_on() {
+                    write_once(&mut session, recorder, &mut chance);
+                }
+            });
+        }
+        let readers: Vec<_> = (0..4)
+            .map(|reader| scope.spawn(move || compare(database, recorder, isolation, reader)))
+            .collect();
+        readers
+            .into_iter()
+            .map(|reader| reader.join().expect("a reader failed"))
+            .sum()
+    });
+    assert!(compared > 30, "{compared} transactions");
+}
+
+pub(crate) fn compare(
+    database: &Database,
+    recorder: &Recorder,
+    isolation: &str,
+    reader: u64,
+) -> usize {
+    let (mut session, mut chance) = (database.connect(), Chance::seeded(reader + 50));
+    let mut compared = 0;
+    while recorder.goes_on() {
+        session.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
+        for _ in 0..3 {
+            let key = chance.below(KEYS);
+            let by_function = session.try_value(&question(&mut chance, key));
+            let by_select =
+                session.try_value(&format!("SELECT value FROM seen WHERE key = 'k{key}'"));
+            match (by_function, by_select) {
+                (Ok(by_function), Ok(by_select)) => assert_eq!(by_function, by_select),
+                (one, other) => {
+                    let error = one.and(other).expect_err("one of them failed");
+                    assert_eq!(sqlstate(&error), "40001", "{error:?}");
+                    break;
+                }
+            }
+        }
+        session.run("ROLLBACK");
+        compared += 1;
+    }
+    compared
+}
+
+#[test]
+fn repeatable_read_equals_select() {
+    agrees_with_select("REPEATABLE READ");
+}
+
+#[test]
+fn serializable_equals_select() {
+    agrees_with_select("SERIALIZABLE");
+}
