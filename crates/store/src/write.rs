@@ -209,7 +209,7 @@ impl PartitionMut<'_> {
                 return Ok(place);
             }
             if self.is_poor() {
-                return Err(shape.pages + 1);
+                break;
             }
             let moved =
                 evicted >= EVICTIONS_BEFORE_MOVING && self.is_sparse() && self.vacate_page();
@@ -218,6 +218,7 @@ impl PartitionMut<'_> {
             }
             evicted = if moved { 0 } else { evicted + 1 };
         }
+        // Head and tail may need a page each; asking for one would go round in circles.
         Err(shape.pages + 2)
     }
 
