@@ -2,8 +2,10 @@
 //!
 //! Nothing here knows what a cache is; the layer above (`cache`) says that.
 
+pub mod board;
 pub mod clock;
 pub mod convert;
+pub mod database;
 pub mod datum;
 pub mod events;
 pub mod invalidation;
@@ -15,7 +17,9 @@ pub mod privilege;
 pub mod random;
 pub mod relation;
 pub mod session;
+pub mod storage;
 pub mod tier;
 pub mod transaction;
 mod trigger;
 mod version;
+pub mod worker;
