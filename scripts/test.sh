@@ -74,7 +74,7 @@ session_tests() {
 }
 
 without_preload() {
-    scripts/cluster.sh restart test 'max_prepared_transactions = 10' "shared_preload_libraries = ''"
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "shared_preload_libraries = ''"
     regress "$@" REGRESS_TIER=
 }
 
@@ -89,7 +89,7 @@ must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
 trap stop_cluster EXIT
 stop_cluster
-must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10'
+must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
 export_staged
 
 many_tests regress regress ISOLATION=

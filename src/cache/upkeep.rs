@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use super::registry::{self, Storage};
-use super::slots::owner_of;
+use super::slots::{self, owner_of};
 use super::{memory, sweep, walk};
 use crate::pg::board::{Board, Record, board};
 use crate::pg::clock::{self, Timestamp};
-use crate::pg::tier::tier;
+use crate::pg::tier::{Figure, tier};
 use crate::pg::{lock, relation, session, storage};
 
 /// A table cache that is due.
@@ -92,6 +92,40 @@ fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
         && record.waiting.load(Relaxed) == 0
         && record.changes.load(Relaxed) == changes
         && record.next_deadline.load(Relaxed) > now
+}
+
+/// What sweeps of a cache have written down.
+pub struct Figures {
+    pub relation: Oid,
+    pub trimmed: i64,
+    /// The last sweep that met the whole cache.
+    pub last_sweep: Option<Timestamp>,
+    /// Microseconds that the longest waiting row of the last sweep had been expired for.
+    pub lag: i64,
+    pub waiting: i64,
+}
+
+/// The figures of the caches of this database that were swept since the server started.
+pub fn figures() -> Vec<Figures> {
+    let Some(board) = board() else {
+        return Vec::new();
+    };
+    board
+        .of_database(session::database())
+        .map(|(relation, record)| Figures {
+            relation,
+            trimmed: trimmed(relation),
+            last_sweep: Some(record.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
+            lag: record.lag.load(Relaxed),
+            waiting: record.waiting.load(Relaxed),
+        })
+        .collect()
+}
+
+fn trimmed(relation: Oid) -> i64 {
+    tier()
+        .and_then(|tier| Some(tier.slot(slots::find(tier, owner_of(relation))?)))
+        .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
 }
 
 /// Removes expired entries of memory caches, partition by partition, for at most this long; the next

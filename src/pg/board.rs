@@ -13,7 +13,7 @@ use std::mem::size_of;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Oid};
 
 use super::tier::ADDIN_SHMEM_INIT_LOCK;
 
@@ -158,6 +158,15 @@ impl Board {
         self.records
             .iter()
             .find(|record| record.owner.load(Relaxed) == owner)
+    }
+
+    /// The records of a database's caches, by relation.
+    pub fn of_database(&self, database: Oid) -> impl Iterator<Item = (Oid, &'static Record)> {
+        self.records.iter().filter_map(move |record| {
+            let owner = record.owner.load(Relaxed);
+            let ours = owner >> 32 == u64::from(database.to_u32());
+            ours.then_some((Oid::from_u32(owner as u32), record))
+        })
     }
 
     /// The record of a cache: its own, a free one, or that of the cache that was swept longest ago.

@@ -132,6 +132,7 @@ fn become_launcher() {
         version::on_signal(pg_sys::SIGTERM, SignalHandlerForShutdownRequest);
         connect(pg_sys::InvalidOid);
     }
+    set(c"application_name", c"pgcache launcher");
 }
 
 /// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
@@ -177,6 +178,7 @@ unsafe fn count_as_autovacuum() {
 /// What a worker must not take from the settings of a database: the same as autovacuum's.
 fn settle() {
     for (name, value) in [
+        (c"application_name", c"pgcache worker"),
         (c"search_path", c""),
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_isolation", c"read committed"),
@@ -188,15 +190,19 @@ fn settle() {
         // A sweep that a crash undoes is done again.
         (c"synchronous_commit", c"off"),
     ] {
-        // SAFETY: names and values are static.
-        unsafe {
-            pg_sys::SetConfigOption(
-                name.as_ptr(),
-                value.as_ptr(),
-                pg_sys::GucContext::PGC_SUSET,
-                pg_sys::GucSource::PGC_S_OVERRIDE,
-            );
-        }
+        set(name, value);
+    }
+}
+
+fn set(name: &CStr, value: &CStr) {
+    // SAFETY: both texts are copied.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
     }
 }
 
