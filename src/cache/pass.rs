@@ -162,6 +162,9 @@ impl Pass {
         if self.is_complete() {
             let next = self.next_deadline.unwrap_or(clock::INFINITY);
             record.next_deadline.store(next, Relaxed);
+        }
+        // In a large table one visit does not come round; each time it comes to the end counts.
+        if self.first + self.walked >= self.blocks {
             record.last_sweep.store(clock::now(), Relaxed);
         }
     }

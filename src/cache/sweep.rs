@@ -132,7 +132,9 @@ pub struct Open {
 /// whoever sweeps them all has not chosen to run it. Where row-level security applies to the caller
 /// his own policies count, so he sweeps as himself.
 pub fn open(relation: Oid) -> Option<Open> {
-    if !lock::try_relation(relation, lock::Mode::Write) {
+    if relation::is_temporary_elsewhere(relation)
+        || !lock::try_relation(relation, lock::Mode::Write)
+    {
         return None;
     }
     let cache = registry::find(relation).ok()?;

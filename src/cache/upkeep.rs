@@ -65,6 +65,9 @@ fn add_memory(work: &mut Work, relation: Oid) -> bool {
 }
 
 fn due_table(relation: Oid) -> Option<Due> {
+    if relation::is_temporary_elsewhere(relation) {
+        return None;
+    }
     let owner = owner_of(relation);
     let counted = storage::counted(relation);
     let changes = counted.map_or(-1, |counted| counted.changes);

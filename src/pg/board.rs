@@ -34,7 +34,7 @@ pub struct Record {
     pub failures: AtomicU32,
     /// Not before this moment, after an error.
     pub retry_at: AtomicI64,
-    /// When the last sweep that met the whole cache ended; 0: none did.
+    /// When a sweep last came to the end of the table; 0: none did.
     pub last_sweep: AtomicI64,
     /// Microseconds that the longest waiting row of that sweep had been expired for.
     pub lag: AtomicI64,

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a cache is; the layer above (`cache`) says that.
 
+pub mod background;
 pub mod board;
 pub mod clock;
 pub mod convert;
@@ -22,4 +23,3 @@ pub mod tier;
 pub mod transaction;
 mod trigger;
 mod version;
-pub mod worker;

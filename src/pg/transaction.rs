@@ -11,7 +11,7 @@ pub struct Failure {
     pub message: String,
     /// Somebody wanted one of our locks, or cancelled the statement: nothing is broken.
     pub cancelled: bool,
-    error: CaughtError,
+    error: Box<CaughtError>,
 }
 
 impl Failure {
@@ -23,7 +23,7 @@ impl Failure {
         Failure {
             message: report.message().to_owned(),
             cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
-            error,
+            error: Box::new(error),
         }
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use crate::guc;
+use crate::pg::background::{self, Started};
 use crate::pg::board::{Board, Outcome, VISITS, board};
-use crate::pg::worker::{self, Started};
 use crate::pg::{database, session};
 
 /// Until a database without the extension is looked at again unasked: a look costs a process' start.
@@ -46,7 +46,7 @@ struct Launcher {
 /// The launcher's life. It ends with the server, or when it is terminated, and is then started again.
 pub fn run() {
     let Some(board) = board() else {
-        worker::end(0);
+        background::end(0);
     };
     let mut launcher = Launcher {
         board,
@@ -54,17 +54,17 @@ pub fn run() {
         visits: [const { None }; VISITS],
         short_of_workers: false,
     };
-    while !worker::asked_to_end() {
-        worker::reload_if_asked();
+    while !background::asked_to_end() {
+        background::reload_if_asked();
         launcher.reap();
         let interval = guc::expire_interval().map(|interval| interval.max(SHORTEST));
         if let Some(interval) = interval {
             launcher.learn();
             launcher.start_due(interval);
         }
-        worker::sleep(interval.map(|interval| launcher.until_next(interval)));
+        background::sleep(interval.map(|interval| launcher.until_next(interval)));
     }
-    worker::end(1);
+    background::end(1);
 }
 
 impl Launcher {
@@ -87,7 +87,7 @@ impl Launcher {
 
     /// Reads the list of databases: new ones are due at once, those that are gone are forgotten.
     fn learn(&mut self) {
-        let Ok(present) = worker::in_transaction(database::connectable) else {
+        let Ok(present) = background::in_transaction(database::connectable) else {
             return;
         };
         let now = Instant::now();
@@ -130,7 +130,7 @@ impl Launcher {
         note.tell(Outcome::Unknown);
         note.database.store(database.to_u32(), SeqCst);
         let news = self.board.news();
-        let worker = worker::start(place)?;
+        let worker = background::start(place)?;
         Some(Visit {
             database,
             news,

@@ -4,16 +4,16 @@
 //! - [`visit`]: what such a visit does. It connects to its database, sweeps, vacuums, and ends.
 //!
 //! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
-//! `max_worker_processes`; it is in nobody's way (see `pg::worker`).
+//! `max_worker_processes`; it is in nobody's way (see `pg::background`).
 
 mod launcher;
 mod visit;
 
-use crate::pg::worker::{self, Tasks};
+use crate::pg::background::{self, Tasks};
 
 /// Registers the launcher; only while preloading.
 pub fn register() {
-    worker::register(Tasks {
+    background::register(Tasks {
         launcher: launcher::run,
         visit: visit::run,
     });

@@ -17,7 +17,7 @@ use crate::cache::{space, sweep};
 use crate::guc;
 use crate::pg::board::{Board, Outcome, Record, board};
 use crate::pg::transaction::Failure;
-use crate::pg::{clock, database, lock, storage, worker};
+use crate::pg::{background, clock, database, lock, storage};
 
 /// A pass that finds little may work for this part of the interval, then goes on at the next visit.
 const SHARE: u32 = 5;
@@ -29,12 +29,12 @@ const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 /// The life of a visiting worker.
 pub fn run(place: usize) {
     let Some(board) = board() else {
-        worker::end(0);
+        background::end(0);
     };
     let note = board.visit(place);
-    worker::become_worker(Oid::from_u32(note.database.load(Relaxed)));
-    worker::show(Some("looking for caches"));
-    let has_extension = worker::in_transaction(database::has_extension).unwrap_or(false);
+    background::become_worker(Oid::from_u32(note.database.load(Relaxed)));
+    background::show(Some("looking for caches"));
+    let has_extension = background::in_transaction(database::has_extension).unwrap_or(false);
     note.tell(match has_extension {
         true => Outcome::Swept,
         false => Outcome::NoExtension,
@@ -42,12 +42,12 @@ pub fn run(place: usize) {
     if has_extension {
         sweep_all(board);
     }
-    worker::end(0);
+    background::end(0);
 }
 
 fn sweep_all(board: Board) {
     let began = Instant::now();
-    let due = match worker::in_transaction(upkeep::due) {
+    let due = match background::in_transaction(upkeep::due) {
         Ok(due) => due,
         Err(failure) => return failure.warn("could not list the caches to sweep".into()),
     };
@@ -57,7 +57,7 @@ fn sweep_all(board: Board) {
     upkeep::expire_memory(board, &due.memory, interval / SHARE);
     let mut busy = Vec::new();
     for table in &due.tables {
-        worker::reload_if_asked();
+        background::reload_if_asked();
         if guc::expire_interval().is_none() {
             return;
         }
@@ -68,9 +68,9 @@ fn sweep_all(board: Board) {
     }
     // Tables that die quickly are looked at until the next sweep, or until they come to rest.
     while !busy.is_empty() && began.elapsed() < interval {
-        worker::show(None);
-        worker::sleep(Some(PAUSE));
-        worker::reload_if_asked();
+        background::show(None);
+        background::sleep(Some(PAUSE));
+        background::reload_if_asked();
         busy.retain(|table| vacuum(board, table));
     }
 }
@@ -78,21 +78,28 @@ fn sweep_all(board: Board) {
 /// Sweeps one cache, step by step.
 fn sweep_table(board: Board, due: &Due, share: Duration) {
     let record = board.record(due.owner);
-    worker::show(Some(&format!("sweeping {}", due.name)));
+    background::show(Some(&format!("sweeping {}", due.name)));
     match sweep_steps(due, record, share) {
-        Ok(()) => record.failures.store(0, Relaxed),
+        Ok(Swept::Yes) => record.failures.store(0, Relaxed),
+        Ok(Swept::No) => {}
         Err(failure) if failure.cancelled => {}
         Err(failure) => put_off(due, record, &failure),
     }
 }
 
-fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<(), Failure> {
+/// Whether a cache could be swept, or is locked, or swept by somebody else.
+enum Swept {
+    Yes,
+    No,
+}
+
+fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<Swept, Failure> {
     let mut pass = None;
     let mut fruitless = Duration::ZERO;
     let mut bounded = true;
     loop {
         let began = Instant::now();
-        let went_on = worker::in_transaction(|| {
+        let went_on = background::in_transaction(|| {
             let open = sweep::open(due.relation)?;
             if open.cache.storage == Storage::Memory || !lock::try_sweep(due.relation) {
                 return None;
@@ -104,7 +111,7 @@ fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<(), Failur
             Some((step.is_some_and(|step| step.worthwhile), pass.is_complete()))
         })?;
         let Some((worthwhile, complete)) = went_on else {
-            return Ok(());
+            return Ok(Swept::No);
         };
         if !worthwhile {
             fruitless += began.elapsed();
@@ -117,7 +124,7 @@ fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<(), Failur
         record.changes.store(due.changes, Relaxed);
         trim_steps(due, &pass)?;
     }
-    Ok(())
+    Ok(Swept::Yes)
 }
 
 /// Brings a cache down to its `max_entries` after a complete pass.
@@ -126,7 +133,7 @@ fn trim_steps(due: &Due, pass: &Pass) -> Result<(), Failure> {
     for spare in [Spare::Used, Spare::None] {
         let mut trim: Option<Trim> = None;
         loop {
-            let done = worker::in_transaction(|| {
+            let done = background::in_transaction(|| {
                 let open = sweep::open(due.relation)?;
                 if !lock::try_sweep(due.relation) {
                     return None;
@@ -150,12 +157,12 @@ fn trim_steps(due: &Due, pass: &Pass) -> Result<(), Failure> {
 /// Vacuums a cache's tables where it is worth it; whether it was.
 fn vacuum(board: Board, due: &Due) -> bool {
     let record = board.record(due.owner);
-    let worth = worker::in_transaction(|| space::worth_vacuum(due.relation, record));
+    let worth = background::in_transaction(|| space::worth_vacuum(due.relation, record));
     let Ok(worth) = worth else {
         return false;
     };
     for table in &worth {
-        worker::show(Some(&format!("vacuuming {}", due.name)));
+        background::show(Some(&format!("vacuuming {}", due.name)));
         match storage::vacuum(table.table) {
             Ok(()) => {}
             Err(failure) if failure.cancelled => return false,
@@ -164,7 +171,7 @@ fn vacuum(board: Board, due: &Due) -> bool {
                 return false;
             }
         }
-        if worker::in_transaction(|| space::note(table, record)).is_err() {
+        if background::in_transaction(|| space::note(table, record)).is_err() {
             return false;
         }
     }

@@ -204,6 +204,26 @@ fn an_interval_of_zero_turns_it_off_until_the_settings_are_reloaded() {
 }
 
 #[test]
+fn a_temporary_cache_of_a_session_is_left_to_that_session() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c'), cache_create('pg_temp.mine')");
+    put(&mut session, "pg_temp.mine");
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    assert_eq!(session.number("SELECT count(*) FROM pg_temp.mine"), 2);
+    assert_eq!(session.number("SELECT cache_expire()"), 1);
+    assert!(
+        !cluster.log_text().contains("could not"),
+        "{}",
+        cluster.log_text()
+    );
+}
+
+#[test]
 fn settings_of_a_database_do_not_stop_it() {
     let database = shared().database();
     let mut session = database.connect();

@@ -41,9 +41,13 @@ thread_local! {
 }
 
 /// Registers the launcher, which runs as long as the server does, on a standby too. Only while
-/// preloading.
+/// preloading; not under pg_upgrade, where nothing may change behind its back.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
+    // SAFETY: a plain C variable of this process.
+    if unsafe { pg_sys::IsBinaryUpgrade } {
+        return;
+    }
     let mut worker = description(c"pgcache launcher", c"pgcache_launcher_main");
     worker.bgw_restart_time = RESTART_AFTER;
     // SAFETY: the description is copied.
