@@ -208,13 +208,18 @@ fn a_temporary_cache_of_a_session_is_left_to_that_session() {
     let cluster = Cluster::with_tier(&[OFTEN]);
     let database = cluster.database();
     let mut session = database.connect();
-    session.run("SELECT cache_create('c'), cache_create('pg_temp.mine')");
-    put(&mut session, "pg_temp.mine");
+    session.run("SELECT cache_create('c')");
+    session.run(
+        "CREATE TEMP TABLE mine (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
+         CREATE TRIGGER mine AFTER INSERT OR UPDATE OR DELETE ON mine \
+         FOR EACH ROW EXECUTE FUNCTION pgcache.record()",
+    );
+    put(&mut session, "mine");
     put(&mut session, "c");
     wait_until_swept(&mut session, "c");
     put(&mut session, "c");
     wait_until_swept(&mut session, "c");
-    assert_eq!(session.number("SELECT count(*) FROM pg_temp.mine"), 2);
+    assert_eq!(session.number("SELECT count(*) FROM mine"), 2);
     assert_eq!(session.number("SELECT cache_expire()"), 1);
     assert!(
         !cluster.log_text().contains("could not"),
