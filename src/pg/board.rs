@@ -18,7 +18,7 @@ use pgrx::pg_sys::{self, Oid};
 use super::tier::ADDIN_SHMEM_INIT_LOCK;
 
 /// One record for so many bytes of `hot_size`, within these limits.
-const BYTES_PER_RECORD: usize = 64 * 1024;
+const BYTES_PER_RECORD: usize = 32 * 1024;
 const MIN_RECORDS: usize = 64;
 const MAX_RECORDS: usize = 4096;
 /// Databases that are visited at the same time.
@@ -93,7 +93,7 @@ pub fn board() -> Option<Board> {
 
 fn records(hot_size: usize) -> usize {
     match hot_size {
-        0 => MAX_RECORDS / 4,
+        0 => MAX_RECORDS / 2,
         _ => (hot_size / BYTES_PER_RECORD).clamp(MIN_RECORDS, MAX_RECORDS),
     }
 }
@@ -169,20 +169,14 @@ impl Board {
         })
     }
 
-    /// The record of a cache: its own, a free one, or that of the cache that was swept longest ago.
+    /// The record of a cache: its own, a free one, or one that another cache loses. With more caches than
+    /// records each has a place of its own to fight for: taking the oldest would take each one in turn.
     pub fn record(&self, owner: u64) -> &'static Record {
-        let oldest = || {
-            self.records
-                .iter()
-                .min_by_key(|record| {
-                    (
-                        record.owner.load(Relaxed) != 0,
-                        record.last_sweep.load(Relaxed),
-                    )
-                })
-                .unwrap_or(&self.records[0])
-        };
-        let record = self.find(owner).unwrap_or_else(oldest);
+        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let record = self
+            .find(owner)
+            .or_else(|| self.find(0))
+            .unwrap_or(&self.records[place as usize % self.records.len()]);
         if record.owner.load(Relaxed) != owner {
             record.reset();
             record.owner.store(owner, Relaxed);

@@ -61,11 +61,6 @@ class Run:
                    f"FROM generate_series(1, {rows}) AS f (n)")  # fmt: skip
         self.fresh_row = int(server.sql("SELECT pg_total_relation_size('fresh')")) / rows
         server.sql("DROP TABLE fresh")
-        if case.keys:
-            low, high = (seconds * self.options.scale for seconds in case.ttl)
-            value = case.fresh_value
-            server.sql(f"INSERT INTO bench SELECT 'key:' || f.n, {value}, now() + interval '1 s' * ({low} + random() * "
-                       f"{high - low}) FROM generate_series(1, {case.keys}) AS f (n)", "VACUUM bench")  # fmt: skip
 
     def script(self, name, statement):
         low, high = (round(seconds * self.options.scale * 1000) for seconds in self.case.ttl)
