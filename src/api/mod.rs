@@ -10,6 +10,7 @@ pub mod expiry;
 pub mod hot;
 pub mod read;
 pub mod remove;
+pub mod sweeps;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;

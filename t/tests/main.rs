@@ -21,3 +21,5 @@ mod readme;
 mod restart;
 mod standby;
 mod visibility;
+mod worker;
+mod worker_space;
