@@ -2,6 +2,7 @@
 
 use pgrx::pg_sys::{Datum, Oid};
 
+use super::coherence;
 use super::deadline;
 use super::memory;
 use super::registry::Storage;
@@ -28,6 +29,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    let _sweeping = coherence::Sweeping::begin();
     let removed = cache.plan(Statement::Expire).run(
         &[Some(Datum::from(limit)), Some(Datum::from(max_rows))],
         |output| output.processed,

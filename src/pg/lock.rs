@@ -77,6 +77,24 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     }
 }
 
+/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it. Its tag is of
+/// a kind that an application's advisory locks never have.
+pub fn try_lease(name: u64) -> bool {
+    // SAFETY: LockAcquire copies the tag; with `dontWait` it waits for nobody.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: (name >> 32) as u32,
+            locktag_field3: name as u32,
+            locktag_field4: 3,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+        };
+        pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true)
+            != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+    }
+}
+
 /// Whether the transaction has one snapshot for all its statements.
 pub fn one_snapshot_per_transaction() -> bool {
     // SAFETY: a plain C variable of this process.

@@ -3,10 +3,13 @@
 //! Nothing here knows what a cache is; the layer above (`cache`) says that.
 
 pub mod clock;
+mod context;
 pub mod convert;
 pub mod datum;
 pub mod events;
 pub mod invalidation;
+pub mod lease;
+pub mod loader;
 pub mod lock;
 pub mod name;
 pub mod pause;
@@ -15,7 +18,9 @@ pub mod privilege;
 pub mod random;
 pub mod relation;
 pub mod session;
+pub mod subtransaction;
 pub mod tier;
 pub mod transaction;
 mod trigger;
 mod version;
+pub mod wait;
