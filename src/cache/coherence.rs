@@ -228,8 +228,7 @@ impl Transaction {
         };
         self.marked = true;
         for owner in std::mem::take(&mut self.removals) {
-            self.marks.push(Mark::Leases(owner));
-            leases::void_all(tier, owner);
+            self.void_all(tier, owner);
         }
         for (relation, extent) in std::mem::take(&mut self.tables) {
             self.mark_table(tier, relation, extent);
@@ -240,14 +239,17 @@ impl Transaction {
         }
     }
 
+    /// Leases of the whole cache are void now, and those that begin before the commit is visible after it.
+    fn void_all(&mut self, tier: &Tier, owner: u64) {
+        self.marks.push(Mark::Leases(owner));
+        leases::void_all(tier, owner);
+    }
+
     /// Definitions are noted of any relation, rows of caches only: a relation without a slot whose
     /// definition changes has no entries, and one that gets a slot later begins suspended.
     fn mark_table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
         let owner = slots::owner_of(Oid::from_u32(relation));
-        if extent == Extent::Rows {
-            self.marks.push(Mark::Leases(owner));
-            leases::void_all(tier, owner);
-        }
+        self.void_all(tier, owner);
         let slot = match extent {
             Extent::Rows => self.slot_or_global(tier, owner),
             Extent::Definition => slots::find(tier, owner),

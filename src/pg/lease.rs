@@ -201,11 +201,14 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash unless somebody has it.
+    /// Takes the lease of a hash unless somebody has it. What this very transaction has stored under it
+    /// is no reason to wait.
     pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
-            if other.deadline > claim.now || other.stored && !claim.over_stored {
+            let own = other.stored && other.holder == my_process();
+            let over = own || other.deadline <= claim.now && (claim.over_stored || !other.stored);
+            if !over {
                 return Asked::Busy(other);
             }
             record.fill(hash, claim);

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::datum::{Text, Value, ValueType, new_varlena};
+use super::datum::{Text, Value, ValueType};
 use super::context::Context;
 use super::plan::{Connection, Output, current_context, failed};
 use crate::error::Error;
@@ -89,6 +89,7 @@ fn value(output: &Output) -> Option<(pg_sys::Datum, ValueType)> {
     if let Some(value_type) = ValueType::from_oid(output.type_of(0)) {
         return output.varlena(0, 0).map(|datum| (datum, value_type));
     }
-    let printed = output.printed(0, 0)?;
-    Some((new_varlena(&printed), ValueType::Text))
+    output
+        .printed(0, 0)
+        .map(|datum| (datum, ValueType::Text))
 }

@@ -171,14 +171,17 @@ impl Output {
         unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column as i32 + 1) }
     }
 
-    /// A column of any type in its text form.
-    pub fn printed(&self, row: usize, column: usize) -> Option<Vec<u8>> {
+    /// A column of any type in its text form, in the caller's memory context.
+    pub fn printed(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         self.raw(row, column)?;
-        // SAFETY: the row and the column are there and not null; the text is copied out.
+        // SAFETY: the row and the column are there and not null; the text is copied.
         unsafe {
             let tuple = *(*self.table).vals.add(row);
             let text = pg_sys::SPI_getvalue(tuple, (*self.table).tupdesc, column as i32 + 1);
-            Some(CStr::from_ptr(text).to_bytes().to_vec())
+            let spi = pg_sys::MemoryContextSwitchTo(self.caller);
+            let copy = pg_sys::cstring_to_text(text);
+            pg_sys::MemoryContextSwitchTo(spi);
+            Some(pg_sys::Datum::from(copy))
         }
     }
 
