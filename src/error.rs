@@ -186,7 +186,9 @@ impl Error {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
             }
             Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
-            Error::LoaderNoQuery(_) => "A loader is one SELECT, VALUES, or other statement with RETURNING; $1 is the key.",
+            Error::LoaderNoQuery(_) => {
+                "A loader is one SELECT, VALUES, or other statement with RETURNING; $1 is the key."
+            }
             Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
             }

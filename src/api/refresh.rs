@@ -56,11 +56,7 @@ fn fetch<V: Value>(
 
 /// Columns: value, state, lease.
 #[pg_extern]
-fn cache_lease(
-    key: Option<Text>,
-    wait: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<Record<3>> {
+fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<Record<3>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_READ);
     let wait = wait.ok_or(Error::NullArgument("wait"))?;
@@ -107,7 +103,11 @@ fn cache_set_leased(
 }
 
 #[pg_extern]
-fn cache_release(key: Option<Text>, lease: Option<i64>, cache: Option<Oid>) -> Answer<Option<bool>> {
+fn cache_release(
+    key: Option<Text>,
+    lease: Option<i64>,
+    cache: Option<Oid>,
+) -> Answer<Option<bool>> {
     let cache = registry::open_to_read(cache, TO_READ)?;
     let Some(key) = Key::read(key)? else {
         return Ok(None);

@@ -65,7 +65,10 @@ struct Nested {
 
 /// Something to undo after the end of the transaction.
 enum Mark {
-    Key { hash: u64, voids: bool },
+    Key {
+        hash: u64,
+        voids: bool,
+    },
     /// The leases of a whole cache, by its owner.
     Leases(u64),
     Cache(u32),

@@ -74,7 +74,12 @@ impl Fetch {
     }
 
     /// With the lease. `refresh`: a live value is there and is to be replaced.
-    fn load_once(&self, cache: &Cache, lease: Option<Lease>, refresh: bool) -> Result<Found, Error> {
+    fn load_once(
+        &self,
+        cache: &Cache,
+        lease: Option<Lease>,
+        refresh: bool,
+    ) -> Result<Found, Error> {
         if !refresh && sees_others(cache) {
             let found = entries::get_or_stale(self.relation, self.key)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.entry.deadline)) {

@@ -178,9 +178,8 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
         negative: entry.value.is_none(),
         value,
     };
-    let still = |partition: &PartitionRef| {
-        holds(tier, token, cache.owner, partition.stripe(token.hash))
-    };
+    let still =
+        |partition: &PartitionRef| holds(tier, token, cache.owner, partition.stripe(token.hash));
     store(tier, &hot_key, &record, still, || ());
 }
 

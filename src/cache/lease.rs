@@ -82,7 +82,10 @@ pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<
     };
     if cache.storage == Storage::Memory {
         let stored = memory::set_leased(cache, key, &entry, lease)?;
-        return Ok(stored && { leases::release(lease); true });
+        return Ok(stored && {
+            leases::release(lease);
+            true
+        });
     }
     if !leases::store_for_client(lease) {
         return Ok(false);

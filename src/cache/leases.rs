@@ -302,11 +302,9 @@ pub fn forget(level: i32) {
 impl Held {
     fn end(&self, committed: bool) {
         let lease = self.lease;
-        at(lease, |leases| {
-            match self.outlives_rollback && !committed {
-                true => leases.take_back(lease.hash, lease.id),
-                false => drop(leases.release(lease.hash, lease.id)),
-            }
+        at(lease, |leases| match self.outlives_rollback && !committed {
+            true => leases.take_back(lease.hash, lease.id),
+            false => drop(leases.release(lease.hash, lease.id)),
         });
         wake(lease);
     }

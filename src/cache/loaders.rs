@@ -50,7 +50,9 @@ pub fn run(relation: Oid, key: Key, text: Text) -> Result<Loaded, Error> {
 fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     let kept = PLANS.with(|plans| {
         let plans = &mut *plans.borrow_mut();
-        let place = plans.iter().position(|(of, _)| of.as_ref() == text.bytes())?;
+        let place = plans
+            .iter()
+            .position(|(of, _)| of.as_ref() == text.bytes())?;
         let entry = plans.remove(place);
         let loader = Rc::clone(&entry.1);
         plans.push(entry);

@@ -137,9 +137,10 @@ impl Settings {
                 Some(("ttl_jitter", share)) => {
                     share.parse().ok().map(|s| settings.ttl_jitter = Some(s))
                 }
-                Some(("early_refresh", factor)) => {
-                    factor.parse().ok().map(|f| settings.early_refresh = Some(f))
-                }
+                Some(("early_refresh", factor)) => factor
+                    .parse()
+                    .ok()
+                    .map(|f| settings.early_refresh = Some(f)),
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
                 _ => None,

@@ -190,9 +190,8 @@ impl<'l> Partition<'l> {
         if self.is_empty() {
             return None;
         }
-        let is_it = |record: &&Record| {
-            record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0
-        };
+        let is_it =
+            |record: &&Record| record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0;
         self.records.iter().find(is_it)
     }
 

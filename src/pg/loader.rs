@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::datum::{Text, Value, ValueType};
 use super::context::Context;
+use super::datum::{Text, Value, ValueType};
 use super::plan::{Connection, Output, current_context, failed};
 use crate::error::Error;
 
@@ -89,7 +89,5 @@ fn value(output: &Output) -> Option<(pg_sys::Datum, ValueType)> {
     if let Some(value_type) = ValueType::from_oid(output.type_of(0)) {
         return output.varlena(0, 0).map(|datum| (datum, value_type));
     }
-    output
-        .printed(0, 0)
-        .map(|datum| (datum, ValueType::Text))
+    output.printed(0, 0).map(|datum| (datum, ValueType::Text))
 }

@@ -57,7 +57,8 @@ fn wait_for_loader(gate: &mut Client) {
     wait_for(gate, 1, "wait_event = 'advisory'");
 }
 
-const WAITS: &str = "query LIKE 'SELECT cache_fetch%' AND wait_event IN ('PgcacheFetch', 'Extension')";
+const WAITS: &str =
+    "query LIKE 'SELECT cache_fetch%' AND wait_event IN ('PgcacheFetch', 'Extension')";
 
 fn fetch(loader: &str) -> String {
     format!("SELECT cache_fetch('k', $l$SELECT {loader}$l$, cache => 'c')")
@@ -91,12 +92,18 @@ fn crowd_fetches(cluster: &Cluster, create: &str) {
 #[test]
 fn of_a_crowd_one_loads() {
     crowd_fetches(Cluster::shared(), "SELECT cache_create('c')");
-    crowd_fetches(Cluster::shared(), "SELECT cache_create('c', storage => 'logged')");
+    crowd_fetches(
+        Cluster::shared(),
+        "SELECT cache_create('c', storage => 'logged')",
+    );
 }
 
 #[test]
 fn of_a_crowd_one_loads_for_a_memory_cache() {
-    crowd_fetches(Cluster::hot(), "SELECT cache_create('c', storage => 'memory')");
+    crowd_fetches(
+        Cluster::hot(),
+        "SELECT cache_create('c', storage => 'memory')",
+    );
 }
 
 /// The negative control: without fetch the same crowd stampedes.
@@ -125,7 +132,8 @@ fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Cli
     assert_eq!(gate.text("SELECT cache_get('k', 'c')"), "b");
 }
 
-const HOLDERS: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
+const HOLDERS: &str =
+    "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
 
 fn each_way_a_holder_ends(cluster: &Cluster, create: &str) {
     holder_ends(cluster, create, |_, gate| open(gate));
@@ -163,7 +171,10 @@ fn a_caught_error_ends_the_lease() {
 
 #[test]
 fn a_holder_slower_than_his_lease_is_overtaken_and_does_not_store() {
-    for create in ["SELECT cache_create('c')", "SELECT cache_create('c', storage => 'memory')"] {
+    for create in [
+        "SELECT cache_create('c')",
+        "SELECT cache_create('c', storage => 'memory')",
+    ] {
         let (database, mut gate) = gated(Cluster::hot(), create);
         thread::scope(|scope| {
             let slow = scope.spawn(|| {
@@ -248,7 +259,9 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
     assert_eq!(fetch(&mut other, "x", "other"), "other");
     one.run("COMMIT");
     other.run("COMMIT");
-    let stored = database.connect().lines("SELECT key, value FROM c ORDER BY key");
+    let stored = database
+        .connect()
+        .lines("SELECT key, value FROM c ORDER BY key");
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
@@ -271,7 +284,10 @@ fn a_circle_of_a_lease_and_a_lock_is_broken() {
 /// A value that was loaded before a change is given to its caller and not kept.
 #[test]
 fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
-    for create in ["SELECT cache_create('c')", "SELECT cache_create('c', storage => 'memory')"] {
+    for create in [
+        "SELECT cache_create('c')",
+        "SELECT cache_create('c', storage => 'memory')",
+    ] {
         for change in [
             "SELECT cache_delete('k', 'c')",
             "SELECT cache_clear('c')",
@@ -326,7 +342,11 @@ fn within_grace_others_take_the_stale_value_while_one_refreshes() {
             other.run("SELECT cache_fetch('k', 'SELECT 1', cache => 'c'); COMMIT");
             open(&mut gate);
             assert_eq!(refreshing.join().expect("it refreshes"), "fresh");
-            assert_eq!(other.text("SELECT cache_get('k', 'c')"), "fresh", "{create}");
+            assert_eq!(
+                other.text("SELECT cache_get('k', 'c')"),
+                "fresh",
+                "{create}"
+            );
         });
     }
 }
@@ -339,7 +359,9 @@ fn under_repeatable_read_a_fetch_neither_waits_nor_fails() {
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         gate.run("SELECT cache_clear('c')");
         let mut session = patient(&database);
-        session.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM pg_class"));
+        session.run(&format!(
+            "BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM pg_class"
+        ));
         gate.run("SELECT cache_set('k', 'new', cache => 'c')");
         assert_eq!(session.text(&fetch("'own'")), "own", "{level}");
         assert_eq!(session.text(&fetch("'own'")), "own", "{level}");
@@ -362,7 +384,8 @@ fn on_a_standby_the_value_comes_and_only_memory_caches_keep_it() {
     let mut replica = standby.connect("postgres");
     for (cache, then) in [("t", "b"), ("l", "b"), ("m", "a")] {
         for (value, expected) in [("a", "a"), ("b", then)] {
-            let fetch = format!("SELECT cache_fetch('k', 'SELECT ''{value}''', cache => '{cache}')");
+            let fetch =
+                format!("SELECT cache_fetch('k', 'SELECT ''{value}''', cache => '{cache}')");
             assert_eq!(replica.text(&fetch), expected, "{cache}");
         }
     }

@@ -119,11 +119,15 @@ fn what_is_no_change_of_the_key_voids_nothing() {
     for cache in ["tab", "mem"] {
         let database = with_caches();
         let (mut one, mut other) = (database.connect(), database.connect());
-        other.run(&format!("SELECT cache_set('k', 'old', '1 ms', '{cache}'), pg_sleep(0.01)"));
+        other.run(&format!(
+            "SELECT cache_set('k', 'old', '1 ms', '{cache}'), pg_sleep(0.01)"
+        ));
         let lease = win(&mut one, cache);
         other.run(&format!("SELECT cache_set('l', 'x', cache => '{cache}')"));
         other.run(&format!("SELECT cache_delete('m', '{cache}')"));
-        other.run(&format!("SELECT cache_get('k', '{cache}'), cache_ttl('k', '{cache}')"));
+        other.run(&format!(
+            "SELECT cache_get('k', '{cache}'), cache_ttl('k', '{cache}')"
+        ));
         assert_eq!(other.number(&format!("SELECT cache_expire('{cache}')")), 1);
         assert!(store(&mut one, lease, cache), "{cache}");
     }
@@ -187,7 +191,11 @@ fn who_waits_gets_the_value_or_the_lease_as_soon_as_there_is_one() {
                     "release" => one.run(&format!("SELECT cache_release('k', {lease}, '{cache}')")),
                     _ => one.run(&format!("SELECT cache_delete('k', '{cache}')")),
                 }
-                assert_eq!(waiting.join().expect("it waits in peace"), expected, "{cache} {end}");
+                assert_eq!(
+                    waiting.join().expect("it waits in peace"),
+                    expected,
+                    "{cache} {end}"
+                );
             });
         }
     }
@@ -201,7 +209,10 @@ fn of_a_crowd_one_wins() {
             let crowd: Vec<_> = (0..20)
                 .map(|_| scope.spawn(|| state(&mut database.connect(), cache)))
                 .collect();
-            crowd.into_iter().map(|one| one.join().expect("an answer")).collect()
+            crowd
+                .into_iter()
+                .map(|one| one.join().expect("an answer"))
+                .collect()
         });
         let won = states.iter().filter(|state| *state == "win").count();
         assert_eq!(won, 1, "{cache}: {states:?}");
@@ -212,9 +223,17 @@ fn of_a_crowd_one_wins() {
 fn without_preload_a_lease_is_refused_with_the_way_out() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     let mut session = cluster.database().connect();
-    for call in ["cache_lease('k')", "cache_set_leased('k', 'v', 1)", "cache_release('k', 1)"] {
+    for call in [
+        "cache_lease('k')",
+        "cache_set_leased('k', 'v', 1)",
+        "cache_release('k', 1)",
+    ] {
         let error = refused(session.try_value(&format!("SELECT {call}")), "55000");
-        assert!(error.hint().is_some_and(|hint| hint.contains("shared_preload_libraries")));
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("shared_preload_libraries"))
+        );
     }
     assert_eq!(session.text("SELECT cache_fetch('k', 'SELECT 1')"), "1");
 }
