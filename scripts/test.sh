@@ -99,5 +99,6 @@ many_tests sessions session_tests 1
 many_tests sessions-without-preload session_tests 0
 [ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
 [ ! -e bench/expiry/run.sh ] || one_test expiry-smoke bench/expiry/run.sh --smoke
+one_test stampede-smoke bench/stampede/run.sh --smoke
 
 finish

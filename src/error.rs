@@ -58,6 +58,22 @@ pub enum Error {
     PreparedWrite,
     /// A trigger function of pgcache was called in a way no trigger calls it.
     NotATrigger(&'static str),
+    /// The loader of a fetch fetches the key that it loads.
+    LoaderRecursion,
+    /// The loader is no single query.
+    LoaderNoQuery(String),
+    /// The loader gives several columns, or none.
+    LoaderColumns(String),
+    /// The loader has given more than one row.
+    LoaderRows(String),
+    /// `cache_lease` and its kin on a server without a hot tier.
+    NoLeases,
+    /// `cache_lease` with a negative wait.
+    NegativeWait,
+    /// A share of the ttl that is below 0 or above 1.
+    JitterOutOfRange,
+    /// A factor of early refresh that is negative or no number.
+    EarlyRefreshOutOfRange,
     /// pg_cron is not installed on this server, or not in any database that we can reach.
     NoCron,
     /// pg_cron lives in another database of this server.
@@ -75,6 +91,9 @@ impl Error {
             | Error::NegativeCount(_)
             | Error::UnequalArrays
             | Error::ArrayDimensions(_)
+            | Error::NegativeWait
+            | Error::JitterOutOfRange
+            | Error::EarlyRefreshOutOfRange
             | Error::UnknownStorage(_)
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::NotACache(_) | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
@@ -82,7 +101,10 @@ impl Error {
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-            Error::NoTier => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
+            Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
+            Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
+            Error::NoTier | Error::NoLeases => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
@@ -123,6 +145,14 @@ impl Error {
             Error::NotATrigger(name) => {
                 format!("function \"pgcache.{name}\" was not called by its trigger")
             }
+            Error::LoaderRecursion => "loader fetches the key that it loads".into(),
+            Error::LoaderNoQuery(_) => "loader is not a query that returns rows".into(),
+            Error::LoaderColumns(_) => "loader must return one column".into(),
+            Error::LoaderRows(_) => "loader returned more than one row".into(),
+            Error::NoLeases => "leases need pgcache's shared memory".into(),
+            Error::NegativeWait => "wait must not be negative".into(),
+            Error::JitterOutOfRange => "ttl_jitter must be between 0 and 1".into(),
+            Error::EarlyRefreshOutOfRange => "early_refresh must not be negative".into(),
             Error::NoCron => "pg_cron is not installed".into(),
             Error::CronElsewhere { database, .. } => {
                 format!("pg_cron is installed in database \"{database}\" only")
@@ -137,6 +167,9 @@ impl Error {
                 crate::cache::key::MAX_BYTES
             )),
             Error::BrokenCache(_, why) => Some(why.clone()),
+            Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
+                Some(format!("The loader is: {text}"))
+            }
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
             _ => None,
         }
@@ -153,7 +186,10 @@ impl Error {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
             }
             Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
-            Error::NoTier => {
+            Error::LoaderNoQuery(_) => {
+                "A loader is one SELECT, VALUES, or other statement with RETURNING; $1 is the key."
+            }
+            Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
             }
             Error::NoSlot => "Raise pgcache.hot_size: each 512 kB carry one cache.",

@@ -29,6 +29,23 @@ pub fn expire_batch() -> i64 {
     i64::from(EXPIRE_BATCH.get())
 }
 
+/// Milliseconds. Longer than most loaders take, shorter than most callers' patience.
+static FETCH_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
+/// Milliseconds. Twice the wait: who waits for a slow holder gives up before a second one begins.
+static LEASE_TIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+
+const HOUR: i32 = 3_600_000;
+
+/// Milliseconds that `cache_fetch` waits for another session's value.
+pub fn fetch_wait() -> i64 {
+    FETCH_WAIT.get().into()
+}
+
+/// Milliseconds that a lease lasts.
+pub fn lease_time() -> i64 {
+    LEASE_TIME.get().into()
+}
+
 /// Bytes of shared memory for the hot tier, bookkeeping included.
 pub fn hot_size() -> usize {
     usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
@@ -96,8 +113,32 @@ pub fn define(preloaded: bool) {
         GucContext::Sighup,
         GucFlags::default(),
     );
+    define_leases();
     #[cfg(feature = "pauses")]
     crate::pg::pause::define();
     // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.
     crate::pg::tier::reserve_settings_prefix(c"pgcache");
+}
+
+fn define_leases() {
+    GucRegistry::define_int_guc(
+        c"pgcache.fetch_wait",
+        c"How long cache_fetch() waits for the value that another session is loading.",
+        c"Then it loads for itself. 0: it never waits.",
+        &FETCH_WAIT,
+        0,
+        HOUR,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.lease_time",
+        c"How long a lease lasts.",
+        c"Whoever loads or computes a value for longer may be overtaken, and his value is not stored.",
+        &LEASE_TIME,
+        1,
+        24 * HOUR,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+    );
 }

@@ -70,6 +70,21 @@ fn cache_alter(
 }
 
 #[pg_extern]
+fn cache_tune(
+    cache: Option<Oid>,
+    negative_ttl: Option<Interval>,
+    ttl_jitter: Option<f64>,
+    early_refresh: Option<f64>,
+) -> Answer<()> {
+    let cache = open_as_owner(cache, Mode::Define, c"cache_tune()")?;
+    let settings = cache
+        .settings
+        .refreshed(negative_ttl, ttl_jitter, early_refresh)?;
+    definition::alter(&cache, settings);
+    Ok(())
+}
+
+#[pg_extern]
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
     definition::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())
@@ -94,6 +109,20 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
         ttl.and_then(IntoDatum::into_datum),
         max_entries.map(Datum::from),
         grace.and_then(IntoDatum::into_datum),
+    ]))
+}
+
+/// What `cache_tune` has set: negative_ttl, ttl_jitter, early_refresh.
+#[pg_extern]
+fn refresh_settings(cache: Option<Oid>) -> Answer<Record<3>> {
+    let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
+        return Ok(Record([None; 3]));
+    };
+    let settings = cache.settings;
+    Ok(Record([
+        settings.negative_ttl.and_then(IntoDatum::into_datum),
+        settings.ttl_jitter.and_then(IntoDatum::into_datum),
+        settings.early_refresh.and_then(IntoDatum::into_datum),
     ]))
 }
 

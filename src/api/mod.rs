@@ -9,6 +9,7 @@ pub mod definition;
 pub mod expiry;
 pub mod hot;
 pub mod read;
+pub mod refresh;
 pub mod remove;
 pub mod sweeps;
 pub mod write;

@@ -202,7 +202,7 @@ fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Ca
 /// What is to be stored: the value in the cache's own type, and when it ends.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
     Ok(Entry {
-        deadline: deadline::deadline(ttl, cache.settings.ttl)?,
+        deadline: cache.deadline(ttl)?,
         value: stored(cache, value),
     })
 }

@@ -10,8 +10,8 @@
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,7 +20,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::{hot, slots};
+use super::{hot, leases, slots};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::pause::{self, Window};
@@ -34,8 +34,11 @@ const MAX_KEYS: usize = 10_000;
 struct Transaction {
     /// Some table cache was written, or may have been.
     wrote: bool,
-    keys: HashMap<u32, HashSet<Box<[u8]>>>,
+    /// By relation; for each key whether its lease is voided, which expiry does not do.
+    keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     tables: HashMap<u32, Extent>,
+    /// Caches all of whose leases are voided.
+    removals: Vec<u64>,
     created: Vec<Nested>,
     dropped: Vec<Nested>,
     databases: Vec<Oid>,
@@ -62,7 +65,12 @@ struct Nested {
 
 /// Something to undo after the end of the transaction.
 enum Mark {
-    Key(u64),
+    Key {
+        hash: u64,
+        voids: bool,
+    },
+    /// The leases of a whole cache, by its owner.
+    Leases(u64),
     Cache(u32),
     /// A writer whose cache has no slot, because all are taken.
     Global,
@@ -70,12 +78,13 @@ enum Mark {
 
 thread_local! {
     static TRANSACTION: ManuallyDrop<RefCell<Transaction>> = ManuallyDrop::default();
+    static SWEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
     events::observe(Observer {
-        row: note_row,
+        row: note_key,
         truncated: |relation| note_table(relation, Extent::Rows),
         altered: |relation| note_table(relation, Extent::Definition),
         created: |relation| with(|t| t.created.push(nested(relation))),
@@ -99,16 +108,41 @@ fn nested(relation: Oid) -> Nested {
     }
 }
 
-fn note_row(relation: Oid, key: &[u8]) {
+/// Rows that go while this lives go because of time: whoever computes their entries anew may go on.
+pub struct Sweeping;
+
+impl Sweeping {
+    pub fn begin() -> Sweeping {
+        SWEEPING.set(true);
+        Sweeping
+    }
+}
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        SWEEPING.set(false);
+    }
+}
+
+/// Notes that the row of a key has changed, or was to be removed and is not there.
+pub fn note_key(relation: Oid, key: &[u8]) {
     with(|transaction| {
         transaction.wrote = true;
         let Some(tier) = tier() else {
             return;
         };
         if transaction.marked {
-            return transaction.mark_keys(tier, relation.to_u32(), [key].into_iter());
+            let voids = !SWEEPING.get();
+            return transaction.mark_keys(tier, relation.to_u32(), [(key, voids)].into_iter());
         }
         transaction.note_key(relation.to_u32(), key);
+    });
+}
+
+/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
+pub fn note_removal(relation: Oid) {
+    with(|transaction| {
+        transaction.removals.push(slots::owner_of(relation));
     });
 }
 
@@ -138,10 +172,21 @@ fn at_moment(moment: Moment) {
         Moment::Committed => {
             pause::at(Window::VisibleToUnmark);
             with(|t| t.end(true));
+            leases::end(true);
         }
-        Moment::Aborted => with(|t| t.end(false)),
-        Moment::SubCommitted { level } => with(|t| t.raise(level)),
-        Moment::SubAborted { level } => with(|t| t.forget(level)),
+        Moment::Aborted => {
+            SWEEPING.set(false);
+            with(|t| t.end(false));
+            leases::end(false);
+        }
+        Moment::SubCommitted { level } => {
+            with(|t| t.raise(level));
+            leases::raise(level);
+        }
+        Moment::SubAborted { level } => {
+            with(|t| t.forget(level));
+            leases::forget(level);
+        }
     }
 }
 
@@ -151,8 +196,10 @@ impl Transaction {
             return;
         }
         let keys = self.keys.entry(relation).or_default();
-        if !keys.contains(key) {
-            keys.insert(key.into());
+        let voids = !SWEEPING.get();
+        match keys.get_mut(key) {
+            Some(known) => *known |= voids,
+            None => drop(keys.insert(key.into(), voids)),
         }
         if keys.len() > MAX_KEYS {
             self.note_extent(relation, Extent::Rows);
@@ -183,18 +230,29 @@ impl Transaction {
             return;
         };
         self.marked = true;
+        for owner in std::mem::take(&mut self.removals) {
+            self.void_all(tier, owner);
+        }
         for (relation, extent) in std::mem::take(&mut self.tables) {
             self.mark_table(tier, relation, extent);
         }
         for (relation, keys) in std::mem::take(&mut self.keys) {
-            self.mark_keys(tier, relation, keys.iter().map(AsRef::as_ref));
+            let keys = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
+            self.mark_keys(tier, relation, keys);
         }
+    }
+
+    /// Leases of the whole cache are void now, and those that begin before the commit is visible after it.
+    fn void_all(&mut self, tier: &Tier, owner: u64) {
+        self.marks.push(Mark::Leases(owner));
+        leases::void_all(tier, owner);
     }
 
     /// Definitions are noted of any relation, rows of caches only: a relation without a slot whose
     /// definition changes has no entries, and one that gets a slot later begins suspended.
     fn mark_table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
         let owner = slots::owner_of(Oid::from_u32(relation));
+        self.void_all(tier, owner);
         let slot = match extent {
             Extent::Rows => self.slot_or_global(tier, owner),
             Extent::Definition => slots::find(tier, owner),
@@ -214,20 +272,30 @@ impl Transaction {
         slot.version.store(tier.new_version(), SeqCst);
     }
 
-    fn mark_keys<'k>(&mut self, tier: &Tier, relation: u32, keys: impl Iterator<Item = &'k [u8]>) {
+    fn mark_keys<'k>(
+        &mut self,
+        tier: &Tier,
+        relation: u32,
+        keys: impl Iterator<Item = (&'k [u8], bool)>,
+    ) {
         let owner = slots::owner_of(Oid::from_u32(relation));
         // The slot first: whoever gets one later finds the stripes or the global pair marked.
         let slot = self.slot_or_global(tier, owner);
-        for bytes in keys {
+        for (bytes, voids) in keys {
             let key = HotKey {
                 hash: hot::hash(tier, owner, bytes),
                 cache: slot.unwrap_or(u32::MAX),
                 bytes,
             };
-            self.marks.push(Mark::Key(key.hash));
-            tier.change(tier.region().partition_of(key.hash), |partition| {
-                partition.mark(&key)
+            let hash = key.hash;
+            self.marks.push(Mark::Key { hash, voids });
+            let voided = tier.change(tier.region().partition_of(hash), |partition| {
+                partition.mark(&key);
+                voids && leases::void(tier, hash)
             });
+            if voided {
+                leases::wake_waiting(tier, hash);
+            }
         }
     }
 
@@ -291,11 +359,16 @@ impl Transaction {
 impl Mark {
     fn undo(&self, tier: &Tier) {
         match *self {
-            Mark::Key(hash) => {
-                tier.change(tier.region().partition_of(hash), |partition| {
-                    partition.unmark(hash)
+            Mark::Key { hash, voids } => {
+                let voided = tier.change(tier.region().partition_of(hash), |partition| {
+                    partition.unmark(hash);
+                    voids && leases::void(tier, hash)
                 });
+                if voided {
+                    leases::wake_waiting(tier, hash);
+                }
             }
+            Mark::Leases(owner) => leases::void_all(tier, owner),
             Mark::Cache(number) => {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);

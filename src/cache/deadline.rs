@@ -8,6 +8,7 @@ use pgrx::datum::Interval;
 
 use crate::error::Error;
 use crate::pg::clock::{self, Timestamp};
+use crate::pg::random;
 
 /// The shortest ttl, in microseconds: the precision of a deadline.
 const SHORTEST: i64 = 1_000;
@@ -74,6 +75,28 @@ pub fn swept_until(now: Timestamp, grace: Option<Interval>) -> Timestamp {
 fn mean_micros(span: &Interval) -> i128 {
     let months = i128::from(span.months()) * DAYS_PER_CYCLE * DAY / MONTHS_PER_CYCLE;
     months + i128::from(span.days()) * DAY + i128::from(span.micros())
+}
+
+/// The deadline of an entry written now whose ttl is made up to `jitter` (a share of it) shorter by
+/// chance, so that what was written together does not expire together.
+pub fn with_jitter(
+    ttl: Option<Interval>,
+    default: Option<Interval>,
+    jitter: Option<f64>,
+) -> Result<Deadline, Error> {
+    let deadline = deadline(ttl, default)?;
+    let (Some(deadline), Some(jitter)) = (deadline, jitter) else {
+        return Ok(deadline);
+    };
+    let now = clock::now();
+    let shorter = (deadline - now) as f64 * jitter * random::fraction();
+    Ok(Some((deadline - shorter as i64).max(now + SHORTEST)))
+}
+
+/// Whether an entry with this deadline is live now, or has expired less than `grace` ago.
+pub fn is_within(deadline: Deadline, grace: Option<Interval>) -> bool {
+    let since = swept_until(clock::now(), grace);
+    deadline.is_none_or(|deadline| deadline == clock::INFINITY || deadline > since)
 }
 
 /// Whether an entry with this deadline is live now.

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::{Datum, Oid};
 
 use super::deadline::Deadline;
 use super::key::Key;
 use super::memory::{self, Decision};
 use super::registry::{self, Cache, Reading, Storage};
-use super::{hot, table};
+use super::{coherence, hot, table};
 use crate::error::Error;
 use crate::pg::convert;
 use crate::pg::datum::{Text, ValueType, varlena_bytes};
@@ -22,6 +23,7 @@ use crate::pg::tier::Figure;
 pub use super::table::Entry;
 
 /// What a read found, and the type that its value is stored in.
+#[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Entry,
     pub value_type: ValueType,
@@ -29,19 +31,33 @@ pub struct Found {
 
 /// The live entry under a key. The caller has checked the privileges.
 pub fn get(relation: Oid, key: Key) -> Result<Option<Found>, Error> {
+    look(relation, key, |_| None)
+}
+
+/// The same, or the entry whose grace has not passed yet.
+pub fn get_or_stale(relation: Oid, key: Key) -> Result<Option<Found>, Error> {
+    look(relation, key, |cache| cache.settings.grace)
+}
+
+#[inline]
+fn look(
+    relation: Oid,
+    key: Key,
+    grace: impl Fn(&Cache) -> Option<Interval>,
+) -> Result<Option<Found>, Error> {
     if let Some(cache) = registry::remembered(relation) {
         if cache.storage == Storage::Memory {
-            return get_from_memory(&cache, key);
+            return get_from_memory(&cache, key, grace(&cache));
         }
-        if let Some(entry) = hot::lookup(&cache, key) {
+        if let Some(entry) = hot::lookup(&cache, key, grace(&cache)) {
             return Ok(Some(found(&cache, entry)));
         }
     }
     let cache = registry::lock_to_read(relation)?;
     if cache.storage == Storage::Memory {
-        return get_from_memory(&cache, key);
+        return get_from_memory(&cache, key, grace(&cache));
     }
-    Ok(get_from_table(&cache, key).map(|entry| found(&cache, entry)))
+    Ok(get_from_table(&cache, key, grace(&cache)).map(|entry| found(&cache, entry)))
 }
 
 fn found(cache: &Cache, entry: Entry) -> Found {
@@ -51,17 +67,21 @@ fn found(cache: &Cache, entry: Entry) -> Found {
     }
 }
 
-fn get_from_memory(cache: &Cache, key: Key) -> Result<Option<Found>, Error> {
-    let entry = memory::get(cache, key)?;
+fn get_from_memory(
+    cache: &Cache,
+    key: Key,
+    grace: Option<Interval>,
+) -> Result<Option<Found>, Error> {
+    let entry = memory::get(cache, key, grace)?;
     count_read(cache, Figure::HotHits, entry.is_some());
     Ok(entry.map(|entry| found(cache, entry)))
 }
 
 /// The token comes before the snapshot that the read takes.
-fn get_from_table(cache: &Reading, key: Key) -> Option<Entry> {
+fn get_from_table(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
     let token = hot::token(cache, key);
     pause::at(Window::TokenToSnapshot);
-    let entry = table::get(cache, key);
+    let entry = table::get(cache, key, grace);
     pause::at(Window::ReadToFill);
     count_read(cache, Figure::TableHits, entry.is_some());
     if let (Some(token), Some(entry)) = (token, &entry) {
@@ -80,8 +100,8 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<BTreeMap<Vec<u8>, Entry
     let mut missing = Vec::new();
     for &key in keys {
         let hit = match cache.storage {
-            Storage::Memory => memory::get(cache, key)?,
-            _ => hot::lookup(cache, key),
+            Storage::Memory => memory::get(cache, key, None)?,
+            _ => hot::lookup(cache, key, None),
         };
         match hit {
             Some(entry) => drop(found.insert(key.text().bytes().to_vec(), entry)),
@@ -263,7 +283,10 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let done = match cache.storage {
         Storage::Memory => memory::delete(cache, key)?,
-        _ => table::delete(cache, key),
+        _ => {
+            note_deletion(cache, key);
+            table::delete(cache, key)
+        }
     };
     Ok(counted(cache, Figure::Deletes, done))
 }
@@ -277,7 +300,10 @@ pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Op
                 None => Decision::Keep(None),
             })
         })?,
-        _ => table::take(cache, key).as_ref().map(give),
+        _ => {
+            note_deletion(cache, key);
+            table::take(cache, key).as_ref().map(give)
+        }
     };
     counted(cache, Figure::Deletes, taken.is_some());
     Ok(taken)
@@ -312,10 +338,18 @@ pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let removed = match cache.storage {
         Storage::Memory => memory::delete_prefix(cache, prefix)?,
-        _ => table::delete_prefix(cache, prefix),
+        _ => {
+            coherence::note_removal(cache.relation);
+            table::delete_prefix(cache, prefix)
+        }
     };
     cache.count(Figure::Deletes, removed as u64);
     Ok(removed)
+}
+
+/// A deletion that finds no row still says that what is being computed for the key is out of date.
+fn note_deletion(cache: &Cache, key: Key) {
+    coherence::note_key(cache.relation, key.text().bytes());
 }
 
 fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {

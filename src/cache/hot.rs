@@ -12,8 +12,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use pgcache_store::{
     Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
 };
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
+use super::deadline;
 use super::key::Key;
 use super::registry::{self, Cache};
 use super::slots;
@@ -59,8 +61,8 @@ pub fn approach(relation: Oid, key: Key) {
     }
 }
 
-/// The copy of a live entry. Needs no lock on the table.
-pub fn lookup(cache: &Cache, key: Key) -> Option<Entry> {
+/// The copy of a live entry, or of one within this grace. Needs no lock on the table.
+pub fn lookup(cache: &Cache, key: Key, grace: Option<Interval>) -> Option<Entry> {
     let tier = tier_for(cache)?;
     let slot = cache.slot(tier)?;
     let text = key.text();
@@ -74,7 +76,7 @@ pub fn lookup(cache: &Cache, key: Key) -> Option<Entry> {
         tier.slot(slot).version.load(SeqCst) == header.version
             && tier.owner(slot).load(SeqCst) == cache.owner
     };
-    let entry = copy_out(tier, &hot_key, cache.value_type, valid)?;
+    let entry = copy_out(tier, &hot_key, cache.value_type, grace, valid)?;
     tier.slot(slot).count(Figure::HotHits, 1);
     Some(entry)
 }
@@ -84,19 +86,20 @@ thread_local! {
     static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; 8192]));
 }
 
-/// Copies a live, valid entry out of the tier and makes it a datum.
+/// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.
 pub fn copy_out(
     tier: &Tier,
     key: &HotKey,
     value_type: ValueType,
+    grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
     BUFFER.with(|buffer| {
         let buffer = &mut *buffer.borrow_mut();
         loop {
-            let now = clock::now();
+            let since = deadline::swept_until(clock::now(), grace);
             match tier.read(key.hash, |partition| {
-                partition.get(key, now, &valid, buffer)
+                partition.get(key, since, &valid, buffer)
             }) {
                 Found::Hit(header) if header.kind != value_type as u8 => return None,
                 Found::Hit(header) => return Some(as_entry(&header, buffer)),
@@ -190,9 +193,9 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
         negative: entry.value.is_none(),
         value,
     };
-    store(tier, &hot_key, &record, |partition| {
-        holds(tier, token, cache.owner, partition.stripe(token.hash))
-    });
+    let still =
+        |partition: &PartitionRef| holds(tier, token, cache.owner, partition.stripe(token.hash));
+    store(tier, &hot_key, &record, still, || ());
 }
 
 /// What became of a write to the tier.
@@ -206,19 +209,27 @@ pub enum Stored {
     Crowded,
 }
 
-/// Stores a record if `still` holds under the lock, with room made in other partitions if need be.
+/// Stores a record if `still` holds under the lock, with room made in other partitions if need be;
+/// `stored` runs under the same lock when it is there.
 pub fn store(
     tier: &Tier,
     key: &HotKey,
     record: &Record,
     still: impl Fn(&PartitionRef) -> bool,
+    stored: impl Fn(),
 ) -> Stored {
     let home = tier.region().partition_of(key.hash);
     let mut grant = tier.region().grant();
     let now = clock::now();
     for _ in 0..SET_ROUNDS {
         let set = tier.change(home, |partition| {
-            still(partition).then(|| partition.set(key, record, now, &mut grant))
+            still(partition).then(|| {
+                let set = partition.set(key, record, now, &mut grant);
+                if matches!(set, Set::Stored { .. }) {
+                    stored();
+                }
+                set
+            })
         });
         match set {
             None => return Stored::Refused,

@@ -4,14 +4,17 @@
 //! made on a copy, outside of any lock, and carried out only if the entry is still the same; if not,
 //! it is made again.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Record, Why};
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
 use super::hot::{self, Stored};
 use super::key::Key;
+use super::leases::{self, Lease};
 use super::registry::{self, Cache};
 use super::table::Entry;
 use super::walk;
@@ -72,10 +75,19 @@ impl Home {
     }
 
     fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
+        self.copy_out_within(cache, key, None)
+    }
+
+    fn copy_out_within(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        grace: Option<Interval>,
+    ) -> Option<Entry> {
         let valid = |header: &pgcache_store::Header| {
             header.version == self.version() && self.belongs_to(cache)
         };
-        hot::copy_out(self.tier, key, cache.value_type, valid)
+        hot::copy_out(self.tier, key, cache.value_type, grace, valid)
     }
 
     /// The entry under a lock, if it is of the present content and live.
@@ -102,7 +114,7 @@ impl Home {
         }
     }
 
-    /// Stores an entry if `still` holds under the lock; false when it did not.
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
     fn put(
         &self,
         cache: &Cache,
@@ -120,9 +132,19 @@ impl Home {
             negative: entry.value.is_none(),
             value,
         };
-        let stored = hot::store(self.tier, key, &record, |partition| {
-            self.version() == record.version && self.belongs_to(cache) && still(partition)
-        });
+        let voided = Cell::new(false);
+        let stored = hot::store(
+            self.tier,
+            key,
+            &record,
+            |partition| {
+                self.version() == record.version && self.belongs_to(cache) && still(partition)
+            },
+            || voided.set(leases::void(self.tier, key.hash)),
+        );
+        if voided.get() {
+            leases::wake_waiting(self.tier, key.hash);
+        }
         match stored {
             Stored::Yes => Ok(true),
             Stored::Refused => Ok(false),
@@ -138,26 +160,30 @@ impl Home {
         }
     }
 
-    /// Removes the entry if `still` holds; whether it held.
+    /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
     fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
         let home = self.tier.region().partition_of(key.hash);
-        self.tier.change(home, |partition| {
+        let (holds, voided) = self.tier.change(home, |partition| {
             let holds = still(partition);
             if holds {
                 partition.remove(key, Why::Cleared);
             }
-            holds
-        })
+            (holds, holds && leases::void(self.tier, key.hash))
+        });
+        if voided {
+            leases::wake_waiting(self.tier, key.hash);
+        }
+        holds
     }
 }
 
-/// The live entry under a key.
-pub fn get(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
+/// The entry under a key that is live, or within this grace.
+pub fn get(cache: &Cache, key: Key, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let home = Home::of(cache)?;
     let text = key.text();
     let hot_key = home.key(cache, text.bytes());
     home.tier.region().prefetch_entry(hot_key.hash);
-    Ok(home.copy_out(cache, &hot_key))
+    Ok(home.copy_out_within(cache, &hot_key, grace))
 }
 
 /// Inserts or overwrites.
@@ -172,6 +198,15 @@ pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
         }
         session::check_for_interrupts();
     }
+}
+
+/// Stores a value that was computed under a lease, if the lease is still good; whether it was.
+pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Result<bool, Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
+    home.put(cache, &hot_key, entry, still)
 }
 
 /// Raises 54000 for an entry that the tier cannot hold.
@@ -215,12 +250,12 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let home = Home::of(cache)?;
     let text = key.text();
     let hot_key = home.key(cache, text.bytes());
-    let place = home.tier.region().partition_of(hot_key.hash);
-    Ok(home.tier.change(place, |partition| {
-        let live = home.live(partition, &hot_key).is_some();
-        partition.remove(&hot_key, Why::Cleared);
-        live
-    }))
+    let live = Cell::new(false);
+    home.remove(&hot_key, |partition| {
+        live.set(home.live(partition, &hot_key).is_some());
+        true
+    });
+    Ok(live.get())
 }
 
 /// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first.
@@ -268,8 +303,9 @@ pub fn scan(
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
+    leases::void_all(home.tier, cache.owner);
     let (version, now) = (home.version(), clock::now());
-    let live = std::cell::Cell::new(0);
+    let live = Cell::new(0);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
         if matches && entry.header().version == version && now < entry.header().deadline {
@@ -284,7 +320,9 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let slot = home.tier.slot(home.slot);
+    leases::void_all(home.tier, cache.owner);
     slot.version.store(home.tier.new_version(), SeqCst);
+    leases::void_all(home.tier, cache.owner); // those that began while the first were voided
     let version = home.version();
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         entry.header().version < version
@@ -296,7 +334,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
-    let left = std::cell::Cell::new(max_rows);
+    let left = Cell::new(max_rows);
     let removed = walk::remove_entries(home.tier, home.slot, Why::Expired, |entry| {
         let goes = left.get() > 0 && entry.header().deadline <= limit;
         left.set(left.get() - i64::from(goes));

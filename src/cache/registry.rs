@@ -10,8 +10,10 @@ use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
+use super::deadline::{self, Deadline};
 use super::settings::Settings;
 use super::slots;
 use super::statement::{Parameter, Statement};
@@ -129,6 +131,14 @@ pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
         let cache = caches.get(&relation.to_u32())?;
         (!cache.watch.is_stale()).then(|| Rc::clone(cache))
     })
+}
+
+/// The cache as a call finds it that will look at it again, under a lock, when it needs to be sure.
+pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
+    match remembered(relation) {
+        Some(cache) => Ok(cache),
+        None => Ok(Rc::clone(&lock_to_read(relation)?.cache)),
+    }
 }
 
 /// Opens a cache to remove all that is in it; a table with the lock that TRUNCATE takes.
@@ -268,6 +278,11 @@ impl Cache {
         if let Some(slot) = slot {
             tier.slot(slot).count(figure, times);
         }
+    }
+
+    /// The deadline of an entry that is written now.
+    pub fn deadline(&self, ttl: Option<Interval>) -> Result<Deadline, Error> {
+        deadline::with_jitter(ttl, self.settings.ttl, self.settings.ttl_jitter)
     }
 
     /// `schema.name`, quoted, for a definition statement.

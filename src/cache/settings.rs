@@ -19,6 +19,12 @@ pub struct Settings {
     pub max_entries: Option<i64>,
     /// How long past its deadline an entry may be served as stale. None: not at all.
     pub grace: Option<Interval>,
+    /// The ttl of negative entries that a loader makes. None: the same as that of values.
+    pub negative_ttl: Option<Interval>,
+    /// The share of a ttl by which it is made shorter by chance, at most. None: by nothing.
+    pub ttl_jitter: Option<f64>,
+    /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
+    pub early_refresh: Option<f64>,
     /// What a memory cache's view is known by to the function behind it.
     pub id: Option<u64>,
     /// The oid that this view was made with: what tells it from others with its id.
@@ -34,8 +40,6 @@ impl Settings {
         grace: Option<Interval>,
     ) -> Result<Settings, Error> {
         Ok(Settings {
-            id: self.id,
-            oid: self.oid,
             ttl: match ttl {
                 None => self.ttl,
                 Some(ttl) => {
@@ -53,6 +57,38 @@ impl Settings {
                 Some(grace) if grace.as_micros() < 0 => return Err(Error::NegativeGrace),
                 Some(grace) => (grace.as_micros() > 0).then_some(grace),
             },
+            ..self
+        })
+    }
+
+    /// The same for what matters to a refresh. 0 and a ttl of forever remove a setting.
+    pub fn refreshed(
+        self,
+        negative_ttl: Option<Interval>,
+        ttl_jitter: Option<f64>,
+        early_refresh: Option<f64>,
+    ) -> Result<Settings, Error> {
+        let changed = |former, share: Option<f64>| match share {
+            None => former,
+            Some(share) => (share > 0.0).then_some(share),
+        };
+        if ttl_jitter.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(Error::JitterOutOfRange);
+        }
+        if early_refresh.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
+            return Err(Error::EarlyRefreshOutOfRange);
+        }
+        Ok(Settings {
+            negative_ttl: match negative_ttl {
+                None => self.negative_ttl,
+                Some(ttl) => {
+                    deadline::check_ttl(&ttl)?;
+                    (!deadline::is_forever(clock::now(), &ttl)).then_some(ttl)
+                }
+            },
+            ttl_jitter: changed(self.ttl_jitter, ttl_jitter),
+            early_refresh: changed(self.early_refresh, early_refresh),
+            ..self
         })
     }
 
@@ -67,6 +103,15 @@ impl Settings {
         }
         if let Some(grace) = self.grace {
             arguments.push(format!("grace={}", iso_8601(&grace)));
+        }
+        if let Some(ttl) = self.negative_ttl {
+            arguments.push(format!("negative_ttl={}", iso_8601(&ttl)));
+        }
+        if let Some(share) = self.ttl_jitter {
+            arguments.push(format!("ttl_jitter={share}"));
+        }
+        if let Some(factor) = self.early_refresh {
+            arguments.push(format!("early_refresh={factor}"));
         }
         if let Some(id) = self.id {
             arguments.push(format!("id={id}"));
@@ -86,6 +131,16 @@ impl Settings {
                 Some(("ttl", span)) => parse_span(span).map(|s| settings.ttl = Some(s)),
                 Some(("max_entries", n)) => n.parse().ok().map(|n| settings.max_entries = Some(n)),
                 Some(("grace", span)) => parse_span(span).map(|s| settings.grace = Some(s)),
+                Some(("negative_ttl", span)) => {
+                    parse_span(span).map(|s| settings.negative_ttl = Some(s))
+                }
+                Some(("ttl_jitter", share)) => {
+                    share.parse().ok().map(|s| settings.ttl_jitter = Some(s))
+                }
+                Some(("early_refresh", factor)) => factor
+                    .parse()
+                    .ok()
+                    .map(|f| settings.early_refresh = Some(f)),
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
                 _ => None,

@@ -75,6 +75,7 @@ fn take(tier: &Tier, owner: u64) -> Option<u32> {
     let number = (0..tier.owners().len() as u32).find(is_free)?;
     let slot = tier.slot(number);
     slot.reset_figures();
+    slot.forget_loads();
     slot.memory.store(0, SeqCst);
     slot.suspended.store(1, SeqCst);
     slot.version.store(tier.new_version(), SeqCst);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
@@ -43,8 +44,8 @@ fn live(entry: &Entry) -> bool {
     deadline::is_live(entry.deadline)
 }
 
-/// The live entry under a key.
-pub fn get(cache: &Reading, key: Key) -> Option<Entry> {
+/// The entry under a key that is live, or within this grace.
+pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
     if cache.is_out_of_reach() {
         return None;
     }
@@ -53,7 +54,7 @@ pub fn get(cache: &Reading, key: Key) -> Option<Entry> {
         .run(&[Some(key.text().raw())], |output| {
             (output.rows() > 0).then(|| entry(output, 0))
         })
-        .filter(live)
+        .filter(|entry| deadline::is_within(entry.deadline, grace))
 }
 
 /// The live entries under several keys, by key; all from one snapshot.

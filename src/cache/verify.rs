@@ -48,7 +48,7 @@ fn difference(
     let text = Text::new(bytes);
     let before = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let copy = present(cache, tier, &key)?;
-    let row = table::get(cache, Key::stored(text));
+    let row = table::get(cache, Key::stored(text), None);
     let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let again = present(cache, tier, &key)?;
     let settled = before == after && same(cache, Some(&copy), Some(&again));
@@ -61,7 +61,7 @@ fn difference(
 /// The copy that a look-up would serve.
 fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     let slot = tier.slot(key.cache);
-    hot::copy_out(tier, key, cache.value_type, |header: &Header| {
+    hot::copy_out(tier, key, cache.value_type, None, |header: &Header| {
         header.version == slot.version.load(SeqCst)
             && slot.pend.load(SeqCst) == 0
             && slot.suspended.load(SeqCst) == 0

@@ -246,7 +246,7 @@ pub fn sleep(time: Option<Duration>) {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH | flag) as i32;
     // SAFETY: the latch is the process' own.
     unsafe {
-        pg_sys::WaitLatch(pg_sys::MyLatch, events, timeout, version::wait_event());
+        pg_sys::WaitLatch(pg_sys::MyLatch, events, timeout, version::idle_wait_event());
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
     pgrx::check_for_interrupts!();

@@ -81,22 +81,30 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
 }
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
-///
-/// An advisory lock like [`name`]'s, with the relation's oid first.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    // SAFETY: LockAcquire copies the tag, and does not wait.
+    try_advisory(relation.to_u32(), SWEEP, 2)
+}
+
+/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it. Its tag is of
+/// a kind that an application's advisory locks never have.
+pub fn try_lease(name: u64) -> bool {
+    try_advisory((name >> 32) as u32, name as u32, 3)
+}
+
+/// An advisory lock of this database until the transaction ends; false while somebody else has it.
+fn try_advisory(one: u32, two: u32, kind: u16) -> bool {
+    // SAFETY: LockAcquire copies the tag; with `dontWait` it waits for nobody.
     unsafe {
         let tag = pg_sys::LOCKTAG {
             locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: relation.to_u32(),
-            locktag_field3: SWEEP,
-            locktag_field4: 2,
+            locktag_field2: one,
+            locktag_field3: two,
+            locktag_field4: kind,
             locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
             locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
         };
-        let taken =
-            pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true);
-        taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+        pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true)
+            != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 }
 

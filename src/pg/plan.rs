@@ -131,7 +131,7 @@ pub struct Output {
 }
 
 impl Output {
-    fn of_last_statement(caller: pg_sys::MemoryContext) -> Output {
+    pub(super) fn of_last_statement(caller: pg_sys::MemoryContext) -> Output {
         // SAFETY: SPI sets both after each statement; nothing ran in between.
         unsafe {
             Output {
@@ -165,6 +165,26 @@ impl Output {
         (!null).then_some(datum)
     }
 
+    /// The type of a column, from 0.
+    pub fn type_of(&self, column: usize) -> pg_sys::Oid {
+        // SAFETY: a statement that returns rows has a descriptor, also where there are none.
+        unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column as i32 + 1) }
+    }
+
+    /// A column of any type in its text form, in the caller's memory context.
+    pub fn printed(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
+        self.raw(row, column)?;
+        // SAFETY: the row and the column are there and not null; the text is copied.
+        unsafe {
+            let tuple = *(*self.table).vals.add(row);
+            let text = pg_sys::SPI_getvalue(tuple, (*self.table).tupdesc, column as i32 + 1);
+            let spi = pg_sys::MemoryContextSwitchTo(self.caller);
+            let copy = pg_sys::cstring_to_text(text);
+            pg_sys::MemoryContextSwitchTo(spi);
+            Some(pg_sys::Datum::from(copy))
+        }
+    }
+
     /// A varlena column, copied into the caller's memory context and detoasted.
     pub fn varlena(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
@@ -180,10 +200,10 @@ impl Output {
 }
 
 /// SPI is connected as long as this lives.
-struct Connection;
+pub(super) struct Connection;
 
 impl Connection {
-    fn open() -> Connection {
+    pub(super) fn open() -> Connection {
         // SAFETY: always possible inside a transaction; it is paired by drop.
         unsafe { pg_sys::SPI_connect() };
         Connection
@@ -255,12 +275,12 @@ fn parameters(arguments: &[Option<pg_sys::Datum>]) -> (Vec<pg_sys::Datum>, Vec<i
     (values, nulls)
 }
 
-fn current_context() -> pg_sys::MemoryContext {
+pub(super) fn current_context() -> pg_sys::MemoryContext {
     // SAFETY: set in every backend.
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
 /// SPI reports misuse by codes; each would be a mistake of ours.
-fn failed(call: &str) -> ! {
+pub(super) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

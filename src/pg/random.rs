@@ -2,6 +2,11 @@
 
 use pgrx::pg_sys;
 
+/// A fraction above 0, at most 1.
+pub fn fraction() -> f64 {
+    (number() + 1) as f64 / (1_u64 << 63) as f64
+}
+
 /// A number that will not come twice by chance. Below 2^63.
 pub fn number() -> u64 {
     let mut bytes = [0_u8; 8];

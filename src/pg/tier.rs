@@ -23,6 +23,8 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::board;
+use super::lease::{Leases, Shape};
+use super::version;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.
 unsafe extern "C-unwind" {
@@ -39,6 +41,8 @@ const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
 /// What Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
+/// What a session that waits for another one's value shows as its wait event.
+const FETCH_WAIT: &CStr = c"PgcacheFetch";
 /// Groups of counters, so that backends do not fight over one cache line.
 const SHARDS: usize = 8;
 
@@ -70,6 +74,8 @@ pub struct Slot {
     pub memory: AtomicU32,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
+    /// Mean time that loaders of this cache take, in microseconds.
+    load_time: AtomicU64,
     evicted: AtomicU64,
     invalidated: AtomicU64,
     expired: AtomicU64,
@@ -98,6 +104,7 @@ pub struct Control {
 /// The tier of this server.
 pub struct Tier {
     region: Region,
+    leases: Leases,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
     /// Which cache has which slot: database and relation, 0 for none.
@@ -120,6 +127,8 @@ pub fn tier() -> Option<&'static Tier> {
 /// How the memory is cut: computed the same way for the request and at the start.
 struct Plan {
     layout: Layout,
+    leases: Shape,
+    leases_at: usize,
     slots: usize,
     region_at: usize,
     total: usize,
@@ -129,13 +138,17 @@ impl Plan {
     fn for_size(size: usize) -> Option<Plan> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
         let head = size_of::<Control>() + slots * (size_of::<AtomicU64>() + size_of::<Slot>());
-        let region_at = head.next_multiple_of(4096);
         let partitions = Layout::new(size, 0).ok()?.partitions();
         let size = size.checked_sub(board::bytes(size) + ROUNDING)?;
-        let locks = (partitions as usize + 1) * size_of::<pg_sys::LWLockPadded>();
+        let leases = Shape::of(size, partitions);
+        let leases_at = head.next_multiple_of(64);
+        let region_at = (leases_at + leases.bytes()).next_multiple_of(4096);
+        let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
         let layout = Layout::new(room, partitions).ok()?;
         Some(Plan {
+            leases,
+            leases_at,
             slots,
             region_at,
             total: region_at + layout.region_bytes() + 4096,
@@ -174,6 +187,10 @@ impl Tier {
 
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     pub fn partitions(&self) -> u32 {
@@ -281,6 +298,25 @@ impl Slot {
         self.invalidated.load(Ordering::Relaxed)
     }
 
+    /// Microseconds that a loader takes; 0 when none has run.
+    pub fn load_time(&self) -> u64 {
+        self.load_time.load(Ordering::Relaxed)
+    }
+
+    /// The slot gets another cache.
+    pub fn forget_loads(&self) {
+        self.load_time.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a loader's run with a weight of one fifth; one of two at the same moment may be lost.
+    pub fn note_load(&self, micros: u64) {
+        let mean = match self.load_time() {
+            0 => micros,
+            former => (former * 4 + micros) / 5,
+        };
+        self.load_time.store(mean, Ordering::Relaxed);
+    }
+
     /// Sets the figures back to 0; what there is (entries, bytes) stays.
     pub fn reset_figures(&self) {
         for counter in self.counters.iter().flat_map(|shard| &shard.0) {
@@ -344,6 +380,7 @@ unsafe extern "C-unwind" fn request() {
     unsafe {
         pg_sys::RequestAddinShmemSpace(plan.total);
         pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), plan.locks());
+        version::request_wait_event(FETCH_WAIT);
     }
 }
 
@@ -388,13 +425,15 @@ fn attach(plan: &Plan) -> Tier {
             false => None,
         }
         .unwrap_or_else(|| Region::init(region_base, &plan.layout));
+        let wait_event = version::wait_event(FETCH_WAIT);
         let tier = Tier {
             region,
+            leases: Leases::attach(base.add(plan.leases_at), plan.leases, found, wait_event),
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),
             slots: std::slice::from_raw_parts(base.add(slots_at).cast(), plan.slots),
             owners: std::slice::from_raw_parts(base.add(owners_at).cast(), plan.slots),
-            size: plan.total + plan.locks() as usize * size_of::<pg_sys::LWLockPadded>(),
+            size: plan.total + (plan.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
         };
         if !found {
             let seed = pg_sys::GetCurrentTimestamp() as u64 ^ u64::from(std::process::id()) << 40;

@@ -44,16 +44,57 @@ pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) 
 
 /// What pg_stat_activity shows while one of our processes waits for its time.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
-pub fn wait_event() -> u32 {
+pub fn idle_wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
 /// What pg_stat_activity shows while one of our processes waits for its time: a name of our own.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-pub fn wait_event() -> u32 {
+pub fn idle_wait_event() -> u32 {
     thread_local! {
         // SAFETY: gives the number of a name, and makes it where it is new.
         static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(c"PgcacheSweep".as_ptr()) };
     }
     EVENT.with(|event| *event)
+}
+
+/// Asks for what a wait event's name needs; in the hook that requests shared memory.
+///
+/// Before 17 an extension cannot name its wait events, but it can name locks: the name of a tranche
+/// with one lock that nobody takes is shown, as a wait event of type LWLock.
+///
+/// # Safety
+/// Called in shmem_request_hook.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
+    // SAFETY: as the caller says; the name is copied.
+    unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
+}
+
+/// Nothing is needed from 17 on.
+///
+/// # Safety
+/// None needed; the same signature as for the versions before.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub unsafe fn request_wait_event(_name: &'static std::ffi::CStr) {}
+
+/// The wait event of that name.
+///
+/// # Safety
+/// Called in shmem_startup_hook, after `request_wait_event`.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
+    // SAFETY: the tranche was requested, so it has its one lock.
+    let tranche = unsafe { (*pg_sys::GetNamedLWLockTranche(name.as_ptr())).lock.tranche };
+    pg_sys::PG_WAIT_LWLOCK | u32::from(tranche)
+}
+
+/// The wait event of that name.
+///
+/// # Safety
+/// Called in shmem_startup_hook.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
+    // SAFETY: as the caller says; the name is copied into shared memory.
+    unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }

@@ -13,6 +13,8 @@ mod crash_tier;
 mod cron;
 mod dump;
 mod expiry;
+mod fetch;
+mod leases;
 mod life;
 mod memory_caches;
 mod memory_definitions;

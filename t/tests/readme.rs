@@ -56,6 +56,8 @@ fn plain(signature: &str) -> String {
         ("NULL::text", "NULL"),
         ("NULL::interval", "NULL"),
         ("NULL::bigint", "NULL"),
+        ("NULL::double precision", "NULL"),
+        ("'00:00:00'::interval", "'0'"),
         ("NULL::regclass", "NULL"),
         ("'::text", "'"),
         ("'::regclass", "'"),

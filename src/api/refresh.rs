@@ -1,0 +1,116 @@
+//! One refresh at a time: fetch, lease, set_leased, release.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{Datum, Oid};
+use pgrx::prelude::*;
+
+use super::{Answer, TO_READ, TO_WRITE};
+use crate::cache::entries::{Entry, Found};
+use crate::cache::fetch::Fetch;
+use crate::cache::key::Key;
+use crate::cache::lease::{self, State};
+use crate::cache::registry;
+use crate::error::Error;
+use crate::pg::datum::{Json, Record, Text, Value};
+use crate::pg::{convert, privilege};
+
+#[pg_extern]
+fn cache_fetch(
+    key: Option<Text>,
+    loader: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<Text>> {
+    fetch(key, loader, ttl, cache)
+}
+
+#[pg_extern]
+fn cache_fetch_json(
+    key: Option<Text>,
+    loader: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<Json>> {
+    fetch(key, loader, ttl, cache)
+}
+
+fn fetch<V: Value>(
+    key: Option<Text>,
+    loader: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<V>> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, TO_WRITE);
+    let fetch = Fetch {
+        relation,
+        key: Key::write(key)?,
+        loader: loader.ok_or(Error::NullArgument("loader"))?,
+        ttl,
+    };
+    let Found { entry, value_type } = fetch.run()?;
+    Ok(entry
+        .value
+        .map(|stored| convert::result(stored, value_type)))
+}
+
+/// Columns: value, state, lease.
+#[pg_extern]
+fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<Record<3>> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, TO_READ);
+    let wait = wait.ok_or(Error::NullArgument("wait"))?;
+    if wait.as_micros() < 0 {
+        return Err(Error::NegativeWait.into());
+    }
+    let Some(key) = Key::read(key)? else {
+        registry::lock_to_read(relation)?; // a NULL key is no excuse for what is no cache
+        return Ok(Record([None; 3]));
+    };
+    let leased = lease::lease(relation, key, &wait)?;
+    let value = leased.found.and_then(|Found { entry, value_type }| {
+        let text = |stored| convert::result::<Text>(stored, value_type).raw();
+        entry.value.map(text)
+    });
+    let (word, lease) = match leased.state {
+        State::Hit => ("hit", None),
+        State::Stale => ("stale", None),
+        State::Win(lease) => ("win", lease),
+        State::Busy => ("busy", None),
+    };
+    Ok(Record([
+        value,
+        Some(Text::new(word.as_bytes()).raw()),
+        lease.map(|number| Datum::from(number as i64)),
+    ]))
+}
+
+#[pg_extern]
+fn cache_set_leased(
+    key: Option<Text>,
+    value: Option<Text>,
+    lease: Option<i64>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    let cache = registry::open_to_write(cache, TO_WRITE, c"cache_set_leased()")?;
+    let key = Key::write(key)?;
+    let entry = Entry {
+        deadline: cache.deadline(ttl)?,
+        value: value.map(|value| convert::argument(value, cache.value_type)),
+    };
+    Ok(lease::set(&cache, key, entry, lease)?)
+}
+
+#[pg_extern]
+fn cache_release(
+    key: Option<Text>,
+    lease: Option<i64>,
+    cache: Option<Oid>,
+) -> Answer<Option<bool>> {
+    let cache = registry::open_to_read(cache, TO_READ)?;
+    let Some(key) = Key::read(key)? else {
+        return Ok(None);
+    };
+    Ok(Some(lease::release(&cache, key, lease)?))
+}

@@ -1,0 +1,105 @@
+//! `cache_lease` and what follows it: for values that are computed outside of the database.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use super::deadline;
+use super::entries::{self, Entry, Found};
+use super::key::Key;
+use super::leases::{self, Lease, Turn};
+use super::memory;
+use super::registry::{self, Cache, Storage};
+use crate::error::Error;
+use crate::pg::{clock, lock, subtransaction};
+
+/// What a caller of `cache_lease` learns.
+pub enum State {
+    /// The value is live.
+    Hit,
+    /// Its ttl has passed, its grace has not, and somebody else computes it.
+    Stale,
+    /// The caller computes it. No number: all records are in use, and what he computes cannot be stored.
+    Win(Option<u64>),
+    /// Somebody else computes it and there is nothing to serve meanwhile.
+    Busy,
+}
+
+/// The answer of `cache_lease`.
+pub struct Leased {
+    /// The value; with `Win` the stale one, if there is one.
+    pub found: Option<Found>,
+    pub state: State,
+}
+
+/// Asks for a key's value or, where there is none, for the lease to compute it.
+pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> {
+    let cache = registry::known(relation)?;
+    let until = clock::now().saturating_add(wait.as_micros().try_into().unwrap_or(i64::MAX));
+    loop {
+        let found = entries::get_or_stale(relation, key)?;
+        if found.is_some_and(is_live) {
+            let state = State::Hit;
+            return Ok(Leased { found, state });
+        }
+        let state = match leases::ask_to_lease(&cache, key)? {
+            Turn::Mine(Some(lease)) => return won(relation, key, lease),
+            Turn::Mine(None) | Turn::Untracked => State::Win(None),
+            Turn::Theirs(_) if found.is_some() => State::Stale,
+            Turn::Theirs(other) => {
+                let in_sight =
+                    cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
+                if in_sight && leases::wait(&cache, key, other, until) {
+                    continue;
+                }
+                State::Busy
+            }
+        };
+        return Ok(Leased { found, state });
+    }
+}
+
+/// Whoever had the lease before may have finished between our look and our asking.
+fn won(relation: Oid, key: Key, lease: Lease) -> Result<Leased, Error> {
+    let found = entries::get_or_stale(relation, key)?;
+    let state = match found.is_some_and(is_live) {
+        true => {
+            leases::release(lease);
+            State::Hit
+        }
+        false => State::Win(Some(lease.id)),
+    };
+    Ok(Leased { found, state })
+}
+
+fn is_live(found: Found) -> bool {
+    deadline::is_live(found.entry.deadline)
+}
+
+/// Stores a value if the lease is still good; whether it did.
+pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
+    let Some(lease) = leases::named(cache, key, lease.unwrap_or(0))? else {
+        return Ok(false);
+    };
+    if cache.storage == Storage::Memory {
+        let stored = memory::set_leased(cache, key, &entry, lease)?;
+        return Ok(stored && {
+            leases::release(lease);
+            true
+        });
+    }
+    if !leases::store_for_client(lease) {
+        return Ok(false);
+    }
+    let set = || entries::set(cache, key, entry);
+    let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
+    match subtransaction::attempt(set, keep) {
+        Some(done) => done.map(|()| !leases::is_void(lease)),
+        None => Ok(false), // REPEATABLE READ: the row was changed by somebody else
+    }
+}
+
+/// Gives a lease up; whether it was good.
+pub fn release(cache: &Cache, key: Key, lease: Option<i64>) -> Result<bool, Error> {
+    let lease = leases::named(cache, key, lease.unwrap_or(0))?;
+    Ok(lease.is_some_and(leases::release))
+}

@@ -1,0 +1,89 @@
+//! Loaders that this session has run: their plans, and which keys they are at work on.
+//!
+//! A loader that fetches the key it loads would wait for itself: that is an error.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+
+use pgrx::pg_sys::Oid;
+
+use super::key::Key;
+use crate::error::Error;
+use crate::pg::datum::Text;
+use crate::pg::loader::{Loaded, Loader};
+
+/// Plans that a session keeps; an application has a handful of loaders, a text built for each key is
+/// planned each time anyway.
+const KEPT: usize = 64;
+
+type Kept = Vec<(Box<[u8]>, Rc<Loader>)>;
+
+thread_local! {
+    /// The one used last comes last. Never dropped: at the end of the process the plans' memory is gone.
+    static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
+    static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Refuses a fetch of a key that this session is loading.
+pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
+    let text = key.text();
+    let loading = AT_WORK.with(|at_work| {
+        let is_it = |(of, bytes): &(u32, Box<[u8]>)| {
+            *of == relation.to_u32() && bytes.as_ref() == text.bytes()
+        };
+        at_work.borrow().iter().any(is_it)
+    });
+    match loading {
+        true => Err(Error::LoaderRecursion),
+        false => Ok(()),
+    }
+}
+
+/// Runs a loader for a key.
+pub fn run(relation: Oid, key: Key, text: Text) -> Result<Loaded, Error> {
+    let loader = planned(text)?;
+    let _at_work = AtWork::on(relation, key);
+    loader.run(key.text(), text)
+}
+
+fn planned(text: Text) -> Result<Rc<Loader>, Error> {
+    let kept = PLANS.with(|plans| {
+        let plans = &mut *plans.borrow_mut();
+        let place = plans
+            .iter()
+            .position(|(of, _)| of.as_ref() == text.bytes())?;
+        let entry = plans.remove(place);
+        let loader = Rc::clone(&entry.1);
+        plans.push(entry);
+        Some(loader)
+    });
+    if let Some(loader) = kept {
+        return Ok(loader);
+    }
+    let loader = Rc::new(Loader::prepare(text)?);
+    let too_old = PLANS.with(|plans| {
+        let plans = &mut *plans.borrow_mut();
+        plans.push((text.bytes().into(), Rc::clone(&loader)));
+        (plans.len() > KEPT).then(|| plans.remove(0))
+    });
+    drop(too_old); // frees its plan, outside of the borrow
+    Ok(loader)
+}
+
+/// The session loads this key as long as this lives, however it ends.
+struct AtWork;
+
+impl AtWork {
+    fn on(relation: Oid, key: Key) -> AtWork {
+        let entry = (relation.to_u32(), key.text().bytes().into());
+        AT_WORK.with(|at_work| at_work.borrow_mut().push(entry));
+        AtWork
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        AT_WORK.with(|at_work| drop(at_work.borrow_mut().pop()));
+    }
+}

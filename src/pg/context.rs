@@ -1,0 +1,54 @@
+//! The loader's text in the context of errors that come out of it.
+//!
+//! pgrx turns an error of Postgres into a panic and raises it anew where our function was called,
+//! without its context. So ours stays in Postgres' list of contexts while an error unwinds, and is
+//! asked when it is raised anew; whoever catches it puts the list back.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+unsafe extern "C-unwind" {
+    fn errcontext_msg(format: *const c_char, ...) -> c_int;
+}
+
+/// Errors that are raised while this lives name the loader.
+pub struct Context {
+    former: *mut pg_sys::ErrorContextCallback,
+}
+
+impl Context {
+    pub fn enter(loader: &[u8]) -> Context {
+        let text = CString::new(loader).unwrap_or_default();
+        // SAFETY: text and entry are palloc'd in the call's memory context, which is there until the
+        // statement ends or its error has been raised. The entry is taken out by drop.
+        unsafe {
+            let former = pg_sys::error_context_stack;
+            let entry: *mut pg_sys::ErrorContextCallback =
+                pg_sys::palloc(size_of::<pg_sys::ErrorContextCallback>()).cast();
+            *entry = pg_sys::ErrorContextCallback {
+                previous: former,
+                callback: Some(name_loader),
+                arg: pg_sys::pstrdup(text.as_ptr()).cast(),
+            };
+            pg_sys::error_context_stack = entry;
+            Context { former }
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: what was there in enter; contexts are left in the order of entering.
+            unsafe { pg_sys::error_context_stack = self.former };
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn name_loader(text: *mut c_void) {
+    // SAFETY: Postgres calls this while it builds an error report; the text is a C string.
+    unsafe { errcontext_msg(c"loader \"%s\"".as_ptr(), text.cast::<c_char>()) };
+}

@@ -1,0 +1,239 @@
+//! Leases among sessions and transactions: who wins, who waits, what voids, what outlives what. One
+//! session's part is in sql/leases.sql.
+
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use postgres::Client;
+
+fn with_caches() -> Database<'static> {
+    let database = Cluster::hot().database();
+    database
+        .connect()
+        .run("SELECT cache_create('tab'), cache_create('mem', storage => 'memory')");
+    database
+}
+
+/// The lease of `k`, which must be free.
+fn win(session: &mut Client, cache: &str) -> i64 {
+    let answer = session.lines(&format!(
+        "SELECT state, lease FROM cache_lease('k', cache => '{cache}')"
+    ));
+    match answer[0].split_once('|') {
+        Some(("win", lease)) => lease.parse().expect("a lease is a number"),
+        _ => panic!("no win: {answer:?}"),
+    }
+}
+
+fn state(session: &mut Client, cache: &str) -> String {
+    session.text(&format!(
+        "SELECT state FROM cache_lease('k', cache => '{cache}')"
+    ))
+}
+
+fn store(session: &mut Client, lease: i64, cache: &str) -> bool {
+    session.holds(&format!(
+        "SELECT cache_set_leased('k', 'mine', {lease}, cache => '{cache}')"
+    ))
+}
+
+#[test]
+fn a_lease_is_good_in_any_session_and_for_one_store() {
+    for cache in ["tab", "mem"] {
+        let database = with_caches();
+        let (mut one, mut other) = (database.connect(), database.connect());
+        let lease = win(&mut one, cache);
+        assert_eq!(state(&mut other, cache), "busy");
+        drop(one);
+        assert!(store(&mut other, lease, cache));
+        assert_eq!(state(&mut other, cache), "hit");
+        assert!(!store(&mut other, lease, cache), "{cache}: it was used up");
+    }
+}
+
+#[test]
+fn an_expired_lease_is_refused_and_goes_to_the_next() {
+    for cache in ["tab", "mem"] {
+        let mut session = with_caches().connect();
+        session.run("SET pgcache.lease_time = '50ms'");
+        let late = win(&mut session, cache);
+        sleep(Duration::from_millis(100));
+        assert!(!store(&mut session, late, cache), "{cache}: expired");
+        let release = format!("SELECT cache_release('k', {late}, '{cache}')");
+        assert!(!session.holds(&release), "{cache}: expired");
+        session.run("SET pgcache.lease_time = '10min'");
+        let next = win(&mut session, cache);
+        assert!(!store(&mut session, late, cache), "{cache}: stolen");
+        assert!(store(&mut session, next, cache));
+    }
+}
+
+/// What others do to the key of a table cache voids its lease when it commits, and not before.
+#[test]
+fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
+    for change in [
+        "SELECT cache_set('k', 'x', cache => 'tab')",
+        "SELECT cache_delete('k', 'tab')",
+        "SELECT cache_delete_many('{k}', 'tab')",
+        "SELECT cache_take('k', 'tab')",
+        "SELECT cache_delete_prefix('k', 'tab')",
+        "INSERT INTO tab VALUES ('k', 'x')",
+        "INSERT INTO tab VALUES ('k', 'x'); UPDATE tab SET value = 'y'",
+        "INSERT INTO tab VALUES ('k', 'x'); DELETE FROM tab",
+    ] {
+        let database = with_caches();
+        let (mut one, mut other) = (database.connect(), database.connect());
+        let lease = win(&mut one, "tab");
+        other.run(&format!("BEGIN; {change}; ROLLBACK"));
+        assert_eq!(state(&mut one, "tab"), "busy", "rolled back: {change}");
+        other.run(&format!("BEGIN; {change}"));
+        assert_eq!(state(&mut one, "tab"), "busy", "not yet: {change}");
+        other.run("COMMIT");
+        assert!(!store(&mut one, lease, "tab"), "committed: {change}");
+    }
+}
+
+#[test]
+fn clearing_and_truncating_void_all_leases_of_a_cache_and_no_others() {
+    for (change, cache) in [
+        ("SELECT cache_clear('tab')", "tab"),
+        ("TRUNCATE tab", "tab"),
+        ("SELECT cache_clear('mem')", "mem"),
+    ] {
+        let database = with_caches();
+        let (mut one, mut other) = (database.connect(), database.connect());
+        let (tab, mem) = (win(&mut one, "tab"), win(&mut one, "mem"));
+        other.run(change);
+        assert_eq!(store(&mut one, tab, "tab"), cache != "tab", "{change}");
+        assert_eq!(store(&mut one, mem, "mem"), cache != "mem", "{change}");
+    }
+}
+
+/// Other keys, reads, and the removal of an expired row leave a lease alone.
+#[test]
+fn what_is_no_change_of_the_key_voids_nothing() {
+    for cache in ["tab", "mem"] {
+        let database = with_caches();
+        let (mut one, mut other) = (database.connect(), database.connect());
+        other.run(&format!(
+            "SELECT cache_set('k', 'old', '1 ms', '{cache}'), pg_sleep(0.01)"
+        ));
+        let lease = win(&mut one, cache);
+        other.run(&format!("SELECT cache_set('l', 'x', cache => '{cache}')"));
+        other.run(&format!("SELECT cache_delete('m', '{cache}')"));
+        other.run(&format!(
+            "SELECT cache_get('k', '{cache}'), cache_ttl('k', '{cache}')"
+        ));
+        assert_eq!(other.number(&format!("SELECT cache_expire('{cache}')")), 1);
+        assert!(store(&mut one, lease, cache), "{cache}");
+    }
+}
+
+/// Stored by a transaction that rolls back, the value is gone and the lease is good again.
+#[test]
+fn a_rolled_back_store_gives_the_lease_back() {
+    let database = with_caches();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    let lease = win(&mut one, "tab");
+    one.run("BEGIN");
+    assert!(store(&mut one, lease, "tab"));
+    assert_eq!(state(&mut other, "tab"), "busy", "not committed yet");
+    one.run("ROLLBACK");
+    assert_eq!(state(&mut other, "tab"), "busy", "still his");
+    one.run("BEGIN; SAVEPOINT s");
+    assert!(store(&mut one, lease, "tab"));
+    one.run("ROLLBACK TO s");
+    assert!(store(&mut one, lease, "tab"));
+    one.run("COMMIT");
+    assert_eq!(state(&mut other, "tab"), "hit");
+}
+
+/// The row that the store waits for is written by a transaction that voids the lease: its value stays.
+#[test]
+fn a_store_that_waited_for_a_newer_value_is_undone() {
+    let database = with_caches();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    let lease = win(&mut one, "tab");
+    other.run("BEGIN; SELECT cache_set('k', 'newer', cache => 'tab')");
+    thread::scope(|scope| {
+        let storing = scope.spawn(|| store(&mut one, lease, "tab"));
+        let mut watch = database.connect();
+        while !watch.holds("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'transactionid' AND datname = current_database()") {
+            sleep(Duration::from_millis(10));
+        }
+        other.run("COMMIT");
+        assert!(!storing.join().expect("it is told"), "it was not stored");
+    });
+    assert_eq!(other.text("SELECT cache_get('k', 'tab')"), "newer");
+}
+
+#[test]
+fn who_waits_gets_the_value_or_the_lease_as_soon_as_there_is_one() {
+    for cache in ["tab", "mem"] {
+        for (end, expected) in [("store", "hit"), ("release", "win"), ("delete", "win")] {
+            let database = with_caches();
+            let (mut one, mut other) = (database.connect(), database.connect());
+            other.run("SET statement_timeout = '60s'");
+            let lease = win(&mut one, cache);
+            thread::scope(|scope| {
+                let ask = format!("SELECT state FROM cache_lease('k', '5 minutes', '{cache}')");
+                let waiting = scope.spawn(move || other.text(&ask));
+                let mut watch = database.connect();
+                while !watch.holds("SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgcacheFetch' AND datname = current_database()") {
+                    sleep(Duration::from_millis(10));
+                }
+                match end {
+                    "store" => assert!(store(&mut one, lease, cache)),
+                    "release" => one.run(&format!("SELECT cache_release('k', {lease}, '{cache}')")),
+                    _ => one.run(&format!("SELECT cache_delete('k', '{cache}')")),
+                }
+                assert_eq!(
+                    waiting.join().expect("it waits in peace"),
+                    expected,
+                    "{cache} {end}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn of_a_crowd_one_wins() {
+    for cache in ["tab", "mem"] {
+        let database = with_caches();
+        let states: Vec<String> = thread::scope(|scope| {
+            let crowd: Vec<_> = (0..20)
+                .map(|_| scope.spawn(|| state(&mut database.connect(), cache)))
+                .collect();
+            crowd
+                .into_iter()
+                .map(|one| one.join().expect("an answer"))
+                .collect()
+        });
+        let won = states.iter().filter(|state| *state == "win").count();
+        assert_eq!(won, 1, "{cache}: {states:?}");
+    }
+}
+
+#[test]
+fn without_preload_a_lease_is_refused_with_the_way_out() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    let mut session = cluster.database().connect();
+    for call in [
+        "cache_lease('k')",
+        "cache_set_leased('k', 'v', 1)",
+        "cache_release('k', 1)",
+    ] {
+        let error = refused(session.try_value(&format!("SELECT {call}")), "55000");
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("shared_preload_libraries"))
+        );
+    }
+    assert_eq!(session.text("SELECT cache_fetch('k', 'SELECT 1')"), "1");
+}
