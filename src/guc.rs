@@ -1,6 +1,6 @@
 //! The settings `pgcache.*`: names, ranges, defaults and the reason for each default.
 
-use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
@@ -8,6 +8,23 @@ static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for his session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+/// Auto: whoever doubts the direct way compares it with the plans.
+static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
+
+/// How calls get to the rows of a table cache.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+pub enum TablePath {
+    /// Directly by the index where the table is plain enough, else by plans.
+    Auto,
+    /// By kept plans only.
+    Plan,
+}
+
+/// Whether this session goes to tables directly where it can.
+pub fn table_path_is_direct() -> bool {
+    TABLE_PATH.get() == TablePath::Auto
+}
 
 /// Bytes of shared memory for the hot tier, bookkeeping included.
 pub fn hot_size() -> usize {
@@ -53,6 +70,14 @@ pub fn define(preloaded: bool) {
         c"Whether this session reads entries of table caches from the hot tier.",
         c"Off bypasses the copies, for comparison and for doubt. Memory caches are not affected.",
         &HOT_TIER,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"pgcache.table_path",
+        c"How this session reads and writes the tables of table caches.",
+        c"auto goes to them directly by the index where nothing but pgcache's own triggers is on them; plan runs kept plans, for comparison and for doubt.",
+        &TABLE_PATH,
         GucContext::Userset,
         GucFlags::default(),
     );

@@ -83,6 +83,27 @@ pub fn one_snapshot_per_transaction() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for the
+/// whole transaction. After an error the abort gives it back.
+pub struct Shared(pg_sys::Oid);
+
+impl Shared {
+    /// Waits for the lock.
+    pub fn on(oid: pg_sys::Oid) -> Shared {
+        relation(oid, Mode::Read);
+        Shared(oid)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !one_snapshot_per_transaction() {
+            // SAFETY: taken by `on` under the same resource owner, in this call.
+            unsafe { pg_sys::UnlockRelationOid(self.0, Mode::Read.number()) };
+        }
+    }
+}
+
 /// Locks taken while this lives are given back when it is dropped.
 ///
 /// It is a resource owner of its own, ended the way a rolled-back subtransaction's is. When an
