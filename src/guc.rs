@@ -16,8 +16,10 @@ static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePat
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
     /// Directly by the index where the table is plain enough, else by plans.
+    #[name = c"auto"]
     Auto,
     /// By kept plans only.
+    #[name = c"plan"]
     Plan,
 }
 

@@ -122,12 +122,21 @@ pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Ent
     })
 }
 
-/// Removes an entry of which `which` says yes, expired or not; the entry as it was.
-pub fn remove(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<Option<Entry>> {
+/// Removes an entry, expired or not; the entry as it was.
+pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
+    let removed = table_write::remove(target, key.text().raw()).ok()?;
+    if removed.is_some() {
+        note(target, key);
+    }
+    Some(removed.map(Entry::from))
+}
+
+/// Removes an entry of which `which` says yes; whether it did.
+pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<bool> {
     change(target, key, Seek::ToRemove, |entry| {
-        match entry.filter(&which) {
-            Some(entry) => (Change::Remove, Some(entry)),
-            None => (Change::Keep, None),
+        match entry.is_some_and(|entry| which(&entry)) {
+            true => (Change::Remove, true),
+            false => (Change::Keep, false),
         }
     })
 }

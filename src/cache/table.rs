@@ -259,9 +259,7 @@ pub fn persist(cache: &Cache, key: Key) -> bool {
 
 /// Removes an entry, expired or not; says whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> bool {
-    if let Some(removed) =
-        path::to_write(cache).and_then(|target| direct::remove(target, key, |_| true))
-    {
+    if let Some(removed) = path::to_write(cache).and_then(|target| direct::remove(target, key)) {
         return removed.as_ref().is_some_and(live);
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT);
@@ -275,9 +273,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
 
 /// Removes an entry, expired or not; gives it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
-    if let Some(removed) =
-        path::to_write(cache).and_then(|target| direct::remove(target, key, |_| true))
-    {
+    if let Some(removed) = path::to_write(cache).and_then(|target| direct::remove(target, key)) {
         return removed.filter(live);
     }
     cache
@@ -297,10 +293,10 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
                 None => entry.value.is_none(),
             }
     };
-    if let Some(removed) =
-        path::to_write(cache).and_then(|target| direct::remove(target, key, is_it))
+    if let Some(done) =
+        path::to_write(cache).and_then(|target| direct::remove_if(target, key, is_it))
     {
-        return removed.is_some();
+        return done;
     }
     let key = Some(key.text().raw());
     0 < match expected {

@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Datum};
 
 use super::clock::Timestamp;
 use super::raw::{self, guarded};
-use super::table_scan::key_equals;
+use super::table_scan::{Row, copy_row, key_equals};
 use super::table_target::Target;
 use super::version;
 
@@ -144,6 +144,18 @@ impl Writer {
             raw::ExecDropSingleTupleTableSlot(self.fresh);
             raw::index_close(self.index, pg_sys::NoLock as i32);
             raw::table_close(self.table, pg_sys::NoLock as i32);
+        }
+    }
+
+    /// Our columns of the row in the slot `present`, which lets go of its page.
+    ///
+    /// # Safety
+    /// Inside of `guarded`; the slot holds a row of the target.
+    pub unsafe fn present_row(&self, target: &Target) -> Row {
+        // SAFETY: as the caller says.
+        unsafe {
+            raw::materialize_slot(self.present);
+            copy_row(self.present, target)
         }
     }
 

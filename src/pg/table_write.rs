@@ -98,43 +98,90 @@ pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
     }
 }
 
-/// Changes the row under a key as `decide` says, which is shown the row, locked, or None. With
-/// [`Seek::Any`] the row is one that an insertion would conflict with, and an uncommitted one is waited
-/// for; with [`Seek::Visible`] one that a statement beginning now sees. Gives what `decide` gave;
-/// an error where
-/// the statement must do it; nothing is changed then.
+/// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
+/// was. An error where the statement must do it.
+pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
+    // SAFETY: the whole call is one sequence of plain values over the writer's open relations. The row
+    // is copied before it is removed, and is what was removed: else there is TM_Updated.
+    let removed = unsafe {
+        guarded(|| {
+            let writer = Writer::open(target)?;
+            let removed = loop {
+                raw::check_for_interrupts();
+                let Some(place) = writer.find(key, Seek::ToRemove, false) else {
+                    break Some(None);
+                };
+                let row = writer.present_row(target);
+                match erase(&writer, place) {
+                    Step::Done => break Some(Some(row)),
+                    Step::Again => {}
+                    Step::Strange => break None,
+                }
+            };
+            writer.end();
+            removed
+        })
+    };
+    removed.ok_or(Undecided)
+}
+
+/// Changes the row under a key as `decide` says, which is shown the row or None; gives what it gave. An
+/// error where the statement must do it; nothing is changed then.
+///
+/// With [`Seek::Any`] the row is one that an insertion would conflict with, an uncommitted one is waited
+/// for, and it is locked before `decide` sees it. Otherwise it is one that a statement beginning now
+/// sees; it is locked when `decide` wants it changed, and asked about again then.
 pub fn change<R>(
     target: &Target,
     key: Datum,
     seek: Seek,
     mut decide: impl FnMut(Option<Row>) -> (Change, R),
 ) -> Result<R, Undecided> {
-    let mode = match seek {
-        Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
-        _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
-    };
     let Some(writer) = Writer::of(target) else {
         return Err(Undecided);
     };
     loop {
         // SAFETY: sequences of plain values over the writer's open relations. Between them runs Rust
         // that does not touch the writer; an error that unwinds leaves it to the abort.
-        let (step, present) = unsafe { guarded(|| look(&writer, target, key, seek, mode)) };
-        let step = match step {
-            Step::Done => {
-                let (change, answer) = decide(present.map(|(_, row)| row));
-                let place = present.map(|(place, _)| place);
-                // SAFETY: as above.
-                match unsafe { guarded(|| make(&writer, target, key, place, &change)) } {
-                    Step::Done => {
-                        writer.close();
-                        return Ok(answer);
-                    }
-                    other => other,
+        let place = unsafe { guarded(|| look(&writer, key, seek)) };
+        if place.is_none() || seek != Seek::Any {
+            // SAFETY: as above; the slot holds the row if there is a place.
+            let row = place.map(|_| unsafe { guarded(|| writer.present_row(target)) });
+            let (change, answer) = decide(row);
+            match (place, change) {
+                (_, Change::Keep) | (None, Change::Redate(_) | Change::Remove) => {
+                    writer.close();
+                    return Ok(answer);
                 }
+                (None, Change::Put(new)) => {
+                    // SAFETY: as above.
+                    match unsafe { guarded(|| insert(&writer, target, key, &new)) } {
+                        Step::Done => {
+                            writer.close();
+                            return Ok(answer);
+                        }
+                        _ => continue,
+                    }
+                }
+                (Some(_), _) => {}
             }
-            other => other,
+        }
+        let Some(place) = place else {
+            continue;
         };
+        // SAFETY: as above.
+        let mut step = unsafe { guarded(|| lock_row(&writer, place, seek)) };
+        if step == Step::Done {
+            // SAFETY: as above; the lock has put the row into the slot.
+            let row = unsafe { guarded(|| writer.present_row(target)) };
+            let (change, answer) = decide(Some(row));
+            // SAFETY: as above.
+            step = unsafe { guarded(|| make(&writer, target, key, place, &change)) };
+            if step == Step::Done {
+                writer.close();
+                return Ok(answer);
+            }
+        }
         if step == Step::Strange {
             writer.close();
             return Err(Undecided);
@@ -162,25 +209,31 @@ unsafe fn put(writer: &Writer, target: &Target, key: Datum, new: &New) -> bool {
     }
 }
 
-/// Finds the row and locks it, so that what is decided by it still holds when it is changed.
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+unsafe fn look(writer: &Writer, key: Datum, seek: Seek) -> Option<pg_sys::ItemPointerData> {
+    // SAFETY: as the caller says.
+    unsafe {
+        raw::check_for_interrupts();
+        writer.find(key, seek, true)
+    }
+}
+
+/// Locks a row, so that what is decided by it still holds when it is changed. The slot `present` holds
+/// it afterwards.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-unsafe fn look(
-    writer: &Writer,
-    target: &Target,
-    key: Datum,
-    seek: Seek,
-    mode: pg_sys::LockTupleMode::Type,
-) -> (Step, Option<(pg_sys::ItemPointerData, Row)>) {
-    // SAFETY: as the caller says; the lock fills the slot `present` with the row.
+unsafe fn lock_row(writer: &Writer, mut place: pg_sys::ItemPointerData, seek: Seek) -> Step {
+    let mode = match seek {
+        Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
+        _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+    };
+    // SAFETY: as the caller says. No page stays pinned while this waits.
     unsafe {
-        raw::check_for_interrupts();
-        let Some(mut place) = writer.find(key, seek, true) else {
-            return (Step::Done, None);
-        };
         let mut failure = pg_sys::TM_FailureData::default();
-        let locked = (writer.access.lock)(
+        raw::clear_slot(writer.present);
+        outcome((writer.access.lock)(
             writer.table,
             &mut place,
             null_mut(),
@@ -190,15 +243,7 @@ unsafe fn look(
             pg_sys::LockWaitPolicy::LockWaitBlock,
             0,
             &mut failure,
-        );
-        match outcome(locked) {
-            Step::Done => {
-                raw::materialize_slot(writer.present);
-                let row = super::table_scan::copy_row(writer.present, target);
-                (Step::Done, Some((place, row)))
-            }
-            other => (other, None),
-        }
+        ))
     }
 }
 
@@ -208,19 +253,16 @@ unsafe fn make(
     writer: &Writer,
     target: &Target,
     key: Datum,
-    place: Option<pg_sys::ItemPointerData>,
+    place: pg_sys::ItemPointerData,
     change: &Change,
 ) -> Step {
     // SAFETY: as the caller says.
     unsafe {
-        match (change, place) {
-            (Change::Put(new), None) => insert(writer, target, key, new),
-            (Change::Put(new), Some(place)) => update(writer, target, key, place, Some(new), None),
-            (Change::Redate(deadline), Some(place)) => {
-                update(writer, target, key, place, None, Some(*deadline))
-            }
-            (Change::Remove, Some(place)) => remove(writer, place),
-            (Change::Keep, _) | (_, None) => Step::Done,
+        match change {
+            Change::Put(new) => update(writer, target, key, place, Some(new), None),
+            Change::Redate(deadline) => update(writer, target, key, place, None, Some(*deadline)),
+            Change::Remove => erase(writer, place),
+            Change::Keep => Step::Done,
         }
     }
 }
@@ -298,7 +340,7 @@ unsafe fn insert(writer: &Writer, target: &Target, key: Datum, new: &New) -> Ste
 
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-unsafe fn remove(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
+unsafe fn erase(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
     // SAFETY: as the caller says.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
