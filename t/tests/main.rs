@@ -20,4 +20,5 @@ mod prepared;
 mod readme;
 mod restart;
 mod standby;
+mod table_path;
 mod visibility;
