@@ -83,6 +83,11 @@ pub fn one_snapshot_per_transaction() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+unsafe extern "C-unwind" {
+    // Raises nothing for a lock that is held, so it is called without pgrx's guard.
+    fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
+}
+
 /// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for the
 /// whole transaction. After an error the abort gives it back.
 pub struct Shared(pg_sys::Oid);
@@ -99,7 +104,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if !std::thread::panicking() && !one_snapshot_per_transaction() {
             // SAFETY: taken by `on` under the same resource owner, in this call.
-            unsafe { pg_sys::UnlockRelationOid(self.0, Mode::Read.number()) };
+            unsafe { UnlockRelationOid(self.0, Mode::Read.number()) };
         }
     }
 }

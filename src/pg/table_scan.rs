@@ -27,7 +27,8 @@ struct Scan {
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
-    snapshot: pg_sys::Snapshot,
+    /// NULL where it needs no end.
+    registered: pg_sys::Snapshot,
 }
 
 /// The row under a key, as a statement that begins now would see it.
@@ -36,7 +37,7 @@ pub fn get(target: &Target, key: Datum) -> Option<Row> {
     // on the table; the columns' copies are made in the caller's memory context before the slot goes.
     unsafe {
         guarded(|| {
-            let scan = open(target);
+            let scan = open(target, raw::ActiveSnapshotSet());
             let row = find(&scan, target, key);
             close(&scan);
             row
@@ -54,7 +55,7 @@ pub fn get_many(
     // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
     // unwinds leaves it to the abort.
     unsafe {
-        let scan = guarded(|| open(target));
+        let scan = guarded(|| open(target, false));
         for (place, key) in keys.enumerate() {
             let row = guarded(|| {
                 raw::check_for_interrupts();
@@ -69,15 +70,22 @@ pub fn get_many(
 }
 
 /// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's.
-/// It sees what the session itself did before.
+/// It sees what the session itself did before. A `brief` scan does without registering it.
 ///
 /// # Safety
-/// Inside of `guarded`; a lock on the target's table is held.
-unsafe fn open(target: &Target) -> Scan {
-    // SAFETY: as the caller says. The snapshot is registered as long as the scan needs it.
+/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
+/// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
+/// vacuum from removing is all that the newer one can see.
+unsafe fn open(target: &Target, brief: bool) -> Scan {
+    // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
     unsafe {
         raw::CommandCounterIncrement();
-        let snapshot = raw::RegisterSnapshot(raw::GetTransactionSnapshot());
+        let present = raw::GetTransactionSnapshot();
+        let registered = match brief {
+            true => null_mut(),
+            false => raw::RegisterSnapshot(present),
+        };
+        let snapshot = if brief { present } else { registered };
         let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
         let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
         Scan {
@@ -85,7 +93,7 @@ unsafe fn open(target: &Target) -> Scan {
             index,
             slot: raw::MakeSingleTupleTableSlot((*table).rd_att, raw::table_slot_callbacks(table)),
             scan: version::index_beginscan(table, index, snapshot),
-            snapshot,
+            registered,
         }
     }
 }
@@ -111,7 +119,9 @@ unsafe fn close(scan: &Scan) {
         raw::ExecDropSingleTupleTableSlot(scan.slot);
         raw::index_close(scan.index, pg_sys::AccessShareLock as i32);
         raw::table_close(scan.table, pg_sys::NoLock as i32);
-        raw::UnregisterSnapshot(scan.snapshot);
+        if !scan.registered.is_null() {
+            raw::UnregisterSnapshot(scan.registered);
+        }
     }
 }
 
