@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::pg::clock::INFINITY;
 use crate::pg::datum::Value;
 use crate::pg::events;
-use crate::pg::table_row::{New, Seek};
+use crate::pg::table_row::{Change, New, Seek};
 use crate::pg::table_scan::{self, Row};
 use crate::pg::table_target::Target;
-use crate::pg::table_write::{self, Change, Undecided};
+use crate::pg::table_write::{self, Undecided};
 
 impl From<Row> for Entry {
     fn from(row: Row) -> Entry {

@@ -18,6 +18,7 @@ pub mod relation;
 pub mod session;
 pub mod table_row;
 pub mod table_scan;
+mod table_step;
 pub mod table_target;
 pub mod table_write;
 pub mod tier;

@@ -1,10 +1,12 @@
 //! What a direct writer holds open, how it finds a row, and how it makes a new one.
 //!
-//! The part of `table_write` below its decisions; the rules are told there.
+//! The part of `table_write` below its steps; the rules are told there.
 
+use std::mem::size_of;
 use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum};
+use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
 use super::clock::Timestamp;
 use super::raw::{self, guarded};
@@ -17,6 +19,17 @@ use super::version;
 pub struct New {
     pub value: Option<Datum>,
     pub deadline: Option<Timestamp>,
+}
+
+/// What is to become of a row.
+#[derive(Clone, Copy)]
+pub enum Change {
+    Keep,
+    /// A new row, or a new version of the one that is there.
+    Put(New),
+    /// A new version with this deadline and the same value.
+    Redate(Option<Timestamp>),
+    Remove,
 }
 
 /// Which rows a search finds.
@@ -78,7 +91,8 @@ pub struct Access {
 
 /// A table that is open to be written by key. Plain pointers: after an error the abort closes them.
 #[derive(Clone, Copy)]
-pub struct Writer {
+pub struct Writer<'t> {
+    pub target: &'t Target,
     pub table: pg_sys::Relation,
     pub access: Access,
     /// The row that was found.
@@ -86,12 +100,13 @@ pub struct Writer {
     /// The row that is written.
     pub fresh: *mut pg_sys::TupleTableSlot,
     index: pg_sys::Relation,
-    columns: i16,
+    /// The executor's description of the table and its indexes, from the first time that it is needed.
+    executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
 }
 
-impl Writer {
+impl<'t> Writer<'t> {
     /// The same as `open`, for a writer that outlives one sequence.
-    pub fn of(target: &Target) -> Option<Writer> {
+    pub fn of(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: a sequence of plain values.
         unsafe { guarded(|| Writer::open(target)) }
     }
@@ -100,7 +115,7 @@ impl Writer {
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
-    pub unsafe fn open(target: &Target) -> Option<Writer> {
+    pub unsafe fn open(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is kept
         // until the transaction ends, as that of any index that was written to.
         unsafe {
@@ -116,6 +131,7 @@ impl Writer {
             };
             let descriptor = (*table).rd_att;
             Some(Writer {
+                target,
                 table,
                 access,
                 present: raw::MakeSingleTupleTableSlot(
@@ -124,7 +140,7 @@ impl Writer {
                 ),
                 fresh: raw::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 index,
-                columns: target.columns,
+                executor: None,
             })
         }
     }
@@ -138,8 +154,12 @@ impl Writer {
     /// # Safety
     /// As `close`, inside of `guarded`.
     pub unsafe fn end(&self) {
-        // SAFETY: each was opened by `open`.
+        // SAFETY: each was opened by `open` or `indexes`.
         unsafe {
+            if let Some((state, result)) = self.executor {
+                raw::ExecCloseIndices(result);
+                raw::FreeExecutorState(state);
+            }
             raw::ExecDropSingleTupleTableSlot(self.present);
             raw::ExecDropSingleTupleTableSlot(self.fresh);
             raw::index_close(self.index, pg_sys::NoLock as i32);
@@ -147,15 +167,42 @@ impl Writer {
         }
     }
 
+    /// The executor's own description of the table and its indexes, as much of it as index entries need.
+    ///
+    /// # Safety
+    /// Inside of `guarded`; the writer is open.
+    pub unsafe fn indexes(&mut self) -> (*mut pg_sys::EState, *mut pg_sys::ResultRelInfo) {
+        if let Some(executor) = self.executor {
+            return executor;
+        }
+        // SAFETY: the node is zeroed and gets its tag, as makeNode would do. It stands in no range
+        // table (number 0), so nothing is looked up there. What is allocated belongs to the state,
+        // however many rows follow; an error puts the memory context back.
+        unsafe {
+            let state = raw::CreateExecutorState();
+            let context = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = (*state).es_query_cxt;
+            let size = size_of::<pg_sys::ResultRelInfo>();
+            let result: *mut pg_sys::ResultRelInfo =
+                raw::MemoryContextAllocZero((*state).es_query_cxt, size).cast();
+            (*result).type_ = pg_sys::NodeTag::T_ResultRelInfo;
+            raw::InitResultRelInfo(result, self.table, 0, null_mut(), 0);
+            raw::ExecOpenIndices(result, false);
+            pg_sys::CurrentMemoryContext = context;
+            self.executor = Some((state, result));
+            (state, result)
+        }
+    }
+
     /// Our columns of the row in the slot `present`, which lets go of its page.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
-    pub unsafe fn present_row(&self, target: &Target) -> Row {
+    pub unsafe fn present_row(&self) -> Row {
         // SAFETY: as the caller says.
         unsafe {
             raw::materialize_slot(self.present);
-            copy_row(self.present, target)
+            copy_row(self.present, self.target)
         }
     }
 
@@ -175,6 +222,7 @@ impl Writer {
         // another one is registered as long. The scan ends before anything is waited for.
         unsafe {
             loop {
+                raw::check_for_interrupts();
                 let mut dirty = pg_sys::SnapshotData {
                     snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
                     ..Default::default()
@@ -263,44 +311,63 @@ impl Access {
 /// there is no `new` one; in a row that is inserted they are NULL, as dropped columns always are.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open on this target. With `updates` the slot `present` holds the
-/// row, and holds it until the new one is written.
+/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it
+/// until the new one is written.
 pub unsafe fn fill(
     writer: &Writer,
-    target: &Target,
     key: Datum,
     updates: bool,
     new: Option<&New>,
     redate: Option<Option<Timestamp>>,
 ) {
+    let Writer {
+        target,
+        present,
+        fresh,
+        ..
+    } = *writer;
     // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of
     // columns are below that.
     unsafe {
-        raw::clear_slot(writer.fresh);
-        for at in 0..writer.columns as usize {
-            *(*writer.fresh).tts_isnull.add(at) = true;
+        raw::clear_slot(fresh);
+        for at in 0..target.columns as usize {
+            *(*fresh).tts_isnull.add(at) = true;
         }
-        if updates {
-            if !target.more.is_empty() {
-                raw::materialize_slot(writer.present);
-                for &column in &target.more {
-                    put_column(writer.fresh, column, raw::column(writer.present, column));
-                }
+        put_column(fresh, target.key, Some(key));
+        if updates && (new.is_none() || !target.more.is_empty() || is_long(key)) {
+            raw::materialize_slot(present);
+            put_column(fresh, target.key, raw::column(present, target.key));
+            put_column(fresh, target.value, raw::column(present, target.value));
+            for &column in &target.more {
+                put_column(fresh, column, raw::column(present, column));
             }
-            if new.is_none() {
-                let value = raw::column(writer.present, target.value);
-                put_column(writer.fresh, target.value, value);
-            } else if target.more.is_empty() {
-                raw::clear_slot(writer.present);
-            }
+        } else {
+            raw::clear_slot(present);
         }
-        put_column(writer.fresh, target.key, Some(key));
         if let Some(new) = new {
-            put_column(writer.fresh, target.value, new.value);
+            put_column(fresh, target.value, new.value);
         }
         let deadline = redate.unwrap_or(new.and_then(|new| new.deadline));
-        put_column(writer.fresh, target.deadline, deadline.map(Datum::from));
-        raw::ExecStoreVirtualTuple(writer.fresh);
+        put_column(fresh, target.deadline, deadline.map(Datum::from));
+        raw::ExecStoreVirtualTuple(fresh);
+    }
+}
+
+/// Whether a key's stored form may differ from this one, compressed for example: then the row keeps its
+/// own, or the update would count as one of the key and be entered into the index again.
+///
+/// # Safety
+/// `key` is a varlena.
+#[inline(always)]
+unsafe fn is_long(key: Datum) -> bool {
+    /// With its header, the longest that is always stored with a header of one byte.
+    const SHORT: usize = 130;
+    let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
+    // SAFETY: reads the header.
+    unsafe {
+        varatt_is_1b_e(varlena)
+            || varatt_is_4b_c(varlena)
+            || (varatt_is_4b_u(varlena) && varsize_4b(varlena) > SHORT)
     }
 }
 

@@ -16,42 +16,20 @@
 //! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and
 //!   vacuum keeps what was alive then.
 //! - No page of table or index stays pinned while anything is waited for: vacuum would wait, too.
+//!
+//! This file decides and repeats; `table_step` has the single steps, `table_row` what is open.
 
-use std::mem::size_of;
-use std::ptr::null_mut;
+use pgrx::pg_sys::Datum;
 
-use pgrx::pg_sys::{self, Datum, TM_Result};
-
+use super::lock;
 use super::raw::{self, guarded};
-use super::table_row::{self, New, Seek, Writer};
+use super::table_row::{Change, New, Seek, Writer};
 use super::table_scan::Row;
+use super::table_step::{self as step, Step};
 use super::table_target::Target;
-use super::version;
-use super::{clock, lock};
-
-/// What is to become of a row.
-#[derive(Clone, Copy)]
-pub enum Change {
-    Keep,
-    /// A new row, or a new version of the one that is there.
-    Put(New),
-    /// A new version with this deadline and the same value.
-    Redate(Option<clock::Timestamp>),
-    Remove,
-}
 
 /// The statement must decide: nothing was changed.
 pub struct Undecided;
-
-/// What became of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Done,
-    /// Somebody else was faster.
-    Again,
-    /// A state that this file does not know: the caller has the statement run instead.
-    Strange,
-}
 
 /// Whether the present transaction can write past the executor.
 pub fn possible() -> bool {
@@ -67,12 +45,12 @@ pub fn put_all(
     rows: impl Iterator<Item = (Datum, New)>,
     mut written: impl FnMut(usize),
 ) -> bool {
-    let Some(writer) = Writer::of(target) else {
+    let Some(mut writer) = Writer::of(target) else {
         return false;
     };
     for (place, (key, new)) in rows.enumerate() {
         // SAFETY: the sequence holds plain values only; the writer's relations are open.
-        let done = unsafe { guarded(|| put(&writer, target, key, &new)) };
+        let done = unsafe { guarded(|| step::put(&mut writer, key, &new)) };
         if !done {
             writer.close();
             return false;
@@ -88,10 +66,10 @@ pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
     // SAFETY: as in `put_all`; the whole call is one sequence.
     unsafe {
         guarded(|| {
-            let Some(writer) = Writer::open(target) else {
+            let Some(mut writer) = Writer::open(target) else {
                 return false;
             };
-            let done = put(&writer, target, key, new);
+            let done = step::put(&mut writer, key, new);
             writer.end();
             done
         })
@@ -101,23 +79,11 @@ pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
 /// was. An error where the statement must do it.
 pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
-    // SAFETY: the whole call is one sequence of plain values over the writer's open relations. The row
-    // is copied before it is removed, and is what was removed: else there is TM_Updated.
+    // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
         guarded(|| {
             let writer = Writer::open(target)?;
-            let removed = loop {
-                raw::check_for_interrupts();
-                let Some(place) = writer.find(key, Seek::ToRemove, false) else {
-                    break Some(None);
-                };
-                let row = writer.present_row(target);
-                match erase(&writer, place) {
-                    Step::Done => break Some(Some(row)),
-                    Step::Again => {}
-                    Step::Strange => break None,
-                }
-            };
+            let removed = step::take(&writer, key);
             writer.end();
             removed
         })
@@ -137,266 +103,56 @@ pub fn change<R>(
     seek: Seek,
     mut decide: impl FnMut(Option<Row>) -> (Change, R),
 ) -> Result<R, Undecided> {
-    let Some(writer) = Writer::of(target) else {
+    let Some(mut writer) = Writer::of(target) else {
         return Err(Undecided);
     };
-    loop {
-        // SAFETY: sequences of plain values over the writer's open relations. Between them runs Rust
-        // that does not touch the writer; an error that unwinds leaves it to the abort.
-        let place = unsafe { guarded(|| look(&writer, key, seek)) };
-        if place.is_none() || seek != Seek::Any {
-            // SAFETY: as above; the slot holds the row if there is a place.
-            let row = place.map(|_| unsafe { guarded(|| writer.present_row(target)) });
-            let (change, answer) = decide(row);
-            match (place, change) {
-                (_, Change::Keep) | (None, Change::Redate(_) | Change::Remove) => {
-                    writer.close();
-                    return Ok(answer);
-                }
-                (None, Change::Put(new)) => {
-                    // SAFETY: as above.
-                    match unsafe { guarded(|| insert(&writer, target, key, &new)) } {
-                        Step::Done => {
-                            writer.close();
-                            return Ok(answer);
-                        }
-                        _ => continue,
-                    }
-                }
-                (Some(_), _) => {}
-            }
+    let answer = loop {
+        match attempt(&mut writer, key, seek, &mut decide) {
+            Ok(answer) => break Ok(answer),
+            Err(Step::Strange) => break Err(Undecided),
+            Err(_) => {}
         }
-        let Some(place) = place else {
-            continue;
-        };
-        // SAFETY: as above.
-        let mut step = unsafe { guarded(|| lock_row(&writer, place, seek)) };
-        if step == Step::Done {
-            // SAFETY: as above; the lock has put the row into the slot.
-            let row = unsafe { guarded(|| writer.present_row(target)) };
-            let (change, answer) = decide(Some(row));
-            // SAFETY: as above.
-            step = unsafe { guarded(|| make(&writer, target, key, place, &change)) };
-            if step == Step::Done {
-                writer.close();
-                return Ok(answer);
-            }
-        }
-        if step == Step::Strange {
-            writer.close();
-            return Err(Undecided);
-        }
-    }
-}
-
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn put(writer: &Writer, target: &Target, key: Datum, new: &New) -> bool {
-    // SAFETY: as the caller says.
-    unsafe {
-        loop {
-            raw::check_for_interrupts();
-            let step = match writer.find(key, Seek::Any, false) {
-                Some(place) => update(writer, target, key, place, Some(new), None),
-                None => insert(writer, target, key, new),
-            };
-            match step {
-                Step::Done => return true,
-                Step::Again => {}
-                Step::Strange => return false,
-            }
-        }
-    }
-}
-
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn look(writer: &Writer, key: Datum, seek: Seek) -> Option<pg_sys::ItemPointerData> {
-    // SAFETY: as the caller says.
-    unsafe {
-        raw::check_for_interrupts();
-        writer.find(key, seek, true)
-    }
-}
-
-/// Locks a row, so that what is decided by it still holds when it is changed. The slot `present` holds
-/// it afterwards.
-///
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn lock_row(writer: &Writer, mut place: pg_sys::ItemPointerData, seek: Seek) -> Step {
-    let mode = match seek {
-        Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
-        _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
     };
-    // SAFETY: as the caller says. No page stays pinned while this waits.
-    unsafe {
-        let mut failure = pg_sys::TM_FailureData::default();
-        raw::clear_slot(writer.present);
-        outcome((writer.access.lock)(
-            writer.table,
-            &mut place,
-            null_mut(),
-            writer.present,
-            raw::GetCurrentCommandId(true),
-            mode,
-            pg_sys::LockWaitPolicy::LockWaitBlock,
-            0,
-            &mut failure,
-        ))
-    }
+    writer.close();
+    answer
 }
 
-/// # Safety
-/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
-unsafe fn make(
-    writer: &Writer,
-    target: &Target,
+/// Finds the row, decides and changes it; an error says why it did not come to that.
+fn attempt<R>(
+    writer: &mut Writer,
     key: Datum,
-    place: pg_sys::ItemPointerData,
-    change: &Change,
-) -> Step {
-    // SAFETY: as the caller says.
-    unsafe {
-        match change {
-            Change::Put(new) => update(writer, target, key, place, Some(new), None),
-            Change::Redate(deadline) => update(writer, target, key, place, None, Some(*deadline)),
-            Change::Remove => erase(writer, place),
-            Change::Keep => Step::Done,
+    seek: Seek,
+    decide: &mut impl FnMut(Option<Row>) -> (Change, R),
+) -> Result<R, Step> {
+    // SAFETY, for all of this function: sequences of plain values over the writer's open relations.
+    // Between them runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
+    let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
+        let (change, answer) = decide(None);
+        // SAFETY: as above.
+        let done = unsafe { guarded(|| step::make_absent(writer, key, &change)) };
+        return settled(done, answer);
+    };
+    if seek != Seek::Any {
+        // SAFETY: as above; the slot holds the row that was found.
+        let row = unsafe { guarded(|| writer.present_row()) };
+        if let (Change::Keep, answer) = decide(Some(row)) {
+            return Ok(answer);
         }
     }
+    // SAFETY: as above; the lock puts the row into the slot.
+    let (locked, row) = unsafe { guarded(|| step::lock(writer, place, seek)) };
+    let Some(row) = row else {
+        return Err(locked);
+    };
+    let (change, answer) = decide(Some(row));
+    // SAFETY: as above.
+    let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
+    settled(done, answer)
 }
 
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn update(
-    writer: &Writer,
-    target: &Target,
-    key: Datum,
-    mut place: pg_sys::ItemPointerData,
-    new: Option<&New>,
-    redate: Option<Option<clock::Timestamp>>,
-) -> Step {
-    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
-    unsafe {
-        table_row::fill(writer, target, key, true, new, redate);
-        let mut failure = pg_sys::TM_FailureData::default();
-        let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-        let mut which: version::UpdateIndexes = Default::default();
-        let updated = (writer.access.update)(
-            writer.table,
-            &mut place,
-            writer.fresh,
-            raw::GetCurrentCommandId(true),
-            null_mut(),
-            null_mut(),
-            true,
-            &mut failure,
-            &mut mode,
-            &mut which,
-        );
-        let step = outcome(updated);
-        if step == Step::Done {
-            if version::enters_indexes(which) {
-                let (state, result) = open_indexes(writer.table);
-                version::enter_updated(result, writer.fresh, state, which);
-                close_indexes(state, result);
-            }
-            raw::CommandCounterIncrement();
-        }
-        step
-    }
-}
-
-/// Inserts speculatively: the row becomes real when every index has taken its key.
-///
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn insert(writer: &Writer, target: &Target, key: Datum, new: &New) -> Step {
-    // SAFETY: as in `update`. Whoever finds the speculative row waits for its token, which is held
-    // from before the insertion until after its end; an abort lets go of it.
-    unsafe {
-        table_row::fill(writer, target, key, false, Some(new), None);
-        let (state, result) = open_indexes(writer.table);
-        let xid = raw::GetCurrentTransactionId();
-        let token = raw::SpeculativeInsertionLockAcquire(xid);
-        let command = raw::GetCurrentCommandId(true);
-        (writer.access.insert)(writer.table, writer.fresh, command, 0, null_mut(), token);
-        let alone = version::enter_inserted(result, writer.fresh, state);
-        let place = &raw mut (*writer.fresh).tts_tid;
-        match alone {
-            true => raw::heap_finish_speculative(writer.table, place),
-            false => raw::heap_abort_speculative(writer.table, place),
-        }
-        raw::SpeculativeInsertionLockRelease(xid);
-        close_indexes(state, result);
-        raw::CommandCounterIncrement();
-        match alone {
-            true => Step::Done,
-            false => Step::Again,
-        }
-    }
-}
-
-/// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn erase(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
-    // SAFETY: as the caller says.
-    unsafe {
-        let mut failure = pg_sys::TM_FailureData::default();
-        let removed = (writer.access.delete)(
-            writer.table,
-            &mut place,
-            raw::GetCurrentCommandId(true),
-            null_mut(),
-            null_mut(),
-            true,
-            &mut failure,
-            false,
-        );
-        let step = outcome(removed);
-        if step == Step::Done {
-            raw::CommandCounterIncrement();
-        }
-        step
-    }
-}
-
-fn outcome(result: TM_Result::Type) -> Step {
-    match result {
-        TM_Result::TM_Ok => Step::Done,
-        TM_Result::TM_Updated | TM_Result::TM_Deleted => Step::Again,
-        _ => Step::Strange,
-    }
-}
-
-/// The executor's own description of the table and its indexes, as much of it as index entries need.
-///
-/// # Safety
-/// Inside of `guarded`; the table is open.
-unsafe fn open_indexes(
-    table: pg_sys::Relation,
-) -> (*mut pg_sys::EState, *mut pg_sys::ResultRelInfo) {
-    // SAFETY: the node is zeroed and gets its tag, as makeNode would do. It stands in no range table
-    // (number 0), so nothing is looked up there.
-    unsafe {
-        let state = raw::CreateExecutorState();
-        let size = size_of::<pg_sys::ResultRelInfo>();
-        let result: *mut pg_sys::ResultRelInfo =
-            raw::MemoryContextAllocZero((*state).es_query_cxt, size).cast();
-        (*result).type_ = pg_sys::NodeTag::T_ResultRelInfo;
-        raw::InitResultRelInfo(result, table, 0, null_mut(), 0);
-        raw::ExecOpenIndices(result, false);
-        (state, result)
-    }
-}
-
-/// # Safety
-/// Inside of `guarded`; both come from `open_indexes`.
-unsafe fn close_indexes(state: *mut pg_sys::EState, result: *mut pg_sys::ResultRelInfo) {
-    // SAFETY: as the caller says; the state's memory has all that was allocated for it.
-    unsafe {
-        raw::ExecCloseIndices(result);
-        raw::FreeExecutorState(state);
+fn settled<R>(step: Step, answer: R) -> Result<R, Step> {
+    match step {
+        Step::Done => Ok(answer),
+        other => Err(other),
     }
 }

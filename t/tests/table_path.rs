@@ -247,7 +247,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
         }
         let done = vacuum
             .batch_execute("SET statement_timeout = '20s'")
-            .and_then(|()| vacuum.batch_execute("VACUUM (INDEX_CLEANUP ON) c"));
+            .and_then(|()| vacuum.batch_execute("VACUUM (FREEZE, INDEX_CLEANUP ON) c"));
         first.run("COMMIT");
         done.expect("vacuum waits for nobody");
     });
