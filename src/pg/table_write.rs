@@ -15,7 +15,8 @@
 //!   all begins again.
 //! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and
 //!   vacuum keeps what was alive then.
-//! - No page of table or index stays pinned while anything is waited for: vacuum would wait, too.
+//! - No page of the index stays pinned while anything is waited for, or vacuum would wait, too. Of the table
+//!   only the page that the update itself holds on to, as any writer's does.
 //!
 //! This file decides and repeats; `table_step` has the single steps, `table_row` what is open.
 
