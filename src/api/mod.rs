@@ -11,6 +11,7 @@ pub mod hot;
 pub mod path;
 pub mod read;
 pub mod remove;
+pub mod sweeps;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;

@@ -2,8 +2,11 @@
 //!
 //! Nothing here knows what a cache is; the layer above (`cache`) says that.
 
+pub mod background;
+pub mod board;
 pub mod clock;
 pub mod convert;
+pub mod database;
 pub mod datum;
 pub mod events;
 pub mod invalidation;
@@ -16,6 +19,7 @@ pub mod random;
 mod raw;
 pub mod relation;
 pub mod session;
+pub mod storage;
 pub mod table_row;
 pub mod table_scan;
 mod table_step;

@@ -22,3 +22,5 @@ mod restart;
 mod standby;
 mod table_path;
 mod visibility;
+mod worker;
+mod worker_space;
