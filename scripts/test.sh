@@ -75,7 +75,7 @@ session_tests() {
 
 # The way to the table changes speed, not results.
 over_plans() {
-    scripts/cluster.sh restart test 'max_prepared_transactions = 10' "pgcache.table_path = 'plan'"
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "pgcache.table_path = 'plan'"
     regress "$@"
 }
 

@@ -125,7 +125,7 @@ fn attempt<R>(
     seek: Seek,
     decide: &mut impl FnMut(Option<Row>) -> (Change, R),
 ) -> Result<R, Step> {
-    // SAFETY, for all of this function: sequences of plain values over the writer's open relations.
+    // SAFETY: here and below, sequences of plain values over the writer's open relations.
     // Between them runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
     let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
         let (change, answer) = decide(None);
