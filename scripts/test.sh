@@ -70,7 +70,13 @@ regress() (
 session_tests() {
     mkdir -p "$RUN/t"
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-    PGCACHE_RUN=$RUN/t PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 cargo_test --package pgcache-tests
+    PGCACHE_RUN=$RUN/t PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 cargo_test --package pgcache-tests
+}
+
+# The way to the table changes speed, not results.
+over_plans() {
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "pgcache.table_path = 'plan'"
+    regress "$@"
 }
 
 without_preload() {
@@ -94,9 +100,12 @@ export_staged
 
 many_tests regress regress ISOLATION=
 ! compgen -G "specs/*.spec" >/dev/null || many_tests isolation regress REGRESS=
+many_tests regress-over-plans over_plans ISOLATION=
+! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-over-plans over_plans REGRESS=
 many_tests regress-without-preload without_preload ISOLATION=
-many_tests sessions session_tests 1
-many_tests sessions-without-preload session_tests 0
+many_tests sessions session_tests 1 auto
+many_tests sessions-over-plans session_tests 1 plan
+many_tests sessions-without-preload session_tests 0 auto
 [ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
 [ ! -e bench/expiry/run.sh ] || one_test expiry-smoke bench/expiry/run.sh --smoke
 one_test stampede-smoke bench/stampede/run.sh --smoke

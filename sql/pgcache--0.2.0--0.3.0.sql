@@ -140,3 +140,12 @@ CREATE OR REPLACE VIEW pgcache.caches AS
      CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
      CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
      WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
+
+CREATE FUNCTION pgcache.table_path_taken(
+    OUT direct bigint,
+    OUT plan bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'table_path_taken_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.table_path_taken() IS
+    'how often this session has gone to a table by key directly, and how often by a kept plan; pgcache.table_path chooses';

@@ -569,6 +569,15 @@ CREATE FUNCTION pgcache.verify(cache regclass) RETURNS TABLE (key text, hot_valu
 COMMENT ON FUNCTION pgcache.verify(regclass) IS
     'copies in the hot tier that differ from their rows: none, or pgcache has a defect';
 
+CREATE FUNCTION pgcache.table_path_taken(
+    OUT direct bigint,
+    OUT plan bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'table_path_taken_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.table_path_taken() IS
+    'how often this session has gone to a table by key directly, and how often by a kept plan; pgcache.table_path chooses';
+
 -- Keys never appear in figures, but who reads what how often is not everybody's business.
 REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_stats(regclass)
     FROM PUBLIC;

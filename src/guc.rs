@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
@@ -44,6 +44,25 @@ pub fn fetch_wait() -> i64 {
 /// Milliseconds that a lease lasts.
 pub fn lease_time() -> i64 {
     LEASE_TIME.get().into()
+}
+
+/// Auto: whoever doubts the direct way compares it with the plans.
+static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
+
+/// How calls get to the rows of a table cache.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+pub enum TablePath {
+    /// Directly by the index where the table is plain enough, else by plans.
+    #[name = c"auto"]
+    Auto,
+    /// By kept plans only.
+    #[name = c"plan"]
+    Plan,
+}
+
+/// Whether this session goes to tables directly where it can.
+pub fn table_path_is_direct() -> bool {
+    TABLE_PATH.get() == TablePath::Auto
 }
 
 /// Bytes of shared memory for the hot tier, bookkeeping included.
@@ -90,6 +109,14 @@ pub fn define(preloaded: bool) {
         c"Whether this session reads entries of table caches from the hot tier.",
         c"Off bypasses the copies, for comparison and for doubt. Memory caches are not affected.",
         &HOT_TIER,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"pgcache.table_path",
+        c"How this session reads and writes the tables of table caches.",
+        c"auto goes to them directly by the index where nothing but pgcache's own triggers is on them; plan runs kept plans, for comparison and for doubt.",
+        &TABLE_PATH,
         GucContext::Userset,
         GucFlags::default(),
     );

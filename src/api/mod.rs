@@ -8,6 +8,7 @@ pub mod batch;
 pub mod definition;
 pub mod expiry;
 pub mod hot;
+pub mod path;
 pub mod read;
 pub mod refresh;
 pub mod remove;

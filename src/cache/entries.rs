@@ -243,16 +243,18 @@ pub fn increment(
     deadline: Deadline,
     sum: impl Fn(Option<Text>) -> Result<Text, Error>,
 ) -> Result<Option<Datum>, Error> {
+    let sum = |value: Option<Datum>| {
+        let text = sum(value.map(|value| convert::result(value, cache.value_type)))?;
+        Ok(convert::argument(text, cache.value_type))
+    };
     let done = match cache.storage {
         Storage::Memory => memory::update(cache, key, |present| {
-            let value = present.and_then(|entry| entry.value);
-            let text = sum(value.map(|value| convert::result(value, cache.value_type)))?;
-            let stored = Some(convert::argument(text, cache.value_type));
+            let stored = Some(sum(present.and_then(|entry| entry.value))?);
             let deadline = present.map_or(deadline, |entry| entry.deadline);
             let value = stored;
             Ok(Decision::Put(Entry { value, deadline }, stored))
         })?,
-        _ => table::increment(cache, key, delta, deadline),
+        _ => table::increment(cache, key, delta, deadline, sum)?,
     };
     cache.count(Figure::Sets, 1);
     Ok(done)

@@ -55,7 +55,7 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
 /// for, and the privileges can be checked meanwhile. Changes nothing, tells nothing.
 #[inline]
 pub fn approach(relation: Oid, key: Key) {
-    if let Some(tier) = tier() {
+    if let Some(tier) = tier().filter(|_| guc::hot_tier()) {
         let hash = hash(tier, slots::owner_of(relation), key.text().bytes());
         tier.region().prefetch_buckets(hash);
     }

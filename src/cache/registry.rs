@@ -23,6 +23,7 @@ use crate::pg::invalidation::Watch;
 use crate::pg::plan::Plan;
 use crate::pg::privilege::{self, Privileges};
 use crate::pg::relation::{self, Shape};
+use crate::pg::table_target::Target;
 use crate::pg::tier::{Figure, Tier, tier};
 use crate::pg::{lock, session, transaction};
 
@@ -55,6 +56,8 @@ pub struct Cache {
     /// The triggers see every row that changes, so copies stay coherent; and whoever has the privilege
     /// may read them, which is not so of a temporary table.
     pub may_be_copied: bool,
+    /// The table as a direct access sees it; `path` says when that way is taken.
+    pub target: Option<Target>,
     /// The slot it had when last asked; see `slots` for why it is checked at each use.
     slot: Cell<Option<u32>>,
     qualified: std::ffi::CString,
@@ -65,7 +68,7 @@ pub struct Cache {
 /// A cache that is open for reading; the lock ends with it, except where it must be kept.
 pub struct Reading {
     cache: Rc<Cache>,
-    _locks: Option<lock::Scope>,
+    _lock: lock::Shared,
 }
 
 impl std::ops::Deref for Reading {
@@ -92,11 +95,10 @@ pub fn open_to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Er
 
 /// The same for a caller who has been checked.
 pub fn lock_to_read(relation: Oid) -> Result<Reading, Error> {
-    let locks = lock::Scope::enter();
-    lock::relation(relation, lock::Mode::Read);
+    let lock = lock::Shared::on(relation);
     Ok(Reading {
         cache: find(relation)?,
-        _locks: locks,
+        _lock: lock,
     })
 }
 
@@ -207,6 +209,7 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         storage,
         row_security: shape.row_security,
         may_be_copied: shape.triggers_always && !shape.temporary,
+        target: shape.target,
         slot: Cell::new(None),
         qualified: shape.qualified,
         plans: RefCell::default(),

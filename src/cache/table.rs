@@ -10,13 +10,19 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
+use super::direct;
 use super::key::{Key, after_prefix};
+use super::memory;
+use super::path;
 use super::registry::{Cache, Reading};
 use super::statement::Statement;
+use crate::error::Error;
 use crate::pg::clock::INFINITY;
 use crate::pg::datum::{Text, Value, ValueType, new_array, new_varlena, varlena_bytes};
+use crate::pg::lock;
 use crate::pg::plan::Output;
 use crate::pg::privilege::{self, AsOwner, Privileges};
+use crate::pg::table_row::New;
 
 /// An entry as it is stored. A value of None is a negative entry.
 #[derive(Clone, Copy)]
@@ -49,6 +55,10 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
     if cache.is_out_of_reach() {
         return None;
     }
+    if let Some(target) = path::to_read(cache) {
+        return direct::get(target, key).filter(live);
+    }
+    let _locks = lock::Scope::enter();
     cache
         .plan(Statement::Get)
         .run(&[Some(key.text().raw())], |output| {
@@ -62,6 +72,16 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> BTreeMap<Vec<u8>, Entry> {
     if cache.is_out_of_reach() || keys.is_empty() {
         return BTreeMap::new();
     }
+    if let Some(target) = path::to_read(cache) {
+        let mut entries = BTreeMap::new();
+        direct::get_many(target, keys, |place, entry| {
+            if let Some(key) = keys.get(place).filter(|_| live(&entry)) {
+                entries.insert(key.text().bytes().to_vec(), entry);
+            }
+        });
+        return entries;
+    }
+    let _locks = lock::Scope::enter();
     let mut datums: Vec<Datum> = keys.iter().map(|key| key.text().raw()).collect();
     let keys = new_array(&mut datums, ValueType::Text);
     cache.plan(Statement::GetMany).run(&[Some(keys)], |output| {
@@ -83,6 +103,7 @@ pub fn scan(
     if cache.is_out_of_reach() {
         return Vec::new();
     }
+    let _locks = lock::Scope::enter();
     let skip = after.unwrap_or(Text::new(b""));
     let from = match skip.bytes() > prefix.bytes() {
         true => skip,
@@ -109,6 +130,10 @@ pub fn scan(
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) {
+    let direct = path::to_write(cache);
+    if direct.is_some_and(|target| direct::set(target, key, value, deadline).is_some()) {
+        return;
+    }
     run(
         cache,
         Statement::Set,
@@ -119,6 +144,10 @@ pub fn set(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) {
 /// Inserts or overwrites several, given in the order of their keys, each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Datum)], deadline: Deadline) {
     if entries.is_empty() {
+        return;
+    }
+    let direct = path::to_write(cache);
+    if direct.is_some_and(|target| direct::set_many(target, entries, deadline).is_some()) {
         return;
     }
     let (mut keys, mut values): (Vec<Datum>, Vec<Datum>) = entries
@@ -138,12 +167,17 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Datum)], deadline: Deadline) {
 
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) -> bool {
-    write(cache, Statement::Add, key, value, deadline)
+    let over = |entry: Option<&Entry>| entry.is_none();
+    path::to_write(cache)
+        .and_then(|target| direct::put_over(target, key, New { value, deadline }, over))
+        .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
 }
 
 /// Overwrites if a live entry is there.
 pub fn replace(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) -> bool {
-    write(cache, Statement::Replace, key, value, deadline)
+    path::to_write(cache)
+        .and_then(|target| direct::replace(target, key, New { value, deadline }, |_| true))
+        .unwrap_or_else(|| write(cache, Statement::Replace, key, value, deadline))
 }
 
 /// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
@@ -154,9 +188,19 @@ pub fn replace_if(
     value: Option<Datum>,
     deadline: Deadline,
 ) -> bool {
+    let new = New { value, deadline };
+    let direct = path::to_write(cache);
     let Some(expected) = expected else {
-        return write(cache, Statement::ReplaceIfAbsent, key, value, deadline);
+        let over = |entry: Option<&Entry>| entry.is_none_or(|entry| entry.value.is_none());
+        return direct
+            .and_then(|target| direct::put_over(target, key, new, over))
+            .unwrap_or_else(|| write(cache, Statement::ReplaceIfAbsent, key, value, deadline));
     };
+    if let Some(done) = direct
+        .and_then(|target| direct::replace(target, key, new, |entry| has(cache, entry, expected)))
+    {
+        return done;
+    }
     0 < run(
         cache,
         Statement::ReplaceIf,
@@ -171,19 +215,35 @@ pub fn replace_if(
 
 /// Adds to a counter, which starts from 0 where there is no live integer entry. Gives the stored
 /// form of the sum; None when a trigger of the user's own has kept the row from being written.
-pub fn increment(cache: &Cache, key: Key, delta: i64, deadline: Deadline) -> Option<Datum> {
-    cache.plan(Statement::Increment).run(
+pub fn increment(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    deadline: Deadline,
+    sum: impl Fn(Option<Datum>) -> Result<Datum, Error>,
+) -> Result<Option<Datum>, Error> {
+    if let Some(done) =
+        path::to_write(cache).and_then(|target| direct::increment(target, key, deadline, sum))
+    {
+        return done.map(Some);
+    }
+    Ok(cache.plan(Statement::Increment).run(
         &[
             Some(key.text().raw()),
             Some(Datum::from(delta)),
             deadline.map(Datum::from),
         ],
         |output| output.varlena(0, 0),
-    )
+    ))
 }
 
 /// Gives a live entry a new deadline; the entry as it is then.
 pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
+    if let Some(done) =
+        path::to_write(cache).and_then(|target| direct::touch(target, key, deadline))
+    {
+        return done;
+    }
     cache.plan(Statement::Touch).run(
         &[Some(key.text().raw()), deadline.map(Datum::from)],
         |output| (output.rows() > 0).then(|| entry(output, 0)),
@@ -192,11 +252,17 @@ pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
 
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> bool {
+    if let Some(done) = path::to_write(cache).and_then(|target| direct::touch(target, key, None)) {
+        return done.is_some();
+    }
     0 < run(cache, Statement::Persist, &[Some(key.text().raw())])
 }
 
 /// Removes an entry, expired or not; says whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> bool {
+    if let Some(removed) = path::to_write(cache).and_then(|target| direct::remove(target, key)) {
+        return removed.as_ref().is_some_and(live);
+    }
     let _owner = as_owner_unless(cache, Privileges::SELECT);
     cache
         .plan(Statement::Delete)
@@ -208,6 +274,9 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
 
 /// Removes an entry, expired or not; gives it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
+    if let Some(removed) = path::to_write(cache).and_then(|target| direct::remove(target, key)) {
+        return removed.filter(live);
+    }
     cache
         .plan(Statement::Delete)
         .run(&[Some(key.text().raw())], |output| {
@@ -218,6 +287,18 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
 
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
+    let is_it = |entry: &Entry| {
+        live(entry)
+            && match expected {
+                Some(expected) => has(cache, entry, expected),
+                None => entry.value.is_none(),
+            }
+    };
+    if let Some(done) =
+        path::to_write(cache).and_then(|target| direct::remove_if(target, key, is_it))
+    {
+        return done;
+    }
     let key = Some(key.text().raw());
     0 < match expected {
         Some(expected) => run(cache, Statement::DeleteIf, &[key, Some(expected)]),
@@ -248,6 +329,12 @@ fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
                 .map(|key| Key::stored(Text::from_raw(key)))
                 .collect()
         })
+}
+
+/// Whether an entry has this value.
+fn has(cache: &Cache, entry: &Entry, expected: Datum) -> bool {
+    let value = entry.value;
+    value.is_some_and(|value| memory::equal(cache, value, expected))
 }
 
 fn write(

@@ -114,6 +114,32 @@ pub fn one_snapshot_per_transaction() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+unsafe extern "C-unwind" {
+    // Raises nothing for a lock that is held, so it is called without pgrx's guard.
+    fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
+}
+
+/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for the
+/// whole transaction. After an error the abort gives it back.
+pub struct Shared(pg_sys::Oid);
+
+impl Shared {
+    /// Waits for the lock.
+    pub fn on(oid: pg_sys::Oid) -> Shared {
+        relation(oid, Mode::Read);
+        Shared(oid)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !one_snapshot_per_transaction() {
+            // SAFETY: taken by `on` under the same resource owner, in this call.
+            unsafe { UnlockRelationOid(self.0, Mode::Read.number()) };
+        }
+    }
+}
+
 /// Locks taken while this lives are given back when it is dropped.
 ///
 /// It is a resource owner of its own, ended the way a rolled-back subtransaction's is. When an

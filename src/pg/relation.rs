@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::datum::ValueType;
+use super::table_target::{self, Target};
 
 /// The facts about a relation that decide whether and how it is a cache.
 pub struct Shape {
@@ -33,6 +34,8 @@ pub struct Shape {
     /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view; None
     /// when there is neither.
     pub settings: Option<Vec<Vec<u8>>>,
+    /// The table as a direct access sees it.
+    pub target: Option<Target>,
 }
 
 /// Reads a relation's facts; None when it is gone. The caller holds a lock on it.
@@ -47,6 +50,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             return None;
         }
         let class = &*(*open).rd_rel;
+        let settings = trigger_arguments(open, rows).or_else(|| view_settings(open));
         let shape = Shape {
             qualified: qualified_name(relation),
             ordinary_table: class.relkind == pg_sys::RELKIND_RELATION as i8,
@@ -59,7 +63,11 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             value_type: column(relation, c"value").and_then(|c| ValueType::from_oid(c.type_oid)),
             has_deadline: column(relation, c"expires_at")
                 .is_some_and(|c| c.type_oid == pg_sys::TIMESTAMPTZOID),
-            settings: trigger_arguments(open, rows).or_else(|| view_settings(open)),
+            target: match settings {
+                Some(_) => table_target::target(open),
+                None => None,
+            },
+            settings,
         };
         pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
         Some(shape)
@@ -98,6 +106,11 @@ fn column(relation: pg_sys::Oid, name: &CStr) -> Option<Column> {
             collation,
         })
     }
+}
+
+/// The number of a live column.
+pub(super) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
+    column(relation, name).map(|column| column.number)
 }
 
 /// Whether `key text COLLATE "C"` is there and is the whole primary key.
@@ -141,6 +154,22 @@ unsafe fn trigger_calling<'a>(
         std::slice::from_raw_parts((*descriptor).triggers, (*descriptor).numtriggers as usize)
             .iter()
             .find(|trigger| trigger.tgfoid == function)
+    }
+}
+
+/// The oids in a list; none for NULL.
+///
+/// # Safety
+/// `list` is NULL or a list of oids.
+pub(super) unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: a list has `length` cells, here each with an oid.
+    unsafe {
+        (0..(*list).length as usize)
+            .map(|i| (*(*list).elements.add(i)).oid_value)
+            .collect()
     }
 }
 

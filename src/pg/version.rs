@@ -98,3 +98,140 @@ pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
     // SAFETY: as the caller says; the name is copied into shared memory.
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
+
+/// The index of the primary key, unless that is deferrable.
+///
+/// # Safety
+/// `relation` must be open.
+pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
+    // SAFETY: as the caller says.
+    #[cfg(not(feature = "pg18"))]
+    unsafe {
+        pg_sys::RelationGetPrimaryKeyIndex(relation)
+    }
+    // SAFETY: as the caller says.
+    #[cfg(feature = "pg18")]
+    unsafe {
+        pg_sys::RelationGetPrimaryKeyIndex(relation, false)
+    }
+}
+
+/// Raw forms of functions whose arguments differ; see `raw` for the rules.
+mod differing {
+    use pgrx::pg_sys::*;
+
+    unsafe extern "C-unwind" {
+        pub fn index_beginscan(
+            table: Relation,
+            index: Relation,
+            snapshot: Snapshot,
+            #[cfg(feature = "pg18")] instrument: *mut IndexScanInstrumentation,
+            keys: i32,
+            orderings: i32,
+        ) -> IndexScanDesc;
+        pub fn ExecInsertIndexTuples(
+            result: *mut ResultRelInfo,
+            slot: *mut TupleTableSlot,
+            state: *mut EState,
+            update: bool,
+            no_duplicate_error: bool,
+            conflict: *mut bool,
+            arbiters: *mut List,
+            #[cfg(not(feature = "pg15"))] only_summarizing: bool,
+        ) -> *mut List;
+    }
+}
+
+/// Begins a scan with one key.
+///
+/// # Safety
+/// Inside of `raw::guarded`; the relations are open, the snapshot outlives the scan.
+#[inline(always)]
+pub unsafe fn index_beginscan(
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    snapshot: pg_sys::Snapshot,
+) -> pg_sys::IndexScanDesc {
+    // SAFETY: as the caller says.
+    unsafe {
+        differing::index_beginscan(
+            table,
+            index,
+            snapshot,
+            #[cfg(feature = "pg18")]
+            std::ptr::null_mut(),
+            1,
+            0,
+        )
+    }
+}
+
+/// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
+#[cfg(feature = "pg15")]
+pub type UpdateIndexes = bool;
+/// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
+#[cfg(not(feature = "pg15"))]
+pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
+
+/// Whether an update must enter the new row into any index.
+pub fn enters_indexes(which: UpdateIndexes) -> bool {
+    #[cfg(feature = "pg15")]
+    return which;
+    #[cfg(not(feature = "pg15"))]
+    return which != pg_sys::TU_UpdateIndexes::TU_None;
+}
+
+/// Enters a row that was inserted speculatively; false when somebody else has its key.
+///
+/// # Safety
+/// Inside of `raw::guarded`; `result` has its indexes open, `slot` holds the row and its place.
+pub unsafe fn enter_inserted(
+    result: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+) -> bool {
+    let mut conflict = false;
+    // SAFETY: as the caller says.
+    unsafe {
+        differing::ExecInsertIndexTuples(
+            result,
+            slot,
+            state,
+            false,
+            true,
+            &mut conflict,
+            std::ptr::null_mut(),
+            #[cfg(not(feature = "pg15"))]
+            false,
+        );
+    }
+    !conflict
+}
+
+/// Enters the new version of a row that was updated.
+///
+/// # Safety
+/// Inside of `raw::guarded`; as in `enter_inserted`.
+pub unsafe fn enter_updated(
+    result: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    _which: UpdateIndexes,
+) {
+    // SAFETY: as the caller says.
+    unsafe {
+        differing::ExecInsertIndexTuples(
+            result,
+            slot,
+            state,
+            true,
+            false,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            #[cfg(not(feature = "pg15"))]
+            {
+                _which == pg_sys::TU_UpdateIndexes::TU_Summarizing
+            },
+        );
+    }
+}

@@ -59,6 +59,9 @@ impl Cluster {
         if std::env::var("PGCACHE_PRELOAD").is_ok_and(|preload| preload == "1") {
             cluster.configure(&["shared_preload_libraries = 'pgcache'"]);
         }
+        if let Ok(path) = std::env::var("PGCACHE_TABLE_PATH") {
+            cluster.configure(&[&format!("pgcache.table_path = '{path}'")]);
+        }
         cluster.configure(conf);
         cluster.up();
         cluster

@@ -22,6 +22,7 @@ mod prepared;
 mod readme;
 mod restart;
 mod standby;
+mod table_path;
 mod visibility;
 mod worker;
 mod worker_space;

@@ -1,0 +1,170 @@
+//! Entries of a plain table, read and written past the executor: what the statements of
+//! `cache::statement` do, by the means of `pg::table_scan` and `pg::table_write`.
+//!
+//! A write notes its key as the table's trigger would, before it returns. Deadlines are judged after the
+//! row is locked. A function here gives None where only the statement can do it; nothing has happened
+//! then that the statement would not do again.
+
+use pgrx::pg_sys::Datum;
+
+use super::deadline::{self, Deadline};
+use super::key::Key;
+use super::table::Entry;
+use crate::error::Error;
+use crate::pg::clock::INFINITY;
+use crate::pg::datum::Value;
+use crate::pg::events;
+use crate::pg::table_row::{Change, New, Seek};
+use crate::pg::table_scan::{self, Row};
+use crate::pg::table_target::Target;
+use crate::pg::table_write::{self, Undecided};
+
+impl From<Row> for Entry {
+    fn from(row: Row) -> Entry {
+        let deadline = row.deadline.map(|datum| datum.value() as i64);
+        Entry {
+            value: row.value,
+            deadline: deadline.filter(|&deadline| deadline != INFINITY),
+        }
+    }
+}
+
+fn live(entry: &Entry) -> bool {
+    deadline::is_live(entry.deadline)
+}
+
+/// The entry under a key, live or not.
+pub fn get(target: &Target, key: Key) -> Option<Entry> {
+    table_scan::get(target, key.text().raw()).map(Entry::from)
+}
+
+/// The entries under several keys, live or not, all from one snapshot.
+pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) {
+    let datums = keys.iter().map(|key| key.text().raw());
+    table_scan::get_many(target, datums, |place, row| found(place, row.into()));
+}
+
+/// Inserts or overwrites.
+pub fn set(target: &Target, key: Key, value: Option<Datum>, deadline: Deadline) -> Option<()> {
+    let done = table_write::put_one(target, key.text().raw(), &New { value, deadline });
+    done.then(|| note(target, key))
+}
+
+/// Inserts or overwrites several, in this order.
+pub fn set_many(target: &Target, entries: &[(Key, Datum)], deadline: Deadline) -> Option<()> {
+    let rows = entries.iter().map(|&(key, value)| {
+        let value = Some(value);
+        (key.text().raw(), New { value, deadline })
+    });
+    let noted = |place: usize| {
+        if let Some(&(key, _)) = entries.get(place) {
+            note(target, key);
+        }
+    };
+    table_write::put_all(target, rows, noted).then_some(())
+}
+
+/// Inserts, or overwrites an entry of which `over` says yes; None is no live entry.
+pub fn put_over(
+    target: &Target,
+    key: Key,
+    new: New,
+    over: impl Fn(Option<&Entry>) -> bool,
+) -> Option<bool> {
+    change(target, key, Seek::Any, |entry| {
+        match over(entry.filter(live).as_ref()) {
+            true => (Change::Put(new), true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+/// Overwrites a live entry of which `over` says yes.
+pub fn replace(target: &Target, key: Key, new: New, over: impl Fn(&Entry) -> bool) -> Option<bool> {
+    change(target, key, Seek::Visible, |entry| {
+        match entry.filter(live).is_some_and(|entry| over(&entry)) {
+            true => (Change::Put(new), true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+/// Overwrites with the sum that `sum` makes of the live value; a live entry's deadline stays.
+pub fn increment(
+    target: &Target,
+    key: Key,
+    deadline: Deadline,
+    sum: impl Fn(Option<Datum>) -> Result<Datum, Error>,
+) -> Option<Result<Datum, Error>> {
+    change(target, key, Seek::Any, |entry| {
+        let present = entry.filter(live);
+        let sum = sum(present.and_then(|entry| entry.value));
+        let deadline = present.map_or(deadline, |entry| entry.deadline);
+        match sum {
+            Ok(sum) => {
+                let value = Some(sum);
+                (Change::Put(New { value, deadline }), Ok(sum))
+            }
+            Err(error) => (Change::Keep, Err(error)),
+        }
+    })
+}
+
+/// Gives a live entry a new deadline; the entry as it is then.
+pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Entry>> {
+    change(target, key, Seek::Visible, |entry| {
+        match entry.filter(live) {
+            Some(Entry { value, .. }) => {
+                (Change::Redate(deadline), Some(Entry { value, deadline }))
+            }
+            None => (Change::Keep, None),
+        }
+    })
+}
+
+/// Removes an entry, expired or not; the entry as it was.
+pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
+    let removed = table_write::remove(target, key.text().raw()).ok()?;
+    if removed.is_some() {
+        note(target, key);
+    }
+    Some(removed.map(Entry::from))
+}
+
+/// Removes an entry of which `which` says yes; whether it did.
+pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<bool> {
+    change(target, key, Seek::ToRemove, |entry| {
+        match entry.is_some_and(|entry| which(&entry)) {
+            true => (Change::Remove, true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+fn change<R>(
+    target: &Target,
+    key: Key,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Entry>) -> (Change, R),
+) -> Option<R> {
+    let mut changes = false;
+    let decided = |row: Option<Row>| {
+        let (change, answer) = decide(row.map(Entry::from));
+        changes = !matches!(change, Change::Keep);
+        (change, answer)
+    };
+    match table_write::change(target, key.text().raw(), seek, decided) {
+        Ok(answer) => {
+            if changes {
+                note(target, key);
+            }
+            Some(answer)
+        }
+        Err(Undecided) => None,
+    }
+}
+
+/// What `pgcache.record()` does for a row that a statement writes.
+fn note(target: &Target, key: Key) {
+    events::tell(|observer| (observer.row)(target.relation, key.text().bytes()));
+}

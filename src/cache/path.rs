@@ -1,0 +1,55 @@
+//! Which way a call takes to the table: directly by the index, or by a kept plan.
+//!
+//! The one place that chooses. Both ways mean the same; the direct one is for tables that are plain
+//! enough (`pg::table_target`), and `pgcache.table_path = plan` turns it off, for comparison and for doubt.
+
+use std::cell::Cell;
+
+use super::registry::Cache;
+use crate::guc;
+use crate::pg::table_target::Target;
+use crate::pg::table_write;
+
+thread_local! {
+    static TAKEN: Cell<Taken> = const { Cell::new(Taken { direct: 0, plan: 0 }) };
+}
+
+/// How often this session has gone each way.
+#[derive(Clone, Copy)]
+pub struct Taken {
+    pub direct: i64,
+    pub plan: i64,
+}
+
+/// What the session has counted so far.
+pub fn taken() -> Taken {
+    TAKEN.get()
+}
+
+/// The table, if a look-up by key goes to it directly.
+#[inline]
+pub fn to_read(cache: &Cache) -> Option<&Target> {
+    let target = cache.target.as_ref();
+    counted(target.filter(|_| guc::table_path_is_direct() && !cache.row_security))
+}
+
+/// The table, if a write by key goes to it directly.
+#[inline]
+pub fn to_write(cache: &Cache) -> Option<&Target> {
+    let target = cache.target.as_ref();
+    counted(
+        target.filter(|target| {
+            guc::table_path_is_direct() && target.writable && table_write::possible()
+        }),
+    )
+}
+
+fn counted(target: Option<&Target>) -> Option<&Target> {
+    let mut taken = TAKEN.get();
+    match target {
+        Some(_) => taken.direct += 1,
+        None => taken.plan += 1,
+    }
+    TAKEN.set(taken);
+    target
+}

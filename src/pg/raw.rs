@@ -1,0 +1,162 @@
+//! Postgres' functions without the guard that pgrx puts around each call, for sequences of many calls.
+//!
+//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard stands
+//! around a whole sequence. Three rules keep that sound; [`guarded`] is the only way in:
+//!
+//! 1. A sequence holds nothing that must be dropped: an error jumps over its frames.
+//! 2. It calls functions of this list or through Postgres' own tables of functions, never pgrx's
+//!    guarded ones, and it cannot panic: no indexing, no unwrap, no arithmetic that is checked.
+//! 3. What it opens is Postgres' own (relations, scans, pins, locks), which the abort after an error
+//!    gives back.
+
+use pgrx::pg_sys::{self, *};
+
+unsafe extern "C-unwind" {
+    // Transactions, snapshots, waiting.
+    pub fn CommandCounterIncrement();
+    pub fn GetCurrentCommandId(used: bool) -> CommandId;
+    pub fn GetCurrentTransactionId() -> TransactionId;
+    pub fn GetTransactionSnapshot() -> Snapshot;
+    pub fn RegisterSnapshot(snapshot: Snapshot) -> Snapshot;
+    pub fn UnregisterSnapshot(snapshot: Snapshot);
+    pub fn ActiveSnapshotSet() -> bool;
+    pub fn IsInParallelMode() -> bool;
+    pub fn ProcessInterrupts();
+    pub fn XactLockTableWait(
+        xid: TransactionId,
+        relation: Relation,
+        tid: ItemPointer,
+        why: XLTW_Oper::Type,
+    );
+    pub fn SpeculativeInsertionLockAcquire(xid: TransactionId) -> u32;
+    pub fn SpeculativeInsertionLockRelease(xid: TransactionId);
+    pub fn SpeculativeInsertionWait(xid: TransactionId, token: u32);
+
+    // Relations and slots.
+    pub fn table_open(relation: Oid, lock: LOCKMODE) -> Relation;
+    pub fn table_close(relation: Relation, lock: LOCKMODE);
+    pub fn index_open(relation: Oid, lock: LOCKMODE) -> Relation;
+    pub fn index_close(relation: Relation, lock: LOCKMODE);
+    pub fn table_slot_callbacks(relation: Relation) -> *const TupleTableSlotOps;
+    pub fn MakeSingleTupleTableSlot(
+        descriptor: TupleDesc,
+        kind: *const TupleTableSlotOps,
+    ) -> *mut TupleTableSlot;
+    pub fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
+    pub fn ExecStoreVirtualTuple(slot: *mut TupleTableSlot) -> *mut TupleTableSlot;
+    pub fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, attributes: i32);
+    pub fn pg_detoast_datum_copy(varlena: *mut varlena) -> *mut varlena;
+
+    // Index scans; how one begins differs by version.
+    pub fn ScanKeyInit(
+        entry: ScanKey,
+        attribute: AttrNumber,
+        strategy: StrategyNumber,
+        procedure: RegProcedure,
+        argument: Datum,
+    );
+    pub fn index_rescan(
+        scan: IndexScanDesc,
+        keys: ScanKey,
+        number_of_keys: i32,
+        orderings: ScanKey,
+        number_of_orderings: i32,
+    );
+    pub fn index_getnext_slot(
+        scan: IndexScanDesc,
+        direction: ScanDirection::Type,
+        slot: *mut TupleTableSlot,
+    ) -> bool;
+    pub fn index_endscan(scan: IndexScanDesc);
+
+    pub fn heap_finish_speculative(table: Relation, tid: ItemPointer);
+    pub fn heap_abort_speculative(table: Relation, tid: ItemPointer);
+
+    // The executor's part of an insertion; how index entries are made differs by version.
+    pub fn CreateExecutorState() -> *mut EState;
+    pub fn FreeExecutorState(state: *mut EState);
+    pub fn InitResultRelInfo(
+        result: *mut ResultRelInfo,
+        relation: Relation,
+        range_table_index: Index,
+        root: *mut ResultRelInfo,
+        instrument: i32,
+    );
+    pub fn ExecOpenIndices(result: *mut ResultRelInfo, speculative: bool);
+    pub fn ExecCloseIndices(result: *mut ResultRelInfo);
+    pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
+}
+
+/// Runs a sequence of raw calls under one guard: an error of Postgres comes out as a panic of pgrx's.
+///
+/// # Safety
+/// The sequence must follow the rules of this file. That its result is `Copy` keeps it from holding
+/// anything to drop.
+#[inline(always)]
+pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
+    // SAFETY: the caller keeps to the rules, which are those of pgrx's own guard.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
+}
+
+/// Ends the statement if it was cancelled or has timed out.
+///
+/// # Safety
+/// Inside of [`guarded`], with no lightweight lock held.
+#[inline(always)]
+pub unsafe fn check_for_interrupts() {
+    // SAFETY: the flag is written by signal handlers of this process; see above for the call.
+    unsafe {
+        if (&raw const InterruptPending).read_volatile() != 0 {
+            ProcessInterrupts();
+        }
+    }
+}
+
+/// Empties a slot: its row is no longer pinned.
+///
+/// # Safety
+/// Inside of [`guarded`]; the slot is one that was made and not dropped.
+#[inline(always)]
+pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
+    // SAFETY: every kind of slot has its functions, `clear` among them.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+    }
+}
+
+/// Makes a slot's row its own: no page is pinned any more.
+///
+/// # Safety
+/// Inside of [`guarded`]; the slot holds a row.
+#[inline(always)]
+pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
+    // SAFETY: every kind of slot has its functions, `materialize` among them.
+    unsafe {
+        if let Some(materialize) = (*(*slot).tts_ops).materialize {
+            materialize(slot);
+        }
+    }
+}
+
+/// A column of the row in a slot, by its number from 1; None for NULL.
+///
+/// # Safety
+/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum lives as long
+/// as the slot holds the row.
+#[inline(always)]
+pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
+    // SAFETY: the arrays have as many elements as the table has columns; the first `number` are set
+    // after the call.
+    unsafe {
+        if (*slot).tts_nvalid < number {
+            slot_getsomeattrs_int(slot, i32::from(number));
+        }
+        let at = number as usize - 1;
+        match *(*slot).tts_isnull.add(at) {
+            true => None,
+            false => Some(*(*slot).tts_values.add(at)),
+        }
+    }
+}

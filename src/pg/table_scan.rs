@@ -1,0 +1,163 @@
+//! Reading rows of a table by key, through the index of its primary key, without the executor.
+//!
+//! What the kept plan `SELECT ... WHERE key = $1` does, less its parts: a snapshot as that plan would
+//! take it, the index, the visible row, copies of its columns. The caller holds the lock on the table
+//! that makes the [`Target`] true; the index is locked here, because REINDEX replaces its file under a
+//! lock on the index alone.
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, Datum};
+
+use super::raw::{self, guarded};
+use super::table_target::Target;
+use super::version;
+
+/// The columns `value, expires_at` of a row, copied and detoasted.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub value: Option<Datum>,
+    pub deadline: Option<Datum>,
+}
+
+/// A table and its index, open, and a scan of them by key.
+#[derive(Clone, Copy)]
+struct Scan {
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    scan: pg_sys::IndexScanDesc,
+    /// NULL where it needs no end.
+    registered: pg_sys::Snapshot,
+}
+
+/// The row under a key, as a statement that begins now would see it.
+pub fn get(target: &Target, key: Datum) -> Option<Row> {
+    // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a lock
+    // on the table; the columns' copies are made in the caller's memory context before the slot goes.
+    unsafe {
+        guarded(|| {
+            let scan = open(target, raw::ActiveSnapshotSet());
+            let row = find(&scan, target, key);
+            close(&scan);
+            row
+        })
+    }
+}
+
+/// The rows under several keys, all from one snapshot; `found` is told the place of each key that has
+/// one.
+pub fn get_many(
+    target: &Target,
+    keys: impl Iterator<Item = Datum>,
+    mut found: impl FnMut(usize, Row),
+) {
+    // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
+    // unwinds leaves it to the abort.
+    unsafe {
+        let scan = guarded(|| open(target, false));
+        for (place, key) in keys.enumerate() {
+            let row = guarded(|| {
+                raw::check_for_interrupts();
+                find(&scan, target, key)
+            });
+            if let Some(row) = row {
+                found(place, row);
+            }
+        }
+        guarded(|| close(&scan));
+    }
+}
+
+/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's.
+/// It sees what the session itself did before. A `brief` scan does without registering it.
+///
+/// # Safety
+/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
+/// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
+/// vacuum from removing is all that the newer one can see.
+unsafe fn open(target: &Target, brief: bool) -> Scan {
+    // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
+    unsafe {
+        raw::CommandCounterIncrement();
+        let present = raw::GetTransactionSnapshot();
+        let registered = match brief {
+            true => null_mut(),
+            false => raw::RegisterSnapshot(present),
+        };
+        let snapshot = if brief { present } else { registered };
+        let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
+        let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
+        Scan {
+            table,
+            index,
+            slot: raw::MakeSingleTupleTableSlot((*table).rd_att, raw::table_slot_callbacks(table)),
+            scan: version::index_beginscan(table, index, snapshot),
+            registered,
+        }
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open.
+unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Row> {
+    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row.
+    unsafe {
+        let mut by_key = key_equals(key);
+        raw::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        raw::index_getnext_slot(scan.scan, forward, scan.slot).then(|| copy_row(scan.slot, target))
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open and no longer used afterwards.
+unsafe fn close(scan: &Scan) {
+    // SAFETY: each was opened by `open`; the slot lets go of its page first.
+    unsafe {
+        raw::index_endscan(scan.scan);
+        raw::ExecDropSingleTupleTableSlot(scan.slot);
+        raw::index_close(scan.index, pg_sys::AccessShareLock as i32);
+        raw::table_close(scan.table, pg_sys::NoLock as i32);
+        if !scan.registered.is_null() {
+            raw::UnregisterSnapshot(scan.registered);
+        }
+    }
+}
+
+/// The condition `key = key` on the index's first column, which has collation "C" as ScanKeyInit has.
+///
+/// # Safety
+/// Inside of `guarded`.
+#[inline(always)]
+pub unsafe fn key_equals(key: Datum) -> pg_sys::ScanKeyData {
+    let mut entry = pg_sys::ScanKeyData::default();
+    // SAFETY: looks up a built-in function and fills the entry.
+    unsafe {
+        raw::ScanKeyInit(
+            &mut entry,
+            1,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::Oid::from_u32(pg_sys::F_TEXTEQ),
+            key,
+        );
+    }
+    entry
+}
+
+/// Copies our columns out of a slot, in the current memory context.
+///
+/// # Safety
+/// Inside of `guarded`; the slot holds a row of the target.
+#[inline(always)]
+pub unsafe fn copy_row(slot: *mut pg_sys::TupleTableSlot, target: &Target) -> Row {
+    // SAFETY: the value is a varlena; the deadline is passed by value.
+    unsafe {
+        let value = raw::column(slot, target.value)
+            .map(|value| Datum::from(raw::pg_detoast_datum_copy(value.cast_mut_ptr())));
+        Row {
+            value,
+            deadline: raw::column(slot, target.deadline),
+        }
+    }
+}

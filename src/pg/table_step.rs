@@ -1,0 +1,230 @@
+//! The single steps of a direct write: each changes one row or says why it could not.
+//!
+//! Everything here runs inside of `raw::guarded` and keeps to its rules. Who repeats a step, and why that
+//! is right, is told in `table_write`.
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, Datum, TM_Result};
+
+use super::clock::Timestamp;
+use super::raw;
+use super::table_row::{Change, New, Seek, Writer, fill};
+use super::table_scan::Row;
+use super::version;
+
+/// What became of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Done,
+    /// Somebody else was faster.
+    Again,
+    /// A state that this file does not know: the caller has the statement run instead.
+    Strange,
+}
+
+fn outcome(result: TM_Result::Type) -> Step {
+    match result {
+        TM_Result::TM_Ok => Step::Done,
+        TM_Result::TM_Updated | TM_Result::TM_Deleted => Step::Again,
+        _ => Step::Strange,
+    }
+}
+
+/// Inserts or overwrites; false where the statement must do it.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        loop {
+            let step = match writer.find(key, Seek::Any, false) {
+                Some(place) => update(writer, key, place, Some(new), None),
+                None => insert(writer, key, new),
+            };
+            match step {
+                Step::Done => return true,
+                Step::Again => {}
+                Step::Strange => return false,
+            }
+        }
+    }
+}
+
+/// Removes the visible row and gives it; None where the statement must do it.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+pub unsafe fn take(writer: &Writer, key: Datum) -> Option<Option<Row>> {
+    // SAFETY: as the caller says. The row is copied before it is removed, and is what was removed:
+    // else there would be TM_Updated.
+    unsafe {
+        loop {
+            let Some(place) = writer.find(key, Seek::ToRemove, false) else {
+                return Some(None);
+            };
+            let row = writer.present_row();
+            match remove(writer, place) {
+                Step::Done => return Some(Some(row)),
+                Step::Again => {}
+                Step::Strange => return None,
+            }
+        }
+    }
+}
+
+/// Locks a row, so that what is decided by it still holds when it is changed; the row, if that was done.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+pub unsafe fn lock(
+    writer: &Writer,
+    mut place: pg_sys::ItemPointerData,
+    seek: Seek,
+) -> (Step, Option<Row>) {
+    let mode = match seek {
+        Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
+        _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+    };
+    // SAFETY: as the caller says. The slot lets go of its page before this waits.
+    unsafe {
+        let mut failure = pg_sys::TM_FailureData::default();
+        raw::clear_slot(writer.present);
+        let step = outcome((writer.access.lock)(
+            writer.table,
+            &mut place,
+            null_mut(),
+            writer.present,
+            raw::GetCurrentCommandId(true),
+            mode,
+            pg_sys::LockWaitPolicy::LockWaitBlock,
+            0,
+            &mut failure,
+        ));
+        (step, (step == Step::Done).then(|| writer.present_row()))
+    }
+}
+
+/// Changes a row that is locked.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
+pub unsafe fn make(
+    writer: &mut Writer,
+    key: Datum,
+    place: pg_sys::ItemPointerData,
+    change: &Change,
+) -> Step {
+    // SAFETY: as the caller says.
+    unsafe {
+        match change {
+            Change::Put(new) => update(writer, key, place, Some(new), None),
+            Change::Redate(deadline) => update(writer, key, place, None, Some(*deadline)),
+            Change::Remove => remove(writer, place),
+            Change::Keep => Step::Done,
+        }
+    }
+}
+
+/// The same where no row is: only a new one can come of it.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &Change) -> Step {
+    match change {
+        // SAFETY: as the caller says.
+        Change::Put(new) => unsafe { insert(writer, key, new) },
+        _ => Step::Done,
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+unsafe fn update(
+    writer: &mut Writer,
+    key: Datum,
+    mut place: pg_sys::ItemPointerData,
+    new: Option<&New>,
+    redate: Option<Option<Timestamp>>,
+) -> Step {
+    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
+    unsafe {
+        fill(writer, key, true, new, redate);
+        let mut failure = pg_sys::TM_FailureData::default();
+        let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
+        let mut which: version::UpdateIndexes = Default::default();
+        let step = outcome((writer.access.update)(
+            writer.table,
+            &mut place,
+            writer.fresh,
+            raw::GetCurrentCommandId(true),
+            null_mut(),
+            null_mut(),
+            true,
+            &mut failure,
+            &mut mode,
+            &mut which,
+        ));
+        if step == Step::Done {
+            if version::enters_indexes(which) {
+                let (state, result) = writer.indexes();
+                version::enter_updated(result, writer.fresh, state, which);
+            }
+            raw::CommandCounterIncrement();
+        }
+        step
+    }
+}
+
+/// Inserts speculatively: the row becomes real when every index has taken its key.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
+    // SAFETY: as in `update`. Whoever finds the speculative row waits for its token, which is held
+    // from before the insertion until after its end; an abort lets go of it.
+    unsafe {
+        fill(writer, key, false, Some(new), None);
+        let (state, result) = writer.indexes();
+        let xid = raw::GetCurrentTransactionId();
+        let token = raw::SpeculativeInsertionLockAcquire(xid);
+        let command = raw::GetCurrentCommandId(true);
+        (writer.access.insert)(writer.table, writer.fresh, command, 0, null_mut(), token);
+        let alone = version::enter_inserted(result, writer.fresh, state);
+        let place = &raw mut (*writer.fresh).tts_tid;
+        match alone {
+            true => raw::heap_finish_speculative(writer.table, place),
+            false => raw::heap_abort_speculative(writer.table, place),
+        }
+        raw::SpeculativeInsertionLockRelease(xid);
+        raw::CommandCounterIncrement();
+        match alone {
+            true => Step::Done,
+            false => Step::Again,
+        }
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+unsafe fn remove(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
+    // SAFETY: as the caller says.
+    unsafe {
+        let mut failure = pg_sys::TM_FailureData::default();
+        let step = outcome((writer.access.delete)(
+            writer.table,
+            &mut place,
+            raw::GetCurrentCommandId(true),
+            null_mut(),
+            null_mut(),
+            true,
+            &mut failure,
+            false,
+        ));
+        if step == Step::Done {
+            raw::CommandCounterIncrement();
+        }
+        step
+    }
+}

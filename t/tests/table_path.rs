@@ -1,0 +1,310 @@
+//! The direct path to the table under what the executor would have to stand: writers of one key on both
+//! paths at once, statements that are cancelled anywhere, indexes that are rebuilt, vacuum, a crash.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::{Cluster, Shutdown};
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::{refused, sqlstate};
+use postgres::Client;
+
+const SESSIONS: u64 = 8;
+const PATHS: [&str; 2] = ["auto", "plan"];
+
+/// A session that takes this path.
+fn on_path(database: &Database, path: &str) -> Client {
+    let mut session = database.connect();
+    session.run(&format!("SET pgcache.table_path = {path}"));
+    session
+}
+
+/// The session's calls have all taken the path that they were told to take.
+fn took(session: &mut Client, path: &str) {
+    let other = if path == "auto" { "plan" } else { "direct" };
+    let wrong = session.number(&format!("SELECT {other} FROM pgcache.table_path_taken()"));
+    assert_eq!(wrong, 0, "calls that went by {other}");
+}
+
+fn database_with_cache(options: &str) -> Database<'static> {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("CREATE EXTENSION amcheck");
+    session.run(&format!("SELECT cache_create('c'{options})"));
+    database
+}
+
+/// Every row is where the index says, every index entry has its row, no page is broken.
+fn is_sound(session: &mut Client) {
+    session.run("SELECT bt_index_check('c_pkey', true)");
+    let broken = session.lines("SELECT * FROM verify_heapam('c')");
+    assert_eq!(broken, Vec::<String>::new());
+    session.run(
+        "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off",
+    );
+    let twice = session.lines("SELECT key FROM c GROUP BY key HAVING count(*) > 1");
+    assert_eq!(twice, Vec::<String>::new());
+}
+
+#[test]
+fn increments_of_one_counter_over_both_paths_at_once_are_all_there() {
+    let database = database_with_cache("");
+    thread::scope(|scope| {
+        for number in 0..SESSIONS {
+            let database = &database;
+            scope.spawn(move || {
+                let path = PATHS[number as usize % 2];
+                let mut session = on_path(database, path);
+                for _ in 0..2_000 {
+                    session.run("SELECT cache_incr('n', cache => 'c')");
+                }
+                took(&mut session, path);
+            });
+        }
+    });
+    let mut session = database.connect();
+    assert_eq!(session.text("SELECT value FROM c"), "16000");
+    is_sound(&mut session);
+}
+
+/// A call on one of a few keys; a value always begins with its key.
+fn call_on(chance: &mut Chance) -> (u64, String) {
+    let (key, other, n) = (chance.below(6), chance.below(6), chance.below(1000));
+    let filler = ["", "long ", "x"][chance.below(3) as usize].repeat(chance.below(40) as usize);
+    let value = format!("k{key}:{n}{filler}");
+    let call = match chance.below(9) {
+        0..=2 => format!("SELECT cache_set('k{key}', '{value}', cache => 'c')"),
+        3 => format!("SELECT cache_delete('k{key}', 'c')"),
+        4 => format!("SELECT cache_add('k{key}', '{value}', cache => 'c')"),
+        5 => format!("SELECT cache_take('k{key}', 'c')"),
+        6 => format!("SELECT cache_get_touch('k{key}', '1 hour', 'c')"),
+        7 => format!(
+            "SELECT cache_set_many('{{k{key},k{other}}}', '{{k{key}:1,k{other}:1}}', cache => 'c')"
+        ),
+        _ => format!("SELECT cache_get('k{key}', 'c')"),
+    };
+    (key, call)
+}
+
+/// What a call says of a key that it has found is of this key's row.
+fn is_of(key: u64, call: &str, said: Option<&str>) {
+    let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
+    let tells_values = ["cache_get", "cache_take"]
+        .iter()
+        .any(|name| call.contains(name));
+    assert!(
+        !tells_values || said.is_none_or(of_the_key),
+        "{call}: {said:?}"
+    );
+}
+
+#[test]
+fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_indexes() {
+    let database = database_with_cache("");
+    let (until, ended) = (
+        Instant::now() + Duration::from_secs(5),
+        AtomicBool::new(false),
+    );
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..SESSIONS)
+            .map(|number| {
+                let database = &database;
+                scope.spawn(move || {
+                    let mut session = on_path(database, PATHS[number as usize % 2]);
+                    session.run("SET pgcache.hot_tier = off");
+                    let mut chance = Chance::seeded(number + 1);
+                    while Instant::now() < until {
+                        let (key, call) = call_on(&mut chance);
+                        let said = session.value(&call);
+                        is_of(key, &call, said.as_deref());
+                    }
+                })
+            })
+            .collect();
+        for upkeep in ["VACUUM c", "REINDEX INDEX CONCURRENTLY c_pkey"] {
+            let (database, ended) = (&database, &ended);
+            scope.spawn(move || {
+                let mut session = database.connect();
+                while !ended.load(Ordering::SeqCst) {
+                    // Two kinds of upkeep may wait for each other; one of them gives up then.
+                    if let Err(error) = session.batch_execute(upkeep) {
+                        assert_eq!(sqlstate(&error), "40P01", "{error:?}");
+                    }
+                }
+            });
+        }
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        ended.store(true, Ordering::SeqCst);
+        assert!(results.iter().all(Result::is_ok), "a writer failed");
+    });
+    is_sound(&mut database.connect());
+}
+
+/// Large values, so that a statement can be cancelled in the middle of writing one out of its row.
+fn large_call(chance: &mut Chance) -> String {
+    let key = chance.below(10);
+    let large = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 300))";
+    match chance.below(4) {
+        0 => format!("SELECT cache_set('k{key}', {large}, cache => 'c')"),
+        1 => format!(
+            "SELECT cache_set_many(array_agg('k' || i), array_agg({large} || i), cache => 'c') \
+             FROM generate_series(0, 9) AS i"
+        ),
+        2 => format!("SELECT cache_touch('k{key}', '1 hour', 'c')"),
+        _ => format!("SELECT cache_delete('k{key}', 'c')"),
+    }
+}
+
+#[test]
+fn statements_cancelled_anywhere_leave_a_sound_table_and_no_orphans() {
+    let database = database_with_cache("");
+    let until = Instant::now() + Duration::from_secs(5);
+    let cancelled: usize = thread::scope(|scope| {
+        let sessions: Vec<_> = (0..SESSIONS)
+            .map(|number| {
+                let database = &database;
+                scope.spawn(move || {
+                    let mut session = on_path(database, "auto");
+                    let (mut chance, mut cancelled) = (Chance::seeded(number + 1), 0);
+                    while Instant::now() < until {
+                        let patience = 1 + chance.below(12);
+                        // SET itself is under the timeout before it.
+                        let set = format!("SET statement_timeout = {patience}");
+                        while session.simple_query(&set).is_err() {}
+                        if let Err(error) = session.simple_query(&large_call(&mut chance)) {
+                            assert_eq!(sqlstate(&error), "57014", "{error:?}");
+                            cancelled += 1;
+                        }
+                    }
+                    cancelled
+                })
+            })
+            .collect();
+        let ended = sessions
+            .into_iter()
+            .map(|session| session.join().expect("no session fails"));
+        ended.sum()
+    });
+    assert!(cancelled > 20, "only {cancelled} statements were cancelled");
+    let mut session = database.connect();
+    is_sound(&mut session);
+    let toast = session.text("SELECT reltoastrelid::regclass FROM pg_class WHERE relname = 'c'");
+    let outside = session.number(&format!("SELECT count(DISTINCT chunk_id) FROM {toast}"));
+    assert_eq!(
+        outside,
+        session.number("SELECT count(*) FROM c WHERE length(value) > 4000")
+    );
+}
+
+#[test]
+fn a_write_that_meets_a_newer_one_under_repeatable_read_is_refused() {
+    let database = database_with_cache("");
+    let (mut one, mut other) = (on_path(&database, "auto"), on_path(&database, "auto"));
+    for call in [
+        "SELECT cache_set('k', 'mine', cache => 'c')",
+        "SELECT cache_touch('k', '1 hour', 'c')",
+        "SELECT cache_delete('k', 'c')",
+    ] {
+        other.run("SELECT cache_set('k', 'old', cache => 'c')");
+        one.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c");
+        other.run("SELECT cache_set('k', 'new', cache => 'c')");
+        assert_eq!(one.text("SELECT cache_get('k', 'c')"), "old");
+        refused(one.simple_query(call), "40001");
+        one.run("ROLLBACK");
+    }
+    assert_eq!(one.text("SELECT cache_get('k', 'c')"), "new");
+}
+
+/// A waiting writer pins no page of the index: vacuum takes the leaf that it has looked at. Rows are
+/// wide, so that the removed ones are not on the page of the row that is waited for.
+#[test]
+fn vacuum_does_not_wait_for_a_writer_that_waits() {
+    let database = database_with_cache("");
+    let (mut first, mut vacuum) = (database.connect(), database.connect());
+    first.run("SELECT cache_set('k' || i, repeat('v', 1000), cache => 'c') FROM generate_series(1, 50) AS i");
+    first.run("SELECT cache_delete('k' || i, 'c') FROM generate_series(10, 50) AS i");
+    first.run(
+        "BEGIN; SELECT cache_set('new', '1', cache => 'c'), cache_set('k1', '1', cache => 'c')",
+    );
+    thread::scope(|scope| {
+        for call in [
+            "SELECT cache_set('new', '2', cache => 'c')",
+            "SELECT cache_set('k1', '2', cache => 'c')",
+            "SELECT cache_incr('k1', cache => 'c')",
+        ] {
+            let database = &database;
+            scope.spawn(move || {
+                // The counter meets '1' or '2'; it only has to end.
+                on_path(database, "auto").run(call);
+            });
+        }
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        while vacuum.number(waiting) < 3 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let done = vacuum
+            .batch_execute("SET statement_timeout = '20s'")
+            .and_then(|()| vacuum.batch_execute("VACUUM (INDEX_CLEANUP ON) c"));
+        first.run("COMMIT");
+        done.expect("vacuum waits for nobody");
+    });
+    is_sound(&mut vacuum);
+}
+
+/// Sets growing numbers until the server is gone; the last one that was acknowledged.
+fn set_until_the_end(cluster: &Cluster, writer: u64, ready: &AtomicBool) -> u64 {
+    let mut session = cluster.connect("postgres");
+    for n in 1.. {
+        let set = format!("SELECT cache_set('w{writer}', '{n}', cache => 'c')");
+        if session.simple_query(&set).is_err() {
+            return n - 1;
+        }
+        if n == 200 {
+            ready.store(true, Ordering::SeqCst);
+        }
+    }
+    0
+}
+
+#[test]
+fn what_was_written_directly_to_a_logged_cache_survives_a_crash_with_sound_indexes() {
+    let cluster = Cluster::start(&["pgcache.table_path = auto"]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache; CREATE EXTENSION amcheck");
+    session.run("SELECT cache_create('c', storage => 'logged')");
+    let ready = AtomicBool::new(false);
+    let acknowledged: Vec<u64> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let (cluster, ready) = (&cluster, &ready);
+                scope.spawn(move || set_until_the_end(cluster, writer, ready))
+            })
+            .collect();
+        while !ready.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        cluster.down(Shutdown::Immediate);
+        let ended = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no writer fails"));
+        ended.collect()
+    });
+    cluster.up();
+    let mut session = cluster.connect("postgres");
+    for (writer, acknowledged) in acknowledged.into_iter().enumerate() {
+        let kept = session.number(&format!(
+            "SELECT coalesce((SELECT value FROM c WHERE key = 'w{writer}'), '0')"
+        ));
+        // The last one may have been committed without an answer.
+        let fits = [acknowledged, acknowledged + 1].contains(&(kept as u64));
+        assert!(
+            fits,
+            "writer {writer}: {acknowledged} acknowledged, {kept} kept"
+        );
+    }
+    is_sound(&mut session);
+}
