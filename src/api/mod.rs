@@ -6,8 +6,10 @@
 
 pub mod batch;
 pub mod definition;
+pub mod depend;
 pub mod expiry;
 pub mod hot;
+pub mod limit;
 pub mod read;
 pub mod remove;
 pub mod write;

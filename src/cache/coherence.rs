@@ -15,12 +15,12 @@ use std::collections::{HashMap, HashSet};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::Key as HotKey;
+use pgcache_store::{Key as HotKey, Why};
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::{hot, slots};
+use super::{depend, hot, slots, walk, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::pause::{self, Window};
@@ -64,6 +64,10 @@ struct Nested {
 enum Mark {
     Key(u64),
     Cache(u32),
+    /// A key of a memory cache that nobody may store.
+    Fence(u64),
+    /// A memory cache in which nobody may store anything.
+    FencedCache(u32),
     /// A writer whose cache has no slot, because all are taken.
     Global,
 }
@@ -75,8 +79,16 @@ thread_local! {
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
     events::observe(Observer {
-        row: note_row,
-        truncated: |relation| note_table(relation, Extent::Rows),
+        row: |relation, key, change| {
+            watch::note(relation, key, change);
+            note_row(relation, key);
+        },
+        truncated: |relation| {
+            watch::note_clear(relation);
+            note_table(relation, Extent::Rows);
+        },
+        depended_on: depend::note,
+        depended_on_all: depend::note_all,
         altered: |relation| note_table(relation, Extent::Definition),
         created: |relation| with(|t| t.created.push(nested(relation))),
         dropped: |relation| {
@@ -99,7 +111,8 @@ fn nested(relation: Oid) -> Nested {
     }
 }
 
-fn note_row(relation: Oid, key: &[u8]) {
+/// A row with this key came, went or changed, or will have been worth nothing when we commit.
+pub fn note_row(relation: Oid, key: &[u8]) {
     with(|transaction| {
         transaction.wrote = true;
         let Some(tier) = tier() else {
@@ -109,6 +122,41 @@ fn note_row(relation: Oid, key: &[u8]) {
             return transaction.mark_keys(tier, relation.to_u32(), [key].into_iter());
         }
         transaction.note_key(relation.to_u32(), key);
+    });
+}
+
+/// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+pub fn fence<'k>(tier: &Tier, slot: u32, owner: u64, keys: impl Iterator<Item = &'k [u8]>) {
+    with(|transaction| {
+        let mut all_fenced = false;
+        for bytes in keys {
+            let key = HotKey {
+                hash: hot::hash(tier, owner, bytes),
+                cache: slot,
+                bytes,
+            };
+            // The fence first: what is stored before it stands is removed after it.
+            if !all_fenced && tier.control().fences.raise(key.hash) {
+                transaction.marks.push(Mark::Fence(key.hash));
+            } else if !all_fenced {
+                all_fenced = true;
+                transaction.fence_cache(tier, slot);
+            }
+            transaction.marks.push(Mark::Key(key.hash));
+            tier.change(tier.region().partition_of(key.hash), |partition| {
+                partition.mark(&key)
+            });
+        }
+    });
+}
+
+/// The same for all entries of a memory cache.
+pub fn fence_all(tier: &Tier, slot: u32) {
+    with(|transaction| transaction.fence_cache(tier, slot));
+    tier.slot(slot).version.store(tier.new_version(), SeqCst);
+    let version = tier.slot(slot).version.load(SeqCst);
+    walk::remove_entries(tier, slot, Why::Invalidated, |entry| {
+        entry.header().version < version
     });
 }
 
@@ -126,8 +174,14 @@ fn note_table(relation: Oid, extent: Extent) {
 }
 
 fn at_moment(moment: Moment) {
+    if moment == Moment::BeforeCommit {
+        depend::at_commit();
+        watch::at_commit();
+    }
+    depend::at_moment(moment);
+    watch::at_moment(moment);
     match moment {
-        Moment::BeforePrepare if with(|t| t.touched_a_cache()) => {
+        Moment::BeforePrepare if depend::has_noted() || with(|t| t.touched_a_cache()) => {
             ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
         }
         Moment::BeforePrepare => {}
@@ -176,6 +230,11 @@ impl Transaction {
         if extent == Extent::Definition {
             *known = extent;
         }
+    }
+
+    fn fence_cache(&mut self, tier: &Tier, slot: u32) {
+        self.marks.push(Mark::FencedCache(slot));
+        tier.slot(slot).pend.fetch_add(1, SeqCst);
     }
 
     fn mark(&mut self) {
@@ -300,6 +359,10 @@ impl Mark {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);
                 slot.pend.fetch_sub(1, SeqCst);
+            }
+            Mark::Fence(hash) => tier.control().fences.lower(hash),
+            Mark::FencedCache(number) => {
+                tier.slot(number).pend.fetch_sub(1, SeqCst);
             }
             Mark::Global => {
                 tier.control().global_epoch.fetch_add(1, SeqCst);

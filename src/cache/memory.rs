@@ -4,6 +4,7 @@
 //! made on a copy, outside of any lock, and carried out only if the entry is still the same; if not,
 //! it is made again.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Record, Why};
@@ -14,10 +15,11 @@ use super::hot::{self, Stored};
 use super::key::Key;
 use super::registry::{self, Cache};
 use super::table::Entry;
-use super::walk;
+use super::{walk, watch};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::datum::{Text, varlena_bytes};
+use crate::pg::events::Change;
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{clock, convert, session};
 
@@ -101,6 +103,12 @@ impl Home {
         }
     }
 
+    /// Whether a transaction that commits right now keeps this key from being stored.
+    fn is_fenced(&self, hash: u64) -> bool {
+        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+            || self.tier.control().fences.stands_before(hash)
+    }
+
     /// Stores an entry if `still` holds under the lock; false when it did not.
     fn put(
         &self,
@@ -119,11 +127,18 @@ impl Home {
             negative: entry.value.is_none(),
             value,
         };
+        let fenced = Cell::new(false);
         let stored = hot::store(self.tier, key, &record, |partition| {
-            self.version() == record.version && self.belongs_to(cache) && still(partition)
+            fenced.set(self.is_fenced(key.hash));
+            !fenced.get()
+                && self.version() == record.version
+                && self.belongs_to(cache)
+                && still(partition)
         });
         match stored {
             Stored::Yes => Ok(true),
+            // As good as evicted at once: what it was computed from is changing.
+            Stored::Refused if fenced.get() => Ok(true),
             Stored::Refused => Ok(false),
             Stored::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
@@ -139,15 +154,32 @@ impl Home {
 
     /// Removes the entry if `still` holds; whether it held.
     fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
+        self.remove_because(key, Why::Cleared, still)
+    }
+
+    fn remove_because(
+        &self,
+        key: &HotKey,
+        why: Why,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> bool {
         let home = self.tier.region().partition_of(key.hash);
         self.tier.change(home, |partition| {
             let holds = still(partition);
             if holds {
-                partition.remove(key, Why::Cleared);
+                partition.remove(key, why);
             }
             holds
         })
     }
+}
+
+/// The slot in which fences are raised; the caller holds a lock on the view. None where no cache can
+/// get one any more: then this one has no entries.
+pub fn slot_to_fence(cache: &Cache, tier: &'static Tier) -> Option<u32> {
+    let slot = cache.slot_or_new(tier)?;
+    tier.slot(slot).memory.store(1, SeqCst);
+    Some(slot)
 }
 
 /// The live entry under a key.
@@ -167,6 +199,7 @@ pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
     loop {
         let home = Home::of(cache)?;
         if home.put(cache, &home.key(cache, text.bytes()), entry, |_| true)? {
+            watch::note(cache.relation, text.bytes(), Change::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -197,12 +230,18 @@ pub fn update<R>(
         let present = home.copy_out(cache, &hot_key);
         let still =
             |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
-        let (done, answer) = match decide(present.as_ref())? {
-            Decision::Keep(answer) => (true, answer),
-            Decision::Put(entry, answer) => (home.put(cache, &hot_key, &entry, still)?, answer),
-            Decision::Remove(answer) => (home.remove(&hot_key, still), answer),
+        let (done, answer, change) = match decide(present.as_ref())? {
+            Decision::Keep(answer) => (true, answer, None),
+            Decision::Put(entry, answer) => {
+                let done = home.put(cache, &hot_key, &entry, still)?;
+                (done, answer, Some(Change::Set))
+            }
+            Decision::Remove(answer) => (home.remove(&hot_key, still), answer, Some(Change::Gone)),
         };
         if done {
+            if let Some(change) = change {
+                watch::note(cache.relation, text.bytes(), change);
+            }
             return Ok(answer);
         }
         session::check_for_interrupts();
@@ -215,11 +254,15 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let text = key.text();
     let hot_key = home.key(cache, text.bytes());
     let place = home.tier.region().partition_of(hot_key.hash);
-    Ok(home.tier.change(place, |partition| {
+    let live = home.tier.change(place, |partition| {
         let live = home.live(partition, &hot_key).is_some();
         partition.remove(&hot_key, Why::Cleared);
         live
-    }))
+    });
+    if live {
+        watch::note(cache.relation, text.bytes(), Change::Gone);
+    }
+    Ok(live)
 }
 
 /// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first.
@@ -241,6 +284,9 @@ pub fn touch<R>(
         home.live(partition, &hot_key).is_some()
             && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
     });
+    if touched {
+        watch::note(cache.relation, text.bytes(), Change::Set);
+    }
     Ok(touched.then_some(answer))
 }
 
@@ -268,6 +314,11 @@ pub fn scan(
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     let (version, now) = (home.version(), clock::now());
+    if cache.settings.watch.is_some() {
+        for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), b"", usize::MAX) {
+            watch::note(cache.relation, &key, Change::Gone);
+        }
+    }
     let live = std::cell::Cell::new(0);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
@@ -285,6 +336,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     let slot = home.tier.slot(home.slot);
     slot.version.store(home.tier.new_version(), SeqCst);
     let version = home.version();
+    watch::note_clear(cache.relation);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         entry.header().version < version
     });
@@ -295,6 +347,9 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    if cache.settings.watch.is_some() {
+        return Ok(expire_watched(cache, &home, limit, max_rows));
+    }
     let left = std::cell::Cell::new(max_rows);
     let removed = walk::remove_entries(home.tier, home.slot, Why::Expired, |entry| {
         let goes = left.get() > 0 && entry.header().deadline <= limit;
@@ -302,6 +357,25 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
         goes
     });
     Ok(removed as i64)
+}
+
+/// The same one by one, because each is told.
+fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
+    let max = usize::try_from(max_rows).unwrap_or(0);
+    let _sweeping = watch::Sweeping::enter();
+    let mut removed = 0;
+    for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
+        let key = home.key(cache, &bytes);
+        let is_expired = |partition: &PartitionRef| {
+            let entry = partition.peek(&key);
+            entry.is_some_and(|entry| entry.header().deadline <= limit)
+        };
+        if home.remove_because(&key, Why::Expired, is_expired) {
+            watch::note(cache.relation, &bytes, Change::Gone);
+            removed += 1;
+        }
+    }
+    removed
 }
 
 /// Whether two stored values are equal, as SQL sees it.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pgrx::pg_sys::Oid;
 
+use super::depend;
 use super::settings::Settings;
 use super::slots;
 use super::statement::{Parameter, Statement};
@@ -90,6 +91,7 @@ pub fn open_to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Er
 
 /// The same for a caller who has been checked.
 pub fn lock_to_read(relation: Oid) -> Result<Reading, Error> {
+    depend::settle();
     let locks = lock::Scope::enter();
     lock::relation(relation, lock::Mode::Read);
     Ok(Reading {
@@ -111,6 +113,7 @@ pub fn open_to_write(
         return Ok(cache);
     }
     transaction::require_writable(function);
+    depend::settle();
     lock::relation(relation, lock::Mode::Write);
     find(relation)
 }

@@ -23,6 +23,8 @@ pub struct Settings {
     pub id: Option<u64>,
     /// The oid that this view was made with: what tells it from others with its id.
     pub oid: Option<u32>,
+    /// The number of the channel on which changes are told. None: they are not.
+    pub watch: Option<u64>,
 }
 
 impl Settings {
@@ -36,6 +38,7 @@ impl Settings {
         Ok(Settings {
             id: self.id,
             oid: self.oid,
+            watch: self.watch,
             ttl: match ttl {
                 None => self.ttl,
                 Some(ttl) => {
@@ -74,6 +77,9 @@ impl Settings {
         if let Some(oid) = self.oid {
             arguments.push(format!("oid={oid}"));
         }
+        if let Some(watch) = self.watch {
+            arguments.push(format!("watch={watch}"));
+        }
         arguments
     }
 
@@ -87,6 +93,7 @@ impl Settings {
                 Some(("max_entries", n)) => n.parse().ok().map(|n| settings.max_entries = Some(n)),
                 Some(("grace", span)) => parse_span(span).map(|s| settings.grace = Some(s)),
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
+                Some(("watch", n)) => n.parse().ok().map(|n| settings.watch = Some(n)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
                 _ => None,
             };

@@ -8,6 +8,7 @@ use super::registry::Storage;
 use super::registry::{self, Cache};
 use super::statement::Statement;
 use super::table::as_owner_unless;
+use super::watch;
 use crate::error::Error;
 use crate::pg::plan::query_once;
 use crate::pg::privilege::{self, AsOwner, Privileges};
@@ -27,6 +28,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
         return memory::expire(cache, max_rows);
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
+    let _sweeping = watch::Sweeping::enter();
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
     let removed = cache.plan(Statement::Expire).run(
         &[Some(Datum::from(limit)), Some(Datum::from(max_rows))],

@@ -5,10 +5,14 @@
 pub mod clock;
 pub mod convert;
 pub mod datum;
+pub mod dependency;
 pub mod events;
+pub mod expression;
+pub mod fence;
 pub mod invalidation;
 pub mod lock;
 pub mod name;
+pub mod notify;
 pub mod pause;
 pub mod plan;
 pub mod privilege;

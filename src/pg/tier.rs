@@ -22,6 +22,8 @@ use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region, Why};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::fence::Fences;
+
 // Primitives that raise no error, without the guard that pgrx puts around each call.
 unsafe extern "C-unwind" {
     fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
@@ -89,6 +91,8 @@ pub struct Control {
     pub rejected: AtomicU64,
     /// Times that a backend had to wait for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
+    /// Keys of memory caches that must not be stored now.
+    pub fences: Fences,
 }
 
 /// The tier of this server.
