@@ -29,7 +29,7 @@ use crate::pg::tier::tier;
 use crate::pg::{lock, relation, transaction};
 
 /// What changed rows say of one cache.
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Noted {
     /// All of it depends on rows that are gone.
     all: bool,
@@ -55,6 +55,8 @@ impl Notes for ByCache {
 #[derive(Default)]
 struct Transaction {
     noted: Layers<ByCache>,
+    /// The key that was noted last: rows are mostly updated without a change of their key.
+    last: (u32, Vec<u8>),
     /// Something was noted since the entries were last removed.
     pending: bool,
     /// The entries are being removed: what is done for that does not begin it again.
@@ -76,11 +78,22 @@ pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
     }
-    note_in(cache, |noted| {
-        if !noted.all && !noted.keys.contains(key) {
-            noted.keys.insert(key.into());
+    let is_last = with(|t| {
+        let is_last = t.last.0 == cache.to_u32() && t.last.1 == key;
+        if !is_last {
+            t.last.0 = cache.to_u32();
+            t.last.1.clear();
+            t.last.1.extend_from_slice(key);
         }
+        is_last
     });
+    if !is_last {
+        note_in(cache, |noted| {
+            if !noted.all {
+                noted.keys.insert(key.into());
+            }
+        });
+    }
 }
 
 /// All rows are gone on which entries depend.
@@ -120,7 +133,7 @@ pub fn settle() {
 /// Right before the commit: all of it, once more, and until removing notes nothing new. Then the
 /// memory caches, whose entries do not come back if the commit still fails.
 pub fn at_commit() {
-    while with(|t| (t.pending || !t.committing) && !t.removing && !t.noted.is_empty()) {
+    while with(|t| !t.removing && !t.noted.is_empty()) {
         with(|t| {
             t.committing = true;
             t.pending = false;
@@ -136,6 +149,7 @@ pub fn at_moment(moment: Moment) {
         Moment::SubCommitted { level } => with(|t| t.noted.release(level)),
         Moment::SubAborted { level } => with(|t| {
             t.noted.roll_back(level);
+            t.last = Default::default();
             t.pending = !t.noted.is_empty(); // what was removed under it is back
             t.removing = false;
         }),
@@ -151,27 +165,29 @@ enum When {
 }
 
 fn remove(when: When) {
-    with(|t| t.removing = true);
+    with(|t| {
+        t.removing = true;
+        t.last = Default::default();
+    });
     let _writable = transaction::Writable::enter();
     let _snapshot = transaction::Snapshot::enter();
-    for (cache, noted) in everything_noted() {
+    for (cache, noted) in everything_noted(when) {
         remove_from(Oid::from_u32(cache), &noted, when);
     }
     with(|t| t.removing = false);
 }
 
-/// A copy, because triggers on the caches may note more.
-fn everything_noted() -> BTreeMap<u32, Noted> {
-    with(|t| {
-        let mut all = ByCache::new();
-        for layer in t.noted.iter() {
-            for (&cache, noted) in layer {
-                let own = all.entry(cache).or_default();
-                own.all |= noted.all;
-                own.keys.extend(noted.keys.iter().cloned());
+/// All layers in one; at the commit they are needed no more.
+fn everything_noted(when: When) -> ByCache {
+    with(|t| match when {
+        When::Commit => std::mem::take(&mut t.noted).into_one(),
+        When::Now => {
+            let mut all = ByCache::new();
+            for layer in t.noted.iter() {
+                all.absorb(layer.clone());
             }
+            all
         }
-        all
     })
 }
 
@@ -199,8 +215,7 @@ fn delete(cache: &Rc<Cache>, noted: &Noted, when: When) {
         return;
     }
     let mut keys: Vec<&[u8]> = noted.keys.iter().map(AsRef::as_ref).collect();
-    keys.sort_unstable();
-    table::delete_keys(cache, &keys);
+    table::delete_keys(cache, &mut keys);
     if when == When::Commit {
         // Also of keys that have no entry: somebody may be computing one from the old row.
         for key in keys {

@@ -43,6 +43,15 @@ impl<N: Notes> Layers<N> {
         self.0.is_empty()
     }
 
+    /// All notes as one.
+    pub fn into_one(self) -> N {
+        let mut all = N::default();
+        for (_, notes) in self.0 {
+            all.absorb(notes);
+        }
+        all
+    }
+
     /// All notes, the outermost layer first.
     pub fn iter(&self) -> impl Iterator<Item = &N> {
         self.0.iter().map(|(_, notes)| notes)

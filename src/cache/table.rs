@@ -14,7 +14,9 @@ use super::key::{Key, after_prefix};
 use super::registry::{Cache, Reading};
 use super::statement::Statement;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{Text, Value, ValueType, new_array, new_varlena, varlena_bytes};
+use crate::pg::datum::{
+    Text, Value, ValueType, new_array, new_text_array, new_varlena, varlena_bytes,
+};
 use crate::pg::plan::{Output, Paths, Plan};
 use crate::pg::privilege::{self, AsOwner, Privileges};
 
@@ -228,14 +230,15 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
 /// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
 const MANY_KEYS: usize = 1_000;
 
-/// Removes the entries under these keys, given in order, as they are now: also those that the
+/// Removes the entries under these keys as they are now: also those that the
 /// transaction's own snapshot is too old to see.
-pub fn delete_keys(cache: &Cache, keys: &[&[u8]]) {
-    let mut datums: Vec<Datum> = keys.iter().map(|key| Text::new(key).raw()).collect();
-    let array = [Some(new_array(&mut datums, ValueType::Text))];
+pub fn delete_keys(cache: &Cache, keys: &mut [&[u8]]) {
     if keys.len() <= MANY_KEYS {
+        keys.sort_unstable();
+        let array = [Some(new_text_array(keys))];
         return cache.plan(Statement::DeleteMany).run_on_latest(&array);
     }
+    let array = [Some(new_text_array(keys))];
     let sql = [
         b"DELETE FROM ONLY ",
         cache.qualified_name().to_bytes(),

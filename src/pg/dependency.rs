@@ -18,7 +18,7 @@ use pgrx::prelude::*;
 use super::datum::varlena_bytes;
 use super::privilege::{self, AsOwner, Privileges};
 use super::trigger::called_as_trigger;
-use super::{events, relation};
+use super::{events, relation, session};
 use crate::error::Error;
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -36,7 +36,8 @@ pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_r
 /// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
-    declared_on: Oid,
+    /// The table whose owner evaluates the key; None where he is the writer himself.
+    as_owner_of: Option<Oid>,
     key: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,
 }
@@ -57,7 +58,7 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
             (*function).fn_extra = prepare(&*trigger, (*function).fn_mcxt).cast();
         }
         let prepared: &Prepared = &*(*function).fn_extra.cast();
-        let _owner = AsOwner::to_maintain(prepared.declared_on);
+        let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
         for slot in [(*trigger).tg_trigslot, (*trigger).tg_newslot] {
             let is_there =
                 !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0;
@@ -121,7 +122,7 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
         let prepared: *mut Prepared = pg_sys::palloc(size_of::<Prepared>()).cast();
         prepared.write(Prepared {
             cache: condition.cache,
-            declared_on,
+            as_owner_of: (relation::owner(declared_on) != session::user()).then_some(declared_on),
             key: pg_sys::ExecInitExpr(planned, std::ptr::null_mut()),
             context: pg_sys::CreateStandaloneExprContext(),
         });
