@@ -19,10 +19,9 @@ impl Writable {
     pub fn enter() -> Writable {
         // SAFETY: a plain C variable of this process; an abort sets it back as well.
         unsafe {
-            Writable(std::mem::replace(
-                &mut *(&raw mut pg_sys::XactReadOnly),
-                false,
-            ))
+            let former = pg_sys::XactReadOnly;
+            pg_sys::XactReadOnly = false;
+            Writable(former)
         }
     }
 }
