@@ -74,7 +74,7 @@ session_tests() {
 }
 
 without_preload() {
-    scripts/cluster.sh restart test 'max_prepared_transactions = 10' "shared_preload_libraries = ''"
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "shared_preload_libraries = ''"
     regress "$@" REGRESS_TIER=
 }
 
@@ -89,7 +89,7 @@ must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
 trap stop_cluster EXIT
 stop_cluster
-must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10'
+must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
 export_staged
 
 many_tests regress regress ISOLATION=
@@ -98,5 +98,6 @@ many_tests regress-without-preload without_preload ISOLATION=
 many_tests sessions session_tests 1
 many_tests sessions-without-preload session_tests 0
 [ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
+[ ! -e bench/expiry/run.sh ] || one_test expiry-smoke bench/expiry/run.sh --smoke
 
 finish

@@ -398,7 +398,7 @@ CREATE FUNCTION cache_expire(cache regclass DEFAULT NULL, max_rows integer DEFAU
     AS 'MODULE_PATHNAME', 'cache_expire_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_expire(regclass, integer) IS
-    'removes up to max_rows expired rows of one cache, or of all that the caller may delete from; returns how many';
+    'removes up to max_rows expired rows of one cache, or of all that the caller may delete from, then rows beyond max_entries; returns how many had expired';
 
 CREATE FUNCTION cache_schedule_expiry(schedule text DEFAULT '10 seconds') RETURNS text
     AS 'MODULE_PATHNAME', 'cache_schedule_expiry_wrapper'
@@ -476,6 +476,21 @@ CREATE FUNCTION pgcache.figures(
 COMMENT ON FUNCTION pgcache.figures() IS
     'figures behind pgcache.stats';
 
+-- What sweeps leave behind: nulls without preload.
+CREATE FUNCTION pgcache.sweep_figures(
+    OUT cache oid,
+    OUT trimmed bigint,
+    OUT last_sweep timestamptz,
+    OUT sweep_lag interval,
+    OUT waiting bigint
+) RETURNS SETOF record
+    AS 'MODULE_PATHNAME', 'sweep_figures_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.sweep_figures() IS
+    'figures of sweeps behind pgcache.stats';
+REVOKE ALL ON FUNCTION pgcache.sweep_figures() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.sweep_figures() TO pg_monitor;
+
 CREATE VIEW pgcache.stats AS
     SELECT a.cache::pg_catalog.regclass AS cache,
            COALESCE(s.hot_hits, 0) AS hot_hits,
@@ -487,11 +502,18 @@ CREATE VIEW pgcache.stats AS
            COALESCE(s.evicted, 0) AS evicted,
            COALESCE(s.invalidated, 0) AS invalidated,
            COALESCE(s.hot_entries, 0) AS hot_entries,
-           COALESCE(s.hot_bytes, 0) AS hot_bytes
+           COALESCE(s.hot_bytes, 0) AS hot_bytes,
+           COALESCE(w.trimmed, 0) AS trimmed,
+           w.last_sweep,
+           w.sweep_lag,
+           w.waiting,
+           -- 0 for a view; then the entries lie in the tier.
+           COALESCE(NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes
       FROM pgcache.all_caches AS a
-      LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache;
+      LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache
+      LEFT JOIN pgcache.sweep_figures() AS w ON w.cache OPERATOR(pg_catalog.=) a.cache;
 COMMENT ON VIEW pgcache.stats IS
-    'figures of each cache of this database since the server started or pgcache.reset_stats()';
+    'figures of each cache of this database since the server started or pgcache.reset_stats(), what its sweeps left, and its bytes now';
 
 CREATE FUNCTION pgcache.tier_figures(
     OUT size bigint,

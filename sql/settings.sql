@@ -1,5 +1,5 @@
 -- The settings: unit, context, range, default; who may change what.
-SELECT name, setting, unit, context, vartype, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'pgcache.%' ORDER BY name COLLATE "C";
+SELECT name, unit, context, vartype, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'pgcache.%' ORDER BY name COLLATE "C";
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'pgcache.%' ORDER BY name COLLATE "C";
 
 SET pgcache.hot_tier = off;

@@ -213,7 +213,7 @@ impl Error {
             Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
             Error::NoCron => {
-                "Install pg_cron, or call cache_expire() from a scheduler of your own."
+                "The built-in worker already does it where pgcache is in shared_preload_libraries, every pgcache.expire_interval. Elsewhere install pg_cron, or call cache_expire() from a scheduler of your own."
             }
             Error::CronElsewhere { command, .. } => {
                 return Some(format!("Run there as a superuser: {command}"));

@@ -1,5 +1,7 @@
 //! The settings `pgcache.*`: names, ranges, defaults and the reason for each default.
 
+use std::time::Duration;
+
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
@@ -8,6 +10,24 @@ static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for his session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
+
+/// Milliseconds. Expired rows cost space only, and after 10 s little of it; a visit costs some
+/// milliseconds of a database's time.
+static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+/// Rows. Deleting so many takes some tens of milliseconds, and keeps a transaction's keys few enough to
+/// be marked one by one in the hot tier.
+static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
+
+/// How long a database waits from one visit of the worker to the next; None: there is no worker.
+pub fn expire_interval() -> Option<Duration> {
+    let milliseconds = u64::try_from(EXPIRE_INTERVAL.get()).unwrap_or(0);
+    (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
+}
+
+/// Rows that the worker removes in one transaction.
+pub fn expire_batch() -> i64 {
+    i64::from(EXPIRE_BATCH.get())
+}
 
 /// Bytes of shared memory for the hot tier, bookkeeping included.
 pub fn hot_size() -> usize {
@@ -54,6 +74,26 @@ pub fn define(preloaded: bool) {
         c"Off bypasses the copies, for comparison and for doubt. Memory caches are not affected.",
         &HOT_TIER,
         GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.expire_interval",
+        c"Time between two visits of the worker that removes expired entries.",
+        c"Each database with the extension is visited by itself. 0 turns the worker off.",
+        &EXPIRE_INTERVAL,
+        0,
+        24 * 60 * 60 * 1000,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.expire_batch",
+        c"Rows that the worker removes in one transaction.",
+        c"More is faster; fewer hold locks on rows and a snapshot for a shorter time.",
+        &EXPIRE_BATCH,
+        100,
+        10_000,
+        GucContext::Sighup,
         GucFlags::default(),
     );
     #[cfg(feature = "pauses")]

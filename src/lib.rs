@@ -3,6 +3,7 @@
 //! The map, from the top down; arrows point down only:
 //!
 //! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
+//! - `worker`: what sweeps by itself. A launcher, and its visits to databases.
 //! - `cache`: what it means. Keys, deadlines, statements, definitions, expiry.
 //! - `pg`: everything that touches Postgres' C interface; all unsafe code.
 //!
@@ -14,6 +15,7 @@ mod cache;
 mod error;
 mod guc;
 mod pg;
+mod worker;
 
 use pgrx::prelude::*;
 
@@ -26,6 +28,7 @@ pub extern "C-unwind" fn _PG_init() {
     guc::define(preloading);
     if preloading {
         pg::tier::register();
+        worker::register();
     }
     pg::invalidation::register();
     cache::coherence::register();

@@ -12,6 +12,7 @@ pub mod hot;
 pub mod limit;
 pub mod read;
 pub mod remove;
+pub mod sweeps;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;

@@ -14,6 +14,8 @@ use crate::pg::plan::query_once;
 
 /// The first pg_cron that knows schedules in seconds.
 const SECONDS_SINCE: (u32, u32) = (1, 5);
+/// The first that writes down each run.
+const RUN_DETAILS_SINCE: (u32, u32) = (1, 3);
 /// What stands in for a schedule in seconds before that.
 const EVERY_MINUTE: &str = "* * * * *";
 
@@ -24,7 +26,11 @@ pub fn schedule(schedule: &str, expire_function: &str) -> Result<String, Error> 
     let effective = if falls_back { EVERY_MINUTE } else { schedule };
     call(
         c"SELECT cron.schedule($1, $2, $3)",
-        &[&job_name(), effective, &command(expire_function)],
+        &[
+            &job_name(),
+            effective,
+            &command_at_home(expire_function, version),
+        ],
     );
     let (major, minor) = version;
     Ok(match falls_back {
@@ -67,6 +73,23 @@ fn job_name() -> String {
 
 fn command(expire_function: &str) -> String {
     format!("SELECT {expire_function}()")
+}
+
+/// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote down
+/// about the job's former runs, which every ten seconds would be three million rows a year.
+fn command_at_home(expire_function: &str, version: (u32, u32)) -> String {
+    let expire = command(expire_function);
+    if version < RUN_DETAILS_SINCE {
+        return expire;
+    }
+    format!(
+        "{expire}; DELETE FROM cron.job_run_details AS r USING cron.job AS j \
+         WHERE (SELECT pg_catalog.random()) OPERATOR(pg_catalog.<) 0.01 \
+         AND j.jobname OPERATOR(pg_catalog.=) {} AND r.jobid OPERATOR(pg_catalog.=) j.jobid \
+         AND r.end_time OPERATOR(pg_catalog.<) (pg_catalog.now() OPERATOR(pg_catalog.-) \
+         '1 day'::pg_catalog.interval)",
+        name::quote_literal(&job_name())
+    )
 }
 
 /// The version of the pg_cron that is installed in this database, or why it cannot be used.

@@ -114,6 +114,21 @@ fn as_entry(header: &Header, buffer: &[u8]) -> Entry {
     }
 }
 
+/// Whether the tier knows that a table's entry is used: it has a copy that was read since it came.
+pub fn is_used(cache: &Cache, key: Key) -> bool {
+    let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
+        return false;
+    };
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: hash(tier, cache.owner, text.bytes()),
+        cache: slot,
+        bytes: text.bytes(),
+    };
+    tier.read(hot_key.hash, |partition| partition.used(&hot_key))
+        .is_some_and(|used| used > 0)
+}
+
 /// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the
 /// cache open for reading.
 pub fn token(cache: &Cache, key: Key) -> Option<Token> {

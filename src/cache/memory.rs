@@ -18,6 +18,7 @@ use super::table::Entry;
 use super::{walk, watch};
 use crate::error::Error;
 use crate::guc;
+use crate::pg::clock::Timestamp;
 use crate::pg::datum::{Text, varlena_bytes};
 use crate::pg::events::Change;
 use crate::pg::tier::{Tier, tier};
@@ -343,7 +344,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes expired entries, and those of former content; how many.
+/// Removes expired entries, and those of former content; how many. Then trims to `max_entries`.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
@@ -356,6 +357,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
         left.set(left.get() - i64::from(goes));
         goes
     });
+    trim(cache)?;
     Ok(removed as i64)
 }
 
@@ -376,6 +378,25 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
         }
     }
     removed
+}
+
+/// Removes entries that are more than `max_entries`: those that are used least.
+pub fn trim(cache: &Cache) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    if let Some(most) = cache.settings.max_entries {
+        let entries = home.tier.slot(home.slot).entries.load(Relaxed);
+        walk::remove_least_used(home.tier, home.slot, entries - most);
+    }
+    Ok(())
+}
+
+/// A memory cache's slot and the deadline up to which its entries have expired; None while it has no
+/// entries.
+pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
+    let tier = tier()?;
+    let slot = cache.slot(tier)?;
+    let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    (tier.slot(slot).entries.load(Relaxed) > 0).then_some((slot, limit))
 }
 
 /// Whether two stored values are equal, as SQL sees it.

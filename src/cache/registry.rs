@@ -286,6 +286,7 @@ impl Cache {
             Parameter::Values => self.value_type.array_oid(),
             Parameter::Deadline => pgrx::pg_sys::TIMESTAMPTZOID,
             Parameter::Number => pgrx::pg_sys::INT8OID,
+            Parameter::Address => pgrx::pg_sys::TIDOID,
         }
     }
 }

@@ -30,7 +30,11 @@ pub enum Statement {
     DeleteIfNegative,
     Keys { bounded: bool },
     Scan { bounded: bool },
+    Look,
     Expire,
+    Census,
+    Aged,
+    Trim,
 }
 
 /// A parameter's type.
@@ -42,6 +46,8 @@ pub enum Parameter {
     Values,
     Deadline,
     Number,
+    /// The address of a row.
+    Address,
 }
 
 impl Statement {
@@ -51,9 +57,14 @@ impl Statement {
     pub fn sql(self, table: &[u8], value: ValueType) -> CString {
         const LIVE: &str = "(c.expires_at IS NULL OR c.expires_at OPERATOR(pg_catalog.>) \
                             pg_catalog.clock_timestamp())";
+        const CHUNK: &str =
+            "e.ctid OPERATOR(pg_catalog.>=) $1 AND e.ctid OPERATOR(pg_catalog.<) $2";
+        const AGE: &str = "GREATEST(pg_catalog.age(e.xmin), 0)";
         let text = self
             .template()
             .replace("$$live", LIVE)
+            .replace("$$chunk", CHUNK)
+            .replace("$$age", AGE)
             .replace("$$counter", counter(value))
             .replace("$$fresh", fresh_counter(value))
             .replace("$$V", value.sql());
@@ -61,10 +72,13 @@ impl Statement {
         CString::new(parts.join(table)).unwrap_or_default()
     }
 
-    /// Whether the planner must use the primary key.
+    /// How the planner must find the rows: by the primary key, or by their addresses.
     pub fn paths(self) -> Paths {
         match self {
-            Statement::Expire | Statement::DeleteAll => Paths::Any,
+            Statement::Look | Statement::Expire | Statement::Census | Statement::Aged => {
+                Paths::Address
+            }
+            Statement::DeleteAll => Paths::Any,
             _ => Paths::Index,
         }
     }
@@ -87,7 +101,11 @@ impl Statement {
             Statement::Keys { bounded: false } => &[Key],
             Statement::Scan { bounded: true } => &[Key, Key, Number, Key],
             Statement::Scan { bounded: false } => &[Key, Key, Number],
-            Statement::Expire => &[Deadline, Number],
+            Statement::Look => &[Address, Address, Deadline],
+            Statement::Expire => &[Address, Address, Deadline, Number],
+            Statement::Census => &[Address, Address],
+            Statement::Aged => &[Address, Address, Number],
+            Statement::Trim => &[Keys, Number],
         }
     }
 
@@ -183,10 +201,31 @@ impl Statement {
                  WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
                  AND $$live ORDER BY c.key LIMIT $3"
             }
+            Statement::Look => {
+                "SELECT pg_catalog.count(*) FILTER (WHERE e.expires_at IS NULL \
+                 OR e.expires_at OPERATOR(pg_catalog.>) $3), \
+                 pg_catalog.count(*) FILTER (WHERE e.expires_at OPERATOR(pg_catalog.<=) $3), \
+                 pg_catalog.min(e.expires_at), \
+                 pg_catalog.min(e.expires_at) FILTER (WHERE e.expires_at OPERATOR(pg_catalog.>) $3) \
+                 FROM ONLY $$T AS e WHERE $$chunk"
+            }
             Statement::Expire => {
                 "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT e.ctid FROM ONLY $$T AS e \
-                 WHERE e.expires_at OPERATOR(pg_catalog.<=) $1 LIMIT $2 FOR UPDATE SKIP LOCKED))"
+                 SELECT e.ctid FROM ONLY $$T AS e WHERE $$chunk \
+                 AND e.expires_at OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
+            }
+            Statement::Census => {
+                "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
+                 OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
+                 pg_catalog.count(*) FROM ONLY $$T AS e WHERE $$chunk GROUP BY 1"
+            }
+            Statement::Aged => {
+                "SELECT e.key FROM ONLY $$T AS e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+            }
+            Statement::Trim => {
+                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT e.ctid FROM ONLY $$T AS e WHERE e.key OPERATOR(pg_catalog.=) ANY ($1) \
+                 AND $$age OPERATOR(pg_catalog.>=) $2 FOR UPDATE SKIP LOCKED))"
             }
         }
     }

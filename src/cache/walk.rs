@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, Verdict, Why};
 
+use crate::pg::clock::Timestamp;
 use crate::pg::tier::Tier;
 use crate::pg::{clock, session};
 
@@ -31,6 +32,61 @@ pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef
             removed += u64::from(swept.removed);
             done = swept.done;
         }
+    }
+    removed
+}
+
+/// Removes expired entries of several slots in one walk over a partition, each up to its deadline.
+pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]) {
+    let mut cursor = Cursor::default();
+    let limit_of = |slot: u32| limits.iter().find(|limit| limit.0 == slot);
+    let mut done = false;
+    while !done {
+        done = tier.change(partition, |partition| {
+            let judge = |entry: &EntryRef| {
+                let header = entry.header();
+                match limit_of(header.cache) {
+                    Some(limit) if header.deadline <= limit.1 => Verdict::Remove(Why::Expired),
+                    _ => Verdict::Keep,
+                }
+            };
+            partition.sweep(&mut cursor, STEP, judge).done
+        });
+    }
+}
+
+/// Removes about `excess` entries of a slot, those that are used least, spread over all partitions.
+pub fn remove_least_used(tier: &Tier, slot: u32, excess: i64) {
+    let mut excess = u64::try_from(excess).unwrap_or(0);
+    for most_used in [0, 1, 2, 3, 4, 5, 6, 7] {
+        for partition in 0..tier.partitions() {
+            // What is left, in equal shares: the keys' hash spreads the entries evenly.
+            let share = excess.div_ceil(u64::from(tier.partitions() - partition));
+            excess -= remove_used_up_to(tier, partition, slot, most_used, share);
+            if excess == 0 {
+                return;
+            }
+        }
+        session::check_for_interrupts();
+    }
+}
+
+fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, most: u64) -> u64 {
+    let mut removed = 0;
+    let mut cursor = Cursor::default();
+    let mut done = most == 0;
+    while !done {
+        done = tier.change(partition, |partition| {
+            let judge = |entry: &EntryRef, used: u32| {
+                if removed >= most || used > most_used || entry.header().cache != slot {
+                    return Verdict::Keep;
+                }
+                removed += 1;
+                Verdict::Remove(Why::Evicted)
+            };
+            partition.sweep_by_use(&mut cursor, STEP, judge).done
+        });
+        done |= removed >= most;
     }
     removed
 }

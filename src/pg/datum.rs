@@ -247,6 +247,18 @@ impl<V: Value> ArrayOf<V> {
     }
 }
 
+/// The address before all rows of a block, a datum of type tid.
+pub fn row_address(block: u32) -> pg_sys::Datum {
+    // SAFETY: a palloc'd address has room for its three numbers.
+    unsafe {
+        let address: pg_sys::ItemPointer =
+            pg_sys::palloc0(size_of::<pg_sys::ItemPointerData>()).cast();
+        (*address).ip_blkid.bi_hi = (block >> 16) as u16;
+        (*address).ip_blkid.bi_lo = block as u16;
+        pg_sys::Datum::from(address)
+    }
+}
+
 /// A new array of varlenas of this type, for a statement's parameter.
 pub fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum {
     // SAFETY: the elements are datums of type `of`: varlena, int-aligned, passed by reference.

@@ -6,6 +6,8 @@ use std::cell::Cell;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
+use super::board;
+
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
 pub struct Observer {
@@ -56,6 +58,8 @@ pub enum Moment {
 
 thread_local! {
     static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) };
+    /// The transaction has made some extension; sweepers look for ours when it has committed.
+    static EXTENSION_MADE: Cell<bool> = const { Cell::new(false) };
 }
 
 static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
@@ -98,6 +102,12 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT => Moment::Aborted,
         _ => return,
     };
+    if matches!(moment, Moment::Committed | Moment::Aborted)
+        && EXTENSION_MADE.take()
+        && moment == Moment::Committed
+    {
+        board::tell_news();
+    }
     tell(|observer| (observer.transaction)(moment));
 }
 
@@ -135,6 +145,9 @@ unsafe extern "C-unwind" fn at_object_access(
     match class {
         pg_sys::RelationRelationId => relation_event(access, object, part),
         pg_sys::TriggerRelationId => trigger_event(access, object),
+        pg_sys::ExtensionRelationId if access == pg_sys::ObjectAccessType::OAT_POST_CREATE => {
+            EXTENSION_MADE.set(true);
+        }
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
             tell(|observer| (observer.database_dropped)(object));
         }

@@ -9,6 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys;
 
+/// The second number of the advisory lock on a sweep: "pgca" in ASCII.
+const SWEEP: u32 = 0x7067_6361;
+
 /// Strength of a lock, by what it is taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -74,6 +77,26 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
             false,
         );
         pg_sys::AcceptInvalidationMessages();
+    }
+}
+
+/// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
+///
+/// An advisory lock like [`name`]'s, with the relation's oid first.
+pub fn try_sweep(relation: pg_sys::Oid) -> bool {
+    // SAFETY: LockAcquire copies the tag, and does not wait.
+    unsafe {
+        let tag = pg_sys::LOCKTAG {
+            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
+            locktag_field2: relation.to_u32(),
+            locktag_field3: SWEEP,
+            locktag_field4: 2,
+            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+        };
+        let taken =
+            pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true);
+        taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! Nothing here knows what a cache is; the layer above (`cache`) says that.
 
+pub mod background;
+pub mod board;
 pub mod clock;
 pub mod convert;
+pub mod database;
 pub mod datum;
 pub mod dependency;
 pub mod events;
@@ -19,6 +22,7 @@ pub mod privilege;
 pub mod random;
 pub mod relation;
 pub mod session;
+pub mod storage;
 pub mod tier;
 pub mod transaction;
 mod trigger;

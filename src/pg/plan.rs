@@ -18,6 +18,8 @@ pub enum Paths {
     Any,
     /// Whatever it likes, knowing them.
     Costed,
+    /// By the rows' addresses only.
+    Address,
 }
 
 /// A planned statement, kept until dropped.
@@ -27,7 +29,8 @@ impl Plan {
     /// Parses and plans `sql` with the parameters' types.
     pub fn prepare(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _connection = Connection::open();
-        let _settings = (paths == Paths::Index).then(IndexOnly::set);
+        let _settings =
+            matches!(paths, Paths::Index | Paths::Address).then(|| Allowed::only(paths));
         let mut types = types.to_vec();
         // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead
         // of returning NULL for SQL that fails; SPI_keepplan moves the plan out of SPI's memory.
@@ -230,36 +233,44 @@ impl Drop for Connection {
     }
 }
 
-/// The planner's switches are set for look-ups by key as long as this lives.
+/// The planner's switches allow one kind of path as long as this lives.
 ///
 /// The variables behind enable_seqscan and its like are set directly: SET would fire assign hooks
 /// and leave a trace in the transaction, and the former values come back before anyone looks.
-struct IndexOnly {
+struct Allowed {
     seqscan: bool,
     indexscan: bool,
+    bitmapscan: bool,
+    tidscan: bool,
 }
 
-impl IndexOnly {
-    fn set() -> IndexOnly {
+impl Allowed {
+    fn only(paths: Paths) -> Allowed {
         // SAFETY: plain C variables of this process.
         unsafe {
-            let former = IndexOnly {
+            let former = Allowed {
                 seqscan: pg_sys::enable_seqscan,
                 indexscan: pg_sys::enable_indexscan,
+                bitmapscan: pg_sys::enable_bitmapscan,
+                tidscan: pg_sys::enable_tidscan,
             };
             pg_sys::enable_seqscan = false;
-            pg_sys::enable_indexscan = true;
+            pg_sys::enable_tidscan = true;
+            pg_sys::enable_indexscan = paths == Paths::Index;
+            pg_sys::enable_bitmapscan = former.bitmapscan && paths == Paths::Index;
             former
         }
     }
 }
 
-impl Drop for IndexOnly {
+impl Drop for Allowed {
     fn drop(&mut self) {
-        // SAFETY: as in set.
+        // SAFETY: as in `only`.
         unsafe {
             pg_sys::enable_seqscan = self.seqscan;
             pg_sys::enable_indexscan = self.indexscan;
+            pg_sys::enable_bitmapscan = self.bitmapscan;
+            pg_sys::enable_tidscan = self.tidscan;
         }
     }
 }

@@ -327,6 +327,18 @@ pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
     unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
 }
 
+/// Whether it is a temporary table of another session, which nobody else can read.
+pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
+    // SAFETY: syscache look-ups; no schema of a relation that is gone is a temporary one.
+    unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
+}
+
+/// Whether it is a view.
+pub fn is_view(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up; relkind 0 (gone) is none.
+    unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
+}
+
 /// What the catalog says of a trigger.
 pub struct TriggerRow {
     pub table: pg_sys::Oid,

@@ -22,6 +22,7 @@ use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region, Why};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::board;
 use super::fence::Fences;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.
@@ -32,7 +33,7 @@ unsafe extern "C-unwind" {
 }
 
 /// Postgres' number of AddinShmemInitLock in versions 15 to 18.
-const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 /// One slot for this much of the tier.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
@@ -52,6 +53,8 @@ pub enum Figure {
     Sets,
     Deletes,
     Expired,
+    /// Rows that were removed because the cache had more than `max_entries`.
+    Trimmed,
 }
 
 /// One cache as all backends see it.
@@ -131,6 +134,7 @@ impl Plan {
         let head = size_of::<Control>() + slots * (size_of::<AtomicU64>() + size_of::<Slot>());
         let region_at = head.next_multiple_of(4096);
         let partitions = Layout::new(size, 0).ok()?.partitions();
+        let size = size.checked_sub(board::bytes(size) + ROUNDING)?;
         let locks = (partitions as usize + 1) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
         let layout = Layout::new(room, partitions).ok()?;
@@ -332,6 +336,7 @@ unsafe extern "C-unwind" fn request() {
         }
     }
     let size = crate::guc::hot_size();
+    board::request(size);
     if size == 0 {
         return;
     }
@@ -355,6 +360,7 @@ unsafe extern "C-unwind" fn startup() {
         }
     }
     let size = crate::guc::hot_size();
+    board::attach(size);
     let plan = if size == 0 {
         None
     } else {

@@ -1,6 +1,74 @@
-//! Refusals that depend on the transaction.
+//! Refusals that depend on the transaction, and work that may fail without ending it.
+
+use std::panic::AssertUnwindSafe;
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
+use pgrx::{PgLogLevel, PgSqlErrorCode, PgTryBuilder};
+
+/// An error that was caught.
+pub struct Failure {
+    pub message: String,
+    /// Somebody wanted one of our locks, or cancelled the statement: nothing is broken.
+    pub cancelled: bool,
+    error: Box<CaughtError>,
+}
+
+impl Failure {
+    pub fn of(error: CaughtError) -> Failure {
+        let report = match &error {
+            CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
+            CaughtError::RustPanic { ereport, .. } => ereport,
+        };
+        Failure {
+            message: report.message().to_owned(),
+            cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+            error: Box::new(error),
+        }
+    }
+}
+
+impl Failure {
+    /// Raises the error again, once what it interrupted is undone.
+    pub fn raise(self) -> ! {
+        self.error.rethrow()
+    }
+
+    /// Says in the log, and to the client where there is one, what failed and why.
+    pub fn warn(&self, what: String) {
+        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, what, "pgcache")
+            .set_detail(self.message.clone())
+            .report(PgLogLevel::WARNING);
+    }
+}
+
+/// Runs under a savepoint of its own: an error undoes only what `work` did.
+pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    // SAFETY: a savepoint begins and ends here, whatever `work` does; memory context and resource
+    // owner are put back, as every procedural language does it.
+    unsafe {
+        let context = pg_sys::CurrentMemoryContext;
+        let owner = pg_sys::CurrentResourceOwner;
+        let restore = move || {
+            pg_sys::MemoryContextSwitchTo(context);
+            pg_sys::CurrentResourceOwner = owner;
+        };
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::MemoryContextSwitchTo(context);
+        let done = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
+            .catch_others(|error| Err(Failure::of(error)))
+            .execute();
+        match done {
+            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
+            Err(_) => {
+                pg_sys::MemoryContextSwitchTo(context);
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+            }
+        }
+        restore();
+        done
+    }
+}
 
 /// Raises 25006 in a read-only transaction and on a standby. `function` is the caller's name.
 pub fn require_writable(function: &std::ffi::CStr) {

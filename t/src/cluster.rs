@@ -27,7 +27,8 @@ pub enum Shutdown {
     Immediate,
 }
 
-/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are told at once.
+/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are told at once. Nothing
+/// sweeps behind a test's back.
 const BASE: &[&str] = &[
     "listen_addresses = ''",
     "fsync = off",
@@ -35,6 +36,7 @@ const BASE: &[&str] = &[
     "max_connections = 150",
     "max_prepared_transactions = 10",
     "deadlock_timeout = 200ms",
+    "pgcache.expire_interval = 0",
 ];
 
 impl Cluster {

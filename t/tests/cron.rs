@@ -61,6 +61,26 @@ fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     home.run(command);
 }
 
+/// The job's command also removes what pg_cron has written down about its old runs, and no others.
+fn forgets_old_runs(home: &mut Client) {
+    let command = home.text("SELECT command FROM cron.job");
+    home.run(&command);
+    home.run(
+        "INSERT INTO cron.job_run_details (jobid, runid, end_time) \
+         SELECT j, 1000 + 2 * j + old, now() - old * interval '2 days' \
+           FROM (SELECT jobid FROM cron.job UNION VALUES (77)) AS jobs (j), (VALUES (0), (1)) AS ages (old)",
+    );
+    let (_, delete) = command.split_once("; ").expect("two statements");
+    // One run in a hundred does it; here each does.
+    assert!(delete.contains("0.01"), "{delete}");
+    home.run(&delete.replace("0.01", "2"));
+    let left = home.lines(
+        "SELECT jobid = 77, end_time > now() - interval '1 day' FROM cron.job_run_details \
+         WHERE runid >= 1000 ORDER BY 1, 2",
+    );
+    assert_eq!(left, ["f|t", "t|f", "t|t"]);
+}
+
 fn change_and_remove(session: &mut Client, others: &[String]) {
     session.run("SELECT cache_schedule_expiry('*/5 * * * *')");
     assert_eq!(
@@ -85,6 +105,7 @@ fn the_real_pg_cron_expires_caches_in_its_database_and_in_others() {
     home.run("CREATE EXTENSION pgcache");
     put_entries(&mut home);
     schedule_here(&mut home);
+    forgets_old_runs(&mut home);
 
     let database = cluster.empty_database("");
     let mut elsewhere = database.connect();
@@ -112,6 +133,42 @@ fn the_real_pg_cron_expires_caches_in_its_database_and_in_others() {
 }
 
 #[test]
+fn pg_cron_and_the_built_in_worker_sweep_side_by_side() {
+    if !Stage::current().cron {
+        return;
+    }
+    let both = [
+        CONF,
+        &[
+            "shared_preload_libraries = 'pgcache,pg_cron'",
+            "pgcache.expire_interval = '200ms'",
+        ],
+    ];
+    let cluster = Cluster::start(&both.concat());
+    let mut home = cluster.connect("postgres");
+    home.run("CREATE EXTENSION pg_cron");
+    home.run("CREATE EXTENSION pgcache");
+    home.run("SELECT cache_create('swept', ttl => '1 ms')");
+    schedule_here(&mut home);
+    let deadline = Instant::now() + Duration::from_secs(90);
+    let ran = "SELECT EXISTS (SELECT FROM cron.job_run_details WHERE end_time IS NOT NULL)";
+    while !home.holds(ran) {
+        assert!(Instant::now() < deadline, "pg_cron did not run in time");
+        home.run(
+            "SELECT cache_set('k' || i, '1', cache => 'swept') FROM generate_series(1, 1000) AS i",
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    while home.number("SELECT count(*) FROM swept") > 0 {
+        assert!(Instant::now() < deadline, "rows stay");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let failed = "SELECT return_message FROM cron.job_run_details WHERE status = 'failed'";
+    assert_eq!(home.lines(failed), Vec::<String>::new());
+    assert!(!cluster.log_text().contains("could not remove"));
+}
+
+#[test]
 fn without_pg_cron_scheduling_is_refused_with_a_way_out() {
     let mut session = Cluster::shared().database().connect();
     for call in [
@@ -120,6 +177,7 @@ fn without_pg_cron_scheduling_is_refused_with_a_way_out() {
     ] {
         let refusal = refused(session.try_value(call), "0A000");
         let hint = refusal.hint().expect("there is a hint");
+        assert!(hint.contains("built-in worker already"), "{hint}");
         assert!(hint.contains("cache_expire"), "{hint}");
     }
 }

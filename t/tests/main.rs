@@ -23,3 +23,5 @@ mod restart;
 mod standby;
 mod visibility;
 mod watch;
+mod worker;
+mod worker_space;

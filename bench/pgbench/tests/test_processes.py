@@ -26,7 +26,9 @@ class CpuSeconds(unittest.TestCase):
             server.stdin.close()
 
     def test_a_living_child_counts_and_memory_is_seen(self):
-        with subprocess.Popen([sys.executable, "-c", BURN + "\nimport sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
+        words = [sys.executable, "-c", "import sys; print('here', flush=True); sys.stdin.read()"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            child.stdout.readline()
             self.assertIn(child.pid, processes.children(os.getpid()))
             self.assertGreater(processes.pss_mb(child.pid), 1)
             child.stdin.close()

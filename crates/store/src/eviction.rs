@@ -210,7 +210,7 @@ impl PartitionMut<'_> {
     /// Makes sure that a key has a slot: if both buckets are full of live entries, the one that has
     /// proved itself least goes.
     pub(crate) fn ensure_slot(&mut self, hash: u64) {
-        let worth = |slot: Slot| u32::from(slot.in_main()) * 4 + slot.hits();
+        let worth = Slot::worth;
         let mut least: Option<Slot> = None;
         for number in self.aim(hash).slots() {
             let slot = self.slot(number);

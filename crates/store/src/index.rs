@@ -58,6 +58,11 @@ impl Slot {
         (self.0 >> 32 & 3) as u32
     }
 
+    /// How much the entry is used: its queue, then its hits. 0 to 7.
+    pub fn worth(self) -> u32 {
+        u32::from(self.in_main()) * 4 + self.hits()
+    }
+
     pub fn location(self) -> u32 {
         self.0 as u32
     }

@@ -111,6 +111,12 @@ impl<'r> PartitionRef<'r> {
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
+
+    /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read since it
+    /// came or was last passed over, at most 7. None: there is no entry. Counts nothing.
+    pub fn used(&self, key: &Key) -> Option<u32> {
+        self.find(key).map(|(number, _)| self.slot(number).worth())
+    }
 }
 
 impl<'r> Deref for PartitionMut<'r> {

@@ -61,6 +61,16 @@ impl PartitionMut<'_> {
         slots: u32,
         mut judge: impl FnMut(&EntryRef) -> Verdict,
     ) -> Swept {
+        self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
+    }
+
+    /// The same for a judge who also asks how much an entry is used; see [`PartitionRef::used`].
+    pub fn sweep_by_use(
+        &mut self,
+        cursor: &mut Cursor,
+        slots: u32,
+        mut judge: impl FnMut(&EntryRef, u32) -> Verdict,
+    ) -> Swept {
         let mut removed = 0;
         for _ in 0..slots {
             if cursor.slot >= self.slot_count() {
@@ -71,7 +81,7 @@ impl PartitionMut<'_> {
             if !slot.is_live() {
                 continue;
             }
-            if let Verdict::Remove(why) = judge(&self.entry(slot.location())) {
+            if let Verdict::Remove(why) = judge(&self.entry(slot.location()), slot.worth()) {
                 self.drop_entry(slot.location(), why);
                 removed += 1;
             }

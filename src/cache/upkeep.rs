@@ -1,0 +1,149 @@
+//! What the worker asks about the caches of a database: which of them are due, and its sweep of those
+//! in memory.
+//!
+//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come, is not
+//! read again. Postgres' own counters tell that; they may be a second late, then it is due next time.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::Oid;
+
+use super::registry::{self, Storage};
+use super::slots::{self, owner_of};
+use super::{memory, sweep, walk};
+use crate::pg::board::{Board, Record, board};
+use crate::pg::clock::{self, Timestamp};
+use crate::pg::tier::{Figure, tier};
+use crate::pg::{lock, relation, session, storage};
+
+/// A table cache that is due.
+pub struct Due {
+    pub relation: Oid,
+    pub owner: u64,
+    /// As the log and pg_stat_activity name it.
+    pub name: String,
+    /// The table's counter of changes before the sweep.
+    pub changes: i64,
+}
+
+/// What there is to do in a database.
+#[derive(Default)]
+pub struct Work {
+    pub tables: Vec<Due>,
+    /// Memory caches with entries: slot, and the deadline up to which its entries have expired.
+    pub memory: Vec<(u32, Timestamp)>,
+}
+
+/// Looks for what is due. On a standby tables are read only, and memory caches are not.
+pub fn due() -> Work {
+    let mut work = Work::default();
+    for relation in sweep::all_caches() {
+        if !add_memory(&mut work, relation) && !session::in_recovery() {
+            work.tables.extend(due_table(relation));
+        }
+        session::check_for_interrupts();
+    }
+    work
+}
+
+/// Whether it is a memory cache; trims it, too, which takes a walk only when it has too many entries.
+fn add_memory(work: &mut Work, relation: Oid) -> bool {
+    if !relation::is_view(relation) {
+        return false;
+    }
+    if lock::try_relation(relation, lock::Mode::Read)
+        && let Ok(cache) = registry::find(relation)
+        && cache.storage == Storage::Memory
+        && let Some(limit) = memory::sweep_limit(&cache)
+    {
+        work.memory.push(limit);
+        // It fails only where there is no tier, and there no limit either.
+        let _ = memory::trim(&cache);
+    }
+    true
+}
+
+fn due_table(relation: Oid) -> Option<Due> {
+    if relation::is_temporary_elsewhere(relation) {
+        return None;
+    }
+    let owner = owner_of(relation);
+    let counted = storage::counted(relation);
+    let changes = counted.map_or(-1, |counted| counted.changes);
+    let now = clock::now();
+    if let Some(record) = board().and_then(|board| board.find(owner)) {
+        if record.retry_at.load(Relaxed) > now {
+            return None;
+        }
+        if counted.is_some() && is_at_rest(record, changes, now) {
+            record.last_sweep.store(now, Relaxed);
+            return None;
+        }
+    }
+    Some(Due {
+        relation,
+        owner,
+        name: relation::display_name(relation),
+        changes,
+    })
+}
+
+fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
+    record.last_sweep.load(Relaxed) != 0
+        && record.failures.load(Relaxed) == 0
+        && record.waiting.load(Relaxed) == 0
+        && record.changes.load(Relaxed) == changes
+        && record.next_deadline.load(Relaxed) > now
+}
+
+/// What sweeps of a cache have written down.
+pub struct Figures {
+    pub relation: Oid,
+    pub trimmed: i64,
+    /// The last sweep that met the whole cache.
+    pub last_sweep: Option<Timestamp>,
+    /// Microseconds that the longest waiting row of the last sweep had been expired for.
+    pub lag: i64,
+    pub waiting: i64,
+}
+
+/// The figures of the caches of this database that were swept since the server started.
+pub fn figures() -> Vec<Figures> {
+    let Some(board) = board() else {
+        return Vec::new();
+    };
+    board
+        .of_database(session::database())
+        .map(|(relation, record)| Figures {
+            relation,
+            trimmed: trimmed(relation),
+            last_sweep: Some(record.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
+            lag: record.lag.load(Relaxed),
+            waiting: record.waiting.load(Relaxed),
+        })
+        .collect()
+}
+
+fn trimmed(relation: Oid) -> i64 {
+    tier()
+        .and_then(|tier| Some(tier.slot(slots::find(tier, owner_of(relation))?)))
+        .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
+}
+
+/// Removes expired entries of memory caches, partition by partition, for at most this long; the next
+/// call goes on where this one ended.
+pub fn expire_memory(board: Board, limits: &[(u32, Timestamp)], longest: Duration) {
+    let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
+        return;
+    };
+    let began = Instant::now();
+    for _ in 0..tier.partitions() {
+        let partition = board.partition().fetch_add(1, SeqCst) % tier.partitions();
+        walk::expire_partition(tier, partition, limits);
+        session::check_for_interrupts();
+        if began.elapsed() > longest {
+            return;
+        }
+    }
+}

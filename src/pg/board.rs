@@ -1,0 +1,224 @@
+//! The board: what sweepers write down in shared memory between their visits.
+//!
+//! Not the hot tier and no part of what is served from it: everything here may be lost or be old at
+//! no cost but work done twice. That is the rule: nobody decides about an entry by the board. So it
+//! needs no lock; whoever sweeps a cache is alone with its record (`lock::try_sweep`), and two that
+//! ask for a record at once may at worst write over each other.
+//!
+//! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
+//! `hot_size` where there is one.
+
+use std::cell::Cell;
+use std::mem::size_of;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::tier::ADDIN_SHMEM_INIT_LOCK;
+
+/// One record for so many bytes of `hot_size`, within these limits.
+const BYTES_PER_RECORD: usize = 32 * 1024;
+const MIN_RECORDS: usize = 64;
+const MAX_RECORDS: usize = 4096;
+/// Databases that are visited at the same time.
+pub const VISITS: usize = 3;
+
+/// What the last sweeps of one cache left for the next.
+#[repr(C, align(64))]
+pub struct Record {
+    owner: AtomicU64,
+    /// The block at which the next sweep begins.
+    pub cursor: AtomicU32,
+    /// Errors in a row.
+    pub failures: AtomicU32,
+    /// Not before this moment, after an error.
+    pub retry_at: AtomicI64,
+    /// When a sweep last came to the end of the table; 0: none did.
+    pub last_sweep: AtomicI64,
+    /// Microseconds that the longest waiting row of that sweep had been expired for.
+    pub lag: AtomicI64,
+    /// Expired rows that the last sweep left, estimated where it has not been.
+    pub waiting: AtomicI64,
+    /// The earliest deadline that the last whole sweep left.
+    pub next_deadline: AtomicI64,
+    /// The table's counter of changes when that sweep began.
+    pub changes: AtomicI64,
+    /// Dead rows that the last vacuum could not remove, of the table and of its TOAST table.
+    pub dead: [AtomicI64; 2],
+}
+
+/// A visit to a database: written by the launcher, answered by the worker.
+#[repr(C)]
+pub struct Visit {
+    pub database: AtomicU32,
+    pub outcome: AtomicU32,
+}
+
+/// What a worker found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has not come so far as to say.
+    Unknown,
+    /// The extension is not there.
+    NoExtension,
+    Swept,
+}
+
+#[repr(C)]
+struct Head {
+    /// Grows whenever an extension is made somewhere.
+    news: AtomicU64,
+    /// The partition of the tier at which the next sweep of memory caches begins.
+    partition: AtomicU32,
+    visits: [Visit; VISITS],
+}
+
+/// The board of this server.
+#[derive(Clone, Copy)]
+pub struct Board {
+    head: &'static Head,
+    records: &'static [Record],
+}
+
+thread_local! {
+    // Set by the postmaster before it forks; every backend inherits it.
+    static BOARD: Cell<Option<Board>> = const { Cell::new(None) };
+}
+
+/// The board, if this server has one.
+pub fn board() -> Option<Board> {
+    BOARD.get()
+}
+
+fn records(hot_size: usize) -> usize {
+    match hot_size {
+        0 => MAX_RECORDS / 2,
+        _ => (hot_size / BYTES_PER_RECORD).clamp(MIN_RECORDS, MAX_RECORDS),
+    }
+}
+
+/// Bytes of the board of a server with this `pgcache.hot_size`.
+pub fn bytes(hot_size: usize) -> usize {
+    64 + size_of::<Head>().next_multiple_of(64) + records(hot_size) * size_of::<Record>()
+}
+
+/// Asks for the memory; called from the request hook.
+pub fn request(hot_size: usize) {
+    // SAFETY: the caller is the request hook, where this is allowed.
+    unsafe { pg_sys::RequestAddinShmemSpace(bytes(hot_size)) };
+}
+
+/// Finds the memory or makes it; called from the startup hook.
+pub fn attach(hot_size: usize) {
+    let mut found = false;
+    // SAFETY: `bytes` bytes were requested. Head and records lie behind each other at aligned offsets
+    // inside them; they are atomics, of which any bit pattern is valid, and zeroed by the first to
+    // come, which the lock tells.
+    unsafe {
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let memory: *mut u8 =
+            pg_sys::ShmemInitStruct(c"pgcache board".as_ptr(), bytes(hot_size), &mut found).cast();
+        if !found {
+            memory.write_bytes(0, bytes(hot_size));
+        }
+        let base = memory.add(memory.align_offset(64));
+        let records_at = size_of::<Head>().next_multiple_of(64);
+        BOARD.set(Some(Board {
+            head: &*base.cast(),
+            records: std::slice::from_raw_parts(base.add(records_at).cast(), records(hot_size)),
+        }));
+        pg_sys::LWLockRelease(lock);
+    }
+}
+
+/// Says that an extension was made: a database that had none of ours may have it now.
+pub fn tell_news() {
+    if let Some(board) = board() {
+        board.head.news.fetch_add(1, Relaxed);
+    }
+}
+
+impl Board {
+    pub fn news(&self) -> u64 {
+        self.head.news.load(Relaxed)
+    }
+
+    pub fn partition(&self) -> &'static AtomicU32 {
+        &self.head.partition
+    }
+
+    pub fn visit(&self, place: usize) -> &'static Visit {
+        &self.head.visits[place % VISITS]
+    }
+
+    /// The record of a cache, if it has one.
+    pub fn find(&self, owner: u64) -> Option<&'static Record> {
+        self.records
+            .iter()
+            .find(|record| record.owner.load(Relaxed) == owner)
+    }
+
+    /// The records of a database's caches, by relation.
+    pub fn of_database(&self, database: Oid) -> impl Iterator<Item = (Oid, &'static Record)> {
+        self.records.iter().filter_map(move |record| {
+            let owner = record.owner.load(Relaxed);
+            let ours = owner >> 32 == u64::from(database.to_u32());
+            ours.then_some((Oid::from_u32(owner as u32), record))
+        })
+    }
+
+    /// The record of a cache: its own, a free one, or one that another cache loses. With more caches than
+    /// records each has a place of its own to fight for: taking the oldest would take each one in turn.
+    pub fn record(&self, owner: u64) -> &'static Record {
+        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let record = self
+            .find(owner)
+            .or_else(|| self.find(0))
+            .unwrap_or(&self.records[place as usize % self.records.len()]);
+        if record.owner.load(Relaxed) != owner {
+            record.reset();
+            record.owner.store(owner, Relaxed);
+        }
+        record
+    }
+}
+
+impl Record {
+    fn reset(&self) {
+        self.cursor.store(0, Relaxed);
+        self.failures.store(0, Relaxed);
+        for field in [
+            &self.retry_at,
+            &self.last_sweep,
+            &self.lag,
+            &self.waiting,
+            &self.next_deadline,
+            &self.changes,
+            &self.dead[0],
+            &self.dead[1],
+        ] {
+            field.store(0, Relaxed);
+        }
+    }
+}
+
+impl Visit {
+    pub fn outcome(&self) -> Outcome {
+        match self.outcome.load(Relaxed) {
+            1 => Outcome::NoExtension,
+            2 => Outcome::Swept,
+            _ => Outcome::Unknown,
+        }
+    }
+
+    pub fn tell(&self, outcome: Outcome) {
+        let number = match outcome {
+            Outcome::Unknown => 0,
+            Outcome::NoExtension => 1,
+            Outcome::Swept => 2,
+        };
+        self.outcome.store(number, Relaxed);
+    }
+}

@@ -1,0 +1,192 @@
+//! The launcher: which database is visited when.
+//!
+//! It reads the list of databases from the catalogs that all share, and learns from the visits which of
+//! them have the extension. One that has not is looked at again when an extension was made somewhere,
+//! and now and then, because a standby does not see that.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::Oid;
+
+use crate::guc;
+use crate::pg::background::{self, Started};
+use crate::pg::board::{Board, Outcome, VISITS, board};
+use crate::pg::{database, session};
+
+/// Until a database without the extension is looked at again unasked: a look costs a process' start.
+const AGAIN: Duration = Duration::from_secs(600);
+/// The same on a standby, where CREATE EXTENSION comes from the primary.
+const AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
+/// The launcher's shortest sleep: an interval below it counts as this.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// What the launcher knows of a database.
+struct Known {
+    next: Instant,
+    /// The last visit found no extension, and the board's news were these then.
+    without: Option<u64>,
+}
+
+/// A visit under way.
+struct Visit {
+    database: Oid,
+    news: u64,
+    worker: Started,
+}
+
+struct Launcher {
+    board: Board,
+    databases: HashMap<u32, Known>,
+    visits: [Option<Visit>; VISITS],
+    /// No worker could be started, and the log says so.
+    short_of_workers: bool,
+}
+
+/// The launcher's life. It ends with the server, or when it is terminated, and is then started again.
+pub fn run() {
+    let Some(board) = board() else {
+        background::end(0);
+    };
+    let mut launcher = Launcher {
+        board,
+        databases: HashMap::new(),
+        visits: [const { None }; VISITS],
+        short_of_workers: false,
+    };
+    while !background::asked_to_end() {
+        background::reload_if_asked();
+        launcher.reap();
+        let interval = guc::expire_interval().map(|interval| interval.max(SHORTEST));
+        if let Some(interval) = interval {
+            launcher.learn();
+            launcher.start_due(interval);
+        }
+        background::sleep(interval.map(|interval| launcher.until_next(interval)));
+    }
+    background::end(1);
+}
+
+impl Launcher {
+    /// Takes note of the visits that have ended.
+    fn reap(&mut self) {
+        for place in 0..VISITS {
+            let ended = |visit: &Visit| visit.worker.has_ended();
+            if !self.visits[place].as_ref().is_some_and(ended) {
+                continue;
+            }
+            let Some(visit) = self.visits[place].take() else {
+                continue;
+            };
+            let without = self.board.visit(place).outcome() == Outcome::NoExtension;
+            if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
+                known.without = without.then_some(visit.news);
+            }
+        }
+    }
+
+    /// Reads the list of databases: new ones are due at once, those that are gone are forgotten.
+    fn learn(&mut self) {
+        let Ok(present) = background::in_transaction(database::connectable) else {
+            return;
+        };
+        let now = Instant::now();
+        self.databases
+            .retain(|&known, _| present.contains(&Oid::from_u32(known)));
+        for database in present {
+            self.databases.entry(database.to_u32()).or_insert(Known {
+                next: now,
+                without: None,
+            });
+        }
+    }
+
+    /// Starts visits, the longest overdue first, while there are places.
+    fn start_due(&mut self, interval: Duration) {
+        while let Some(place) = self.visits.iter().position(Option::is_none) {
+            let now = Instant::now();
+            let due = self
+                .databases
+                .iter()
+                .filter(|(number, known)| !self.is_visited(**number) && self.due_at(known) <= now)
+                .min_by_key(|(_, known)| known.next)
+                .map(|(&number, _)| Oid::from_u32(number));
+            let Some(database) = due else {
+                return;
+            };
+            self.schedule_next(database, now, interval);
+            let visit = self.start(place, database);
+            self.complain(visit.is_none());
+            if visit.is_none() {
+                return;
+            }
+            self.visits[place] = visit;
+        }
+    }
+
+    fn start(&self, place: usize, database: Oid) -> Option<Visit> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let note = self.board.visit(place);
+        note.tell(Outcome::Unknown);
+        note.database.store(database.to_u32(), SeqCst);
+        let news = self.board.news();
+        let worker = background::start(place)?;
+        Some(Visit {
+            database,
+            news,
+            worker,
+        })
+    }
+
+    /// An interval after it was due, so that the rhythm holds; not at once again after a long visit.
+    fn schedule_next(&mut self, database: Oid, now: Instant, interval: Duration) {
+        if let Some(known) = self.databases.get_mut(&database.to_u32()) {
+            known.next = (known.next + interval).max(now + interval / 2);
+        }
+    }
+
+    fn is_visited(&self, database: u32) -> bool {
+        let here = |visit: &Visit| visit.database.to_u32() == database;
+        self.visits
+            .iter()
+            .any(|visit| visit.as_ref().is_some_and(here))
+    }
+
+    /// A database without the extension waits for news, or for a long time.
+    fn due_at(&self, known: &Known) -> Instant {
+        let again = match session::in_recovery() {
+            true => AGAIN_ON_STANDBY,
+            false => AGAIN,
+        };
+        match known.without {
+            Some(news) if news == self.board.news() => known.next + again,
+            _ => known.next,
+        }
+    }
+
+    /// Until the next visit is due; at most an interval, after which the list is read again. While all
+    /// places are taken, until one is free, which wakes the launcher.
+    fn until_next(&self, interval: Duration) -> Duration {
+        let now = Instant::now();
+        self.databases
+            .iter()
+            .filter(|(number, _)| !self.is_visited(**number))
+            .map(|(_, known)| self.due_at(known).saturating_duration_since(now))
+            .min()
+            .unwrap_or(interval)
+            .clamp(SHORTEST.min(interval), interval)
+    }
+
+    /// Says once that no worker could be started.
+    fn complain(&mut self, failed: bool) {
+        if failed && !self.short_of_workers {
+            pgrx::ereport!(
+                pgrx::PgLogLevel::WARNING,
+                pgrx::PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                "pgcache could not start a worker to remove expired entries",
+                "All of max_worker_processes are in use; it is tried again."
+            );
+        }
+        self.short_of_workers = failed;
+    }
+}

@@ -1,0 +1,20 @@
+//! The built-in worker: every database that has the extension is swept each `pgcache.expire_interval`.
+//!
+//! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
+//! - [`visit`]: what such a visit does. It connects to its database, sweeps, vacuums, and ends.
+//!
+//! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
+//! `max_worker_processes`; it is in nobody's way (see `pg::background`).
+
+mod launcher;
+mod visit;
+
+use crate::pg::background::{self, Tasks};
+
+/// Registers the launcher; only while preloading.
+pub fn register() {
+    background::register(Tasks {
+        launcher: launcher::run,
+        visit: visit::run,
+    });
+}

@@ -1,0 +1,194 @@
+//! A visit to one database: sweep its caches, vacuum what was emptied, end.
+//!
+//! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
+//! snapshot and no lock is older than that. An error ends the step, is logged once, and puts the cache
+//! off; the others are swept as ever.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::pass::Pass;
+use crate::cache::registry::Storage;
+use crate::cache::trim::{Spare, Trim};
+use crate::cache::upkeep::{self, Due};
+use crate::cache::{space, sweep};
+use crate::guc;
+use crate::pg::board::{Board, Outcome, Record, board};
+use crate::pg::transaction::Failure;
+use crate::pg::{background, clock, database, lock, storage};
+
+/// A pass that finds little may work for this part of the interval, then goes on at the next visit.
+const SHARE: u32 = 5;
+/// Between two looks at tables that die quickly.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest time that a failing cache is put off.
+const LONGEST_DELAY: i64 = 3600 * 1_000_000;
+
+/// The life of a visiting worker.
+pub fn run(place: usize) {
+    let Some(board) = board() else {
+        background::end(0);
+    };
+    let note = board.visit(place);
+    background::become_worker(Oid::from_u32(note.database.load(Relaxed)));
+    background::show(Some("looking for caches"));
+    let has_extension = background::in_transaction(database::has_extension).unwrap_or(false);
+    note.tell(match has_extension {
+        true => Outcome::Swept,
+        false => Outcome::NoExtension,
+    });
+    if has_extension {
+        sweep_all(board);
+    }
+    background::end(0);
+}
+
+fn sweep_all(board: Board) {
+    let began = Instant::now();
+    let due = match background::in_transaction(upkeep::due) {
+        Ok(due) => due,
+        Err(failure) => return failure.warn("could not list the caches to sweep".into()),
+    };
+    let Some(interval) = guc::expire_interval() else {
+        return;
+    };
+    upkeep::expire_memory(board, &due.memory, interval / SHARE);
+    let mut busy = Vec::new();
+    for table in &due.tables {
+        background::reload_if_asked();
+        if guc::expire_interval().is_none() {
+            return;
+        }
+        sweep_table(board, table, interval / SHARE);
+        if vacuum(board, table) {
+            busy.push(table);
+        }
+    }
+    // Tables that die quickly are looked at until the next sweep, or until they come to rest.
+    while !busy.is_empty() && began.elapsed() < interval {
+        background::show(None);
+        background::sleep(Some(PAUSE));
+        background::reload_if_asked();
+        busy.retain(|table| vacuum(board, table));
+    }
+}
+
+/// Sweeps one cache, step by step.
+fn sweep_table(board: Board, due: &Due, share: Duration) {
+    let record = board.record(due.owner);
+    background::show(Some(&format!("sweeping {}", due.name)));
+    match sweep_steps(due, record, share) {
+        Ok(Swept::Yes) => record.failures.store(0, Relaxed),
+        Ok(Swept::No) => {}
+        Err(failure) if failure.cancelled => {}
+        Err(failure) => put_off(due, record, &failure),
+    }
+}
+
+/// Whether a cache could be swept, or is locked, or swept by somebody else.
+enum Swept {
+    Yes,
+    No,
+}
+
+fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<Swept, Failure> {
+    let mut pass = None;
+    let mut fruitless = Duration::ZERO;
+    let mut bounded = true;
+    loop {
+        let began = Instant::now();
+        let went_on = background::in_transaction(|| {
+            let open = sweep::open(due.relation)?;
+            if open.cache.storage == Storage::Memory || !lock::try_sweep(due.relation) {
+                return None;
+            }
+            bounded = open.cache.settings.max_entries.is_none();
+            let pass = pass.get_or_insert_with(|| Pass::begin(&open.cache, Some(record)));
+            let step = (!pass.is_complete()).then(|| pass.step(&open.cache, guc::expire_batch()));
+            pass.note(record);
+            Some((step.is_some_and(|step| step.worthwhile), pass.is_complete()))
+        })?;
+        let Some((worthwhile, complete)) = went_on else {
+            return Ok(Swept::No);
+        };
+        if !worthwhile {
+            fruitless += began.elapsed();
+        }
+        if complete || (bounded && fruitless > share) {
+            break;
+        }
+    }
+    if let Some(pass) = pass.filter(Pass::is_complete) {
+        record.changes.store(due.changes, Relaxed);
+        trim_steps(due, &pass)?;
+    }
+    Ok(Swept::Yes)
+}
+
+/// Brings a cache down to its `max_entries` after a complete pass.
+fn trim_steps(due: &Due, pass: &Pass) -> Result<(), Failure> {
+    let mut excess = None;
+    for spare in [Spare::Used, Spare::None] {
+        let mut trim: Option<Trim> = None;
+        loop {
+            let done = background::in_transaction(|| {
+                let open = sweep::open(due.relation)?;
+                if !lock::try_sweep(due.relation) {
+                    return None;
+                }
+                let excess = *excess.get_or_insert_with(|| sweep::excess(&open.cache, pass));
+                let trim = trim.get_or_insert_with(|| Trim::begin(&open.cache, excess));
+                if !trim.is_complete() {
+                    trim.step(&open.cache, spare, guc::expire_batch());
+                }
+                Some(trim.is_complete())
+            })?;
+            if done.unwrap_or(true) {
+                break;
+            }
+        }
+        excess = trim.map(|trim| trim.excess());
+    }
+    Ok(())
+}
+
+/// Vacuums a cache's tables where it is worth it; whether it was.
+fn vacuum(board: Board, due: &Due) -> bool {
+    let record = board.record(due.owner);
+    let worth = background::in_transaction(|| space::worth_vacuum(due.relation, record));
+    let Ok(worth) = worth else {
+        return false;
+    };
+    for table in &worth {
+        background::show(Some(&format!("vacuuming {}", due.name)));
+        match storage::vacuum(table.table) {
+            Ok(()) => {}
+            Err(failure) if failure.cancelled => return false,
+            Err(failure) => {
+                put_off(due, record, &failure);
+                return false;
+            }
+        }
+        if background::in_transaction(|| space::note(table, record)).is_err() {
+            return false;
+        }
+    }
+    !worth.is_empty()
+}
+
+/// Puts a failing cache off, each time for twice as long, and says so the first time.
+fn put_off(due: &Due, record: &Record, failure: &Failure) {
+    let failures = record.failures.fetch_add(1, Relaxed);
+    let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
+    let delay = interval
+        .saturating_mul(2 << failures.min(20))
+        .min(LONGEST_DELAY);
+    record
+        .retry_at
+        .store(clock::now().saturating_add(delay), Relaxed);
+    if failures == 0 {
+        failure.warn(sweep::could_not_sweep(&due.name));
+    }
+}

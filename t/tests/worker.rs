@@ -1,0 +1,362 @@
+//! The built-in worker: every database is swept without being set up, and it is in nobody's way.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::{Cluster, Shutdown};
+use pgcache_tests::tier::{PRELOAD, Tiered};
+use postgres::Client;
+
+const OFTEN: &str = "pgcache.expire_interval = '300ms'";
+/// The only question is whether something comes to pass at all, on a machine however busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The cluster of the tests that stop nothing.
+fn shared() -> &'static Cluster {
+    static SHARED: std::sync::OnceLock<Cluster> = std::sync::OnceLock::new();
+    SHARED.get_or_init(|| Cluster::with_tier(&[OFTEN]))
+}
+
+fn put(session: &mut Client, cache: &str) {
+    session.run(&format!(
+        "SELECT cache_set('old', '1', '1 ms', '{cache}'), cache_set('new', '1', '1 hour', '{cache}')"
+    ));
+}
+
+fn wait_until_swept(session: &mut Client, cache: &str) {
+    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} WHERE key = 'old')");
+    wait_until(&format!("a sweep of {cache}"), || !session.holds(&old));
+    let rest = session.lines(&format!("SELECT key FROM ONLY {cache}"));
+    assert_eq!(rest, ["new"]);
+}
+
+fn workers(session: &mut Client, kind: &str) -> Vec<String> {
+    session.lines(&format!(
+        "SELECT pid FROM pg_stat_activity WHERE backend_type = '{kind}'"
+    ))
+}
+
+#[test]
+fn every_database_with_the_extension_is_swept_without_further_ado() {
+    let cluster = shared();
+    for _ in 0..2 {
+        let mut session = cluster.database().connect();
+        session.run("SELECT cache_create('c'), cache_create('d', storage => 'logged')");
+        for cache in ["pgcache.main", "c", "d"] {
+            put(&mut session, cache);
+        }
+        for cache in ["pgcache.main", "c", "d"] {
+            wait_until_swept(&mut session, cache);
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_a_database_is_swept_like_its_template_and_the_worker_is_not_in_the_way_of_copying() {
+    let template = shared().database();
+    template.connect().run("SELECT cache_create('c')");
+    let copies: Vec<_> = (0..10)
+        .map(|_| shared().empty_database(&format!("TEMPLATE {}", template.name)))
+        .collect();
+    for copy in &copies {
+        let mut session = copy.connect();
+        put(&mut session, "c");
+        wait_until_swept(&mut session, "c");
+    }
+}
+
+#[test]
+fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'"]);
+    let mut session = cluster.connect("postgres");
+    for round in 0..15 {
+        let database = cluster.database();
+        let mut inside = database.connect();
+        inside.run(
+            "INSERT INTO pgcache.main SELECT i, repeat('x', 100), now() FROM generate_series(1, 20000) AS i",
+        );
+        drop(inside);
+        wait_until("the session has ended", || {
+            !session.holds(&format!(
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = '{}' \
+                 AND backend_type = 'client backend')",
+                database.name
+            ))
+        });
+        let renamed = format!("renamed{round}");
+        session.run(&format!(
+            "ALTER DATABASE {} RENAME TO {renamed}",
+            database.name
+        ));
+        session.run(&format!("DROP DATABASE {renamed}"));
+    }
+}
+
+#[test]
+fn it_works_again_after_a_restart_a_crash_of_its_own_and_its_termination() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    cluster
+        .connect("postgres")
+        .run("CREATE EXTENSION pgcache; SELECT cache_create('c')");
+    let swept = || {
+        let mut session = cluster.connect("postgres");
+        put(&mut session, "c");
+        wait_until_swept(&mut session, "c");
+    };
+    swept();
+    cluster.restart(Shutdown::Fast);
+    swept();
+    let mut session = cluster.connect("postgres");
+    let launcher = workers(&mut session, "pgcache launcher");
+    cluster.kill_backend(launcher[0].parse().expect("a pid"));
+    wait_until("the crash is noticed", || {
+        session.try_value("SELECT 1").is_err()
+    });
+    cluster.wait_until_up();
+    swept();
+    let mut session = cluster.connect("postgres");
+    let launcher = workers(&mut session, "pgcache launcher");
+    session.run(&format!("SELECT pg_terminate_backend({})", launcher[0]));
+    wait_until("another launcher", || {
+        let now = workers(&mut session, "pgcache launcher");
+        now.len() == 1 && now != launcher
+    });
+    swept();
+}
+
+#[test]
+fn a_locked_cache_is_skipped_and_swept_later() {
+    let database = shared().database();
+    let (mut locker, mut session) = (database.connect(), database.connect());
+    session.run("SELECT cache_create('a'), cache_create('b')");
+    locker.run("BEGIN; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE");
+    // Only who holds that lock can write now.
+    put(&mut locker, "a");
+    put(&mut session, "b");
+    locker.run("SAVEPOINT s");
+    wait_until_swept(&mut session, "b");
+    locker.run("COMMIT");
+    wait_until_swept(&mut session, "a");
+}
+
+const RAISE: &str = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+    $$BEGIN RAISE 'this row stays'; END$$; \
+    CREATE TRIGGER refuse BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION refuse()";
+
+#[test]
+fn a_cache_whose_trigger_fails_is_reported_once_put_off_and_stops_no_other() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
+    session.run(RAISE);
+    put(&mut session, "a");
+    for _ in 0..4 {
+        put(&mut session, "b");
+        wait_until_swept(&mut session, "b");
+    }
+    let complaint = "could not remove expired entries of cache \"a\"";
+    wait_until("a complaint", || cluster.log_text().contains(complaint));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(cluster.log_text().matches(complaint).count(), 1);
+    assert!(cluster.log_text().contains("this row stays"));
+    session.run("DROP TRIGGER refuse ON a");
+    wait_until_swept(&mut session, "a");
+}
+
+#[test]
+fn a_sweep_over_all_caches_warns_of_a_failing_trigger_and_goes_on() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('a'), cache_create('b')");
+    session.run(RAISE);
+    put(&mut session, "a");
+    put(&mut session, "b");
+    assert_eq!(session.number("SELECT cache_expire()"), 1);
+    assert_eq!(session.lines("SELECT key FROM b"), ["new"]);
+    assert_eq!(session.number("SELECT count(*) FROM a"), 2);
+}
+
+#[test]
+fn an_interval_of_zero_turns_it_off_until_the_settings_are_reloaded() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = 0"]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache; SELECT cache_create('c')");
+    put(&mut session, "c");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(session.number("SELECT count(*) FROM c"), 2);
+    for set in [
+        "SET pgcache.expire_interval = '300ms'",
+        "RESET pgcache.expire_interval",
+    ] {
+        session.run(&format!("ALTER SYSTEM {set}"));
+        session.run("SELECT pg_reload_conf()");
+        if set.starts_with("SET") {
+            wait_until_swept(&mut session, "c");
+        }
+    }
+}
+
+#[test]
+fn a_temporary_cache_of_a_session_is_left_to_that_session() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    session.run(
+        "CREATE TEMP TABLE mine (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
+         CREATE TRIGGER mine AFTER INSERT OR UPDATE OR DELETE ON mine \
+         FOR EACH ROW EXECUTE FUNCTION pgcache.record()",
+    );
+    put(&mut session, "mine");
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    assert_eq!(session.number("SELECT count(*) FROM mine"), 2);
+    assert_eq!(session.number("SELECT cache_expire()"), 1);
+    assert!(
+        !cluster.log_text().contains("could not"),
+        "{}",
+        cluster.log_text()
+    );
+}
+
+#[test]
+fn settings_of_a_database_do_not_stop_it() {
+    let database = shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    put(&mut session, "c");
+    let mut other = database.connect();
+    for setting in [
+        "default_transaction_read_only = on",
+        "default_transaction_isolation = 'serializable'",
+        "session_replication_role = replica",
+        "search_path = nowhere",
+        "enable_tidscan = off",
+    ] {
+        session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
+    }
+    other.run("INSERT INTO c VALUES ('old', '1', now()) ON CONFLICT (key) DO UPDATE SET expires_at = now()");
+    wait_until_swept(&mut other, "c");
+}
+
+#[test]
+fn it_is_told_from_others_in_pg_stat_activity() {
+    let mut session = shared().connect("postgres");
+    let launcher = session.lines(
+        "SELECT application_name, datname, wait_event_type FROM pg_stat_activity \
+         WHERE backend_type = 'pgcache launcher'",
+    );
+    assert_eq!(launcher, ["pgcache launcher||Extension"]);
+    let database = shared().database();
+    let mut inside = database.connect();
+    wait_until("a visit shows its name and place", || {
+        inside.run("INSERT INTO pgcache.main SELECT i, repeat('x', 500), now() FROM generate_series(1, 30000) AS i ON CONFLICT DO NOTHING");
+        session.holds(&format!(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' \
+             AND datname = '{}' AND query ~ '^(looking for caches|(sweeping|vacuuming) main)$')",
+            database.name
+        ))
+    });
+}
+
+#[test]
+fn memory_caches_are_swept_and_held_to_their_limit() {
+    let mut session = shared().database().connect();
+    session.run("SELECT cache_create('m', storage => 'memory')");
+    session.run("SELECT cache_create('few', storage => 'memory', max_entries => 1000)");
+    session.run(
+        "SELECT cache_set('k' || i, '1', CASE WHEN i <= 10 THEN interval '1 hour' ELSE '1 ms' END, 'm'), \
+         cache_set('k' || i, '1', cache => 'few') FROM generate_series(1, 5000) AS i",
+    );
+    let entries = "SELECT hot_entries FROM pgcache.stats WHERE cache = $c::regclass";
+    for (cache, left) in [("m", 10), ("few", 1000)] {
+        let entries = entries.replace("$c", &format!("'{cache}'"));
+        wait_until(&format!("{cache} is swept"), || {
+            session.number(&entries) <= left
+        });
+        assert_eq!(session.number(&entries), left, "{cache}");
+    }
+}
+
+#[test]
+fn memory_caches_are_swept_on_a_standby_and_tables_after_its_promotion() {
+    let primary = Cluster::with_tier(&[OFTEN]);
+    let mut session = primary.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    session.run(
+        "SELECT cache_create('m', storage => 'memory'), cache_create('c', storage => 'logged')",
+    );
+    let standby = primary.standby();
+    let mut replica = standby.connect("postgres");
+    replica.run("SELECT cache_set('k', '1', '1 ms', 'm')");
+    wait_until("a sweep on the standby", || {
+        replica.number("SELECT hot_entries FROM pgcache.stats WHERE cache = 'm'::regclass") == 0
+    });
+    standby.promote();
+    put(&mut replica, "c");
+    wait_until_swept(&mut replica, "c");
+    assert!(
+        !standby.log_text().contains("could not"),
+        "{}",
+        standby.log_text()
+    );
+}
+
+#[test]
+fn what_a_sweep_found_is_told_by_the_stats() {
+    let database = shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    wait_until("the figures", || {
+        session.holds(
+            "SELECT expired = 1 AND trimmed = 0 AND last_sweep > now() - interval '1 hour' \
+               AND sweep_lag >= '0' AND waiting = 0 AND bytes >= 8192 \
+               FROM pgcache.stats WHERE cache = 'c'::regclass",
+        )
+    });
+}
+
+#[test]
+fn it_shares_the_work_with_sessions_that_sweep_too() {
+    let cluster = Cluster::start(&[PRELOAD, "pgcache.expire_interval = '100ms'"]);
+    let database = cluster.database();
+    database
+        .connect()
+        .run("SELECT cache_create('c', ttl => '1 ms')");
+    let until = Instant::now() + Duration::from_secs(4);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let database = &database;
+            scope.spawn(move || {
+                let mut session = database.connect();
+                while Instant::now() < until {
+                    session.run(&format!(
+                        "SELECT cache_set('{writer}-' || i, '1', cache => 'c') FROM generate_series(1, 500) AS i"
+                    ));
+                    session.run("SELECT cache_expire(), cache_expire('c')");
+                }
+            });
+        }
+    });
+    let mut session = database.connect();
+    wait_until("all is swept", || {
+        session.number("SELECT count(*) FROM c") == 0
+    });
+    session.verified("c");
+    assert!(
+        !cluster.log_text().contains("could not remove"),
+        "{}",
+        cluster.log_text()
+    );
+}

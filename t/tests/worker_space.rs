@@ -1,0 +1,188 @@
+//! Promises P5 and P6: the number of entries and the room on disk stay bounded, and a sweep reads by
+//! row addresses, no more than it needs.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn fill(session: &mut Client, cache: &str, prefix: &str, rows: u32) {
+    session.run(&format!(
+        "INSERT INTO {cache} SELECT '{prefix}' || i, repeat('x', 100) FROM generate_series(1, {rows}) AS i"
+    ));
+}
+
+#[test]
+fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c')");
+    session.run(
+        "INSERT INTO c SELECT i, repeat('x', 500), CASE WHEN i % 2 = 0 THEN now() END \
+         FROM generate_series(1, 40000) AS i",
+    );
+    let blocks = session.number("SELECT pg_relation_size('c') / 8192");
+    assert!(blocks > 2000, "{blocks} blocks");
+    session.run("SELECT cache_expire('c', 1)");
+    let plan =
+        session.lines("EXPLAIN (ANALYZE, BUFFERS, TIMING off) SELECT cache_expire('c', 100)");
+    let shared = plan
+        .iter()
+        .find_map(|line| line.split("shared hit=").nth(1));
+    let hit: i64 = shared
+        .and_then(|rest| rest.split(' ').next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("no buffer count in {plan:?}"));
+    // Two reads of a chunk of 512 blocks, and what a deleted row costs.
+    assert!(hit < 512 * 2 + 600, "{hit} of {blocks} blocks for 100 rows");
+    assert_eq!(
+        session.number("SELECT cache_expire('c', 30000)"),
+        20000 - 101
+    );
+    session.run("SELECT pg_stat_force_next_flush()");
+    let scans =
+        session.lines("SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'c'");
+    // One by the index at most, of the primary key's own making: none by a sweep.
+    assert!(
+        ["0|0", "1|0"].contains(&scans[0].as_str()),
+        "seq_scan, idx_scan: {scans:?}"
+    );
+}
+
+#[test]
+fn overwriting_rows_stays_hot_while_they_are_swept() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c')");
+    fill(&mut session, "c", "k", 5000);
+    session.run("VACUUM c");
+    for _ in 0..5 {
+        for part in 0..20 {
+            session.run(&format!(
+                "SELECT cache_set('k' || i, repeat('y', 100), '1 hour', 'c') \
+                 FROM generate_series(1 + {part}, 5000, 20) AS i"
+            ));
+        }
+        session.run("SELECT cache_expire('c')");
+    }
+    session.run("SELECT pg_stat_force_next_flush()");
+    let share = session.number(
+        "SELECT 100 * n_tup_hot_upd / n_tup_upd FROM pg_stat_user_tables WHERE relname = 'c'",
+    );
+    assert!(share >= 95, "{share} % of the updates were HOT");
+}
+
+#[test]
+fn a_cache_is_trimmed_to_its_limit_oldest_entries_first() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c', max_entries => 3000)");
+    for prefix in ["a", "b", "c", "d"] {
+        fill(&mut session, "c", prefix, 2000);
+    }
+    session.run("INSERT INTO c SELECT 'x' || i, '1', now() FROM generate_series(1, 500) AS i");
+    assert_eq!(session.number("SELECT cache_expire('c', 100)"), 100);
+    let left = session.lines("SELECT left(key, 1), count(*) FROM c GROUP BY 1 ORDER BY 1");
+    assert_eq!(left, ["c|1000", "d|2000"]);
+    assert_eq!(session.number("SELECT cache_expire('c')"), 0);
+    assert_eq!(session.number("SELECT count(*) FROM c"), 3000);
+}
+
+#[test]
+fn entries_that_the_tier_knows_to_be_used_are_trimmed_last() {
+    let mut session = Cluster::hot().database().connect();
+    session.run("SELECT cache_create('c', max_entries => 3000)");
+    for prefix in ["a", "b", "c", "d"] {
+        fill(&mut session, "c", prefix, 2000);
+    }
+    let read = "SELECT count(cache_get('a' || i, 'c')) FROM generate_series(1, 500) AS i";
+    (0..3).for_each(|_| assert_eq!(session.number(read), 500));
+    session.run("SELECT cache_expire('c')");
+    let left = session.lines("SELECT left(key, 1), count(*) FROM c GROUP BY 1 ORDER BY 1");
+    assert_eq!(left, ["a|500", "c|500", "d|2000"]);
+    session.verified("c");
+    session.run("SELECT cache_alter('c', max_entries => 100); SELECT cache_expire('c')");
+    assert_eq!(session.number("SELECT count(*) FROM c"), 100);
+    let trimmed = "SELECT trimmed FROM pgcache.stats WHERE cache = 'c'::regclass";
+    assert_eq!(session.number(trimmed), 7900);
+}
+
+#[test]
+fn the_worker_holds_a_cache_to_its_limit_while_it_is_filled() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
+    let mut session = cluster.database().connect();
+    session.run("SELECT cache_create('c', max_entries => 5000)");
+    let until = Instant::now() + Duration::from_secs(4);
+    for round in 0.. {
+        if Instant::now() > until {
+            break;
+        }
+        fill(&mut session, "c", &format!("{round}-"), 500);
+    }
+    wait_until("a sweep at rest", || {
+        session.number("SELECT count(*) FROM c") <= 5000
+    });
+    assert_eq!(session.number("SELECT count(*) FROM c"), 5000);
+}
+
+/// Churns for some seconds; the most that the cache's tables took in the second half, over the size of a
+/// fresh table with `fresh` rows like these.
+fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
+    let cluster =
+        Cluster::with_tier(&["pgcache.expire_interval = '1s'", "shared_buffers = '128MB'"]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    session.run(&format!(
+        "SELECT cache_create('fresh', storage => '{storage}'); \
+         INSERT INTO fresh SELECT md5(i::text), {value}, now() + interval '1 hour' \
+         FROM generate_series(1, {fresh}) AS i"
+    ));
+    let size = |session: &mut Client, cache: &str| {
+        session.number(&format!("SELECT pg_total_relation_size('{cache}')")) as f64
+    };
+    let fresh = size(&mut session, "fresh");
+    let began = Instant::now();
+    let mut most: f64 = 0.0;
+    for round in 0.. {
+        session.run(&step.replace("$r", &round.to_string()).replace("$v", value));
+        if began.elapsed() > Duration::from_secs(10) {
+            most = most.max(size(&mut session, "c"));
+        }
+        if began.elapsed() > Duration::from_secs(20) {
+            break;
+        }
+        // A paced load: the fresh table's rows are known beforehand, on a machine however busy.
+        let next = Duration::from_millis(100 * (round + 1));
+        std::thread::sleep(next.saturating_sub(began.elapsed()));
+    }
+    most / fresh
+}
+
+#[test]
+fn entries_written_once_and_expired_take_bounded_room() {
+    // 500 a tenth of a second, alive for 3 s and two intervals: 25,000.
+    let step = "INSERT INTO c SELECT md5('$r' || '-' || i), $v, clock_timestamp() + interval '3 s' \
+                FROM generate_series(1, 500) AS i";
+    let share = churn("unlogged", "repeat('x', 100)", step, 25_000);
+    assert!(share < 2.0, "{share} times the fresh size");
+}
+
+#[test]
+fn long_values_overwritten_take_bounded_room() {
+    // 50 values of 40 kB, uncompressed, each overwritten twice a second: in two intervals 200 lived.
+    let step = "SELECT cache_set('k' || (i + 10 * ($r % 5)), $v, '1 hour', 'c') \
+                FROM generate_series(1, 10) AS i";
+    let value = "(SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 1250) AS n)";
+    let share = churn("unlogged", value, step, 200);
+    assert!(share < 2.0, "{share} times the fresh size");
+}
