@@ -11,7 +11,7 @@ DATA = $(wildcard sql/pgcache--*.sql)
 # those that need pgcache in shared_preload_libraries
 REGRESS_TIER = memory hot_tier leases settings
 REGRESS = install create entries value_types ttl expired negative arguments counters batch scan caches_view privileges \
-	row_security read_only plain_sql transactions altered prepare_transaction search_path table_path databases fetch \
+	row_security read_only plain_sql depend rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out
 ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \

@@ -397,6 +397,71 @@ CREATE FUNCTION cache_tune(
 COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision) IS
     'changes how a cache is refreshed; NULL leaves as is; cache_forever() removes the ttl of negative entries, 0 the others';
 
+-- Invalidation and limits ------------------------------------------------------------------------
+
+-- Where a dependency is kept: triggers on the source have the condition
+-- "true OR pgcache.depends('cache'::regclass, key)", which is never evaluated. Postgres itself follows
+-- renames through it, guards what it needs, copies it to partitions, dumps and restores it.
+CREATE FUNCTION pgcache.depends(cache regclass, key text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN true;
+COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
+    'names the cache and the key in the condition of a dependency''s trigger';
+
+CREATE FUNCTION pgcache.invalidate() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'invalidate_wrapper'
+    LANGUAGE C;
+COMMENT ON FUNCTION pgcache.invalidate() IS
+    'row trigger of a table on which a cache depends, made by cache_depend()';
+
+CREATE FUNCTION pgcache.invalidate_all() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'invalidate_all_wrapper'
+    LANGUAGE C;
+COMMENT ON FUNCTION pgcache.invalidate_all() IS
+    'truncate trigger of a table on which a cache depends, made by cache_depend()';
+
+CREATE FUNCTION cache_depend(
+    source regclass,
+    key_expression text,
+    cache regclass
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_depend_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_depend(regclass, text, regclass) IS
+    'when a row of source changes and commits, the entry whose key is key_expression over the old and the new row is gone with that commit';
+
+CREATE FUNCTION cache_undepend(source regclass, cache regclass) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_undepend_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_undepend(regclass, regclass) IS
+    'removes all dependencies of a cache on a table';
+
+CREATE FUNCTION cache_watch(cache regclass) RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_watch_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_watch(regclass) IS
+    'turns notifications of changes on; returns the channel for LISTEN';
+
+CREATE FUNCTION cache_unwatch(cache regclass) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_unwatch_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_unwatch(regclass) IS
+    'turns notifications of changes off';
+
+CREATE FUNCTION cache_rate_limit(
+    key text,
+    max_hits bigint,
+    per interval,
+    cache regclass DEFAULT 'pgcache.main',
+    OUT allowed boolean,
+    OUT remaining bigint,
+    OUT retry_after interval
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'cache_rate_limit_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
+    'counts a hit: whether this fixed window lets it through, how many more it would, and how long to wait; use it in FROM';
+
 -- Expiry -----------------------------------------------------------------------------------------
 
 CREATE FUNCTION cache_expire(cache regclass DEFAULT NULL, max_rows integer DEFAULT 10000) RETURNS bigint

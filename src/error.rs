@@ -74,6 +74,26 @@ pub enum Error {
     JitterOutOfRange,
     /// A factor of early refresh that is negative or no number.
     EarlyRefreshOutOfRange,
+    /// A key expression that is something else, or several.
+    NotAnExpression,
+    /// A key expression gives another type than text.
+    KeyNotText(String),
+    /// A key expression gives another key each time.
+    VolatileKey,
+    /// The relation is there, but has no rows that could change.
+    SourceNotATable(String),
+    /// TRUNCATE of the source would clear `pgcache.main`.
+    DependencyOfMain,
+    /// Row-level security would hide entries from whoever declares the dependency.
+    DependencyUnderPolicies,
+    /// No dependency of this cache was declared on the table.
+    NoDependency(String),
+    /// A trigger calls a dependency's function and was not made by `cache_depend`.
+    NotADependency,
+    /// A rate limit of no hits.
+    LimitNotPositive,
+    /// A rate limit's window is zero or negative.
+    WindowNotPositive,
     /// pg_cron is not installed on this server, or not in any database that we can reach.
     NoCron,
     /// pg_cron lives in another database of this server.
@@ -95,7 +115,17 @@ impl Error {
             | Error::JitterOutOfRange
             | Error::EarlyRefreshOutOfRange
             | Error::UnknownStorage(_)
+            | Error::LimitNotPositive
+            | Error::WindowNotPositive
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::NotAnExpression => Code::ERRCODE_SYNTAX_ERROR,
+            Error::KeyNotText(_) => Code::ERRCODE_DATATYPE_MISMATCH,
+            Error::VolatileKey => Code::ERRCODE_INVALID_OBJECT_DEFINITION,
+            Error::SourceNotATable(_) => Code::ERRCODE_WRONG_OBJECT_TYPE,
+            Error::DependencyOfMain => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::DependencyUnderPolicies => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Error::NoDependency(_) => Code::ERRCODE_UNDEFINED_OBJECT,
+            Error::NotADependency => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
             Error::NotACache(_) | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
@@ -153,6 +183,22 @@ impl Error {
             Error::NegativeWait => "wait must not be negative".into(),
             Error::JitterOutOfRange => "ttl_jitter must be between 0 and 1".into(),
             Error::EarlyRefreshOutOfRange => "early_refresh must not be negative".into(),
+            Error::NotAnExpression => "key_expression is not one expression".into(),
+            Error::KeyNotText(kind) => {
+                format!("key_expression must be of type text, not {kind}")
+            }
+            Error::VolatileKey => "key_expression must not contain volatile functions".into(),
+            Error::SourceNotATable(name) => format!("\"{name}\" is not a table"),
+            Error::DependencyOfMain => "pgcache.main cannot depend on a table".into(),
+            Error::DependencyUnderPolicies => {
+                "row-level security of the cache applies to the owner of the source".into()
+            }
+            Error::NoDependency(name) => {
+                format!("the cache does not depend on table \"{name}\"")
+            }
+            Error::NotADependency => "the trigger does not name a cache and a key".into(),
+            Error::LimitNotPositive => "max_hits must be positive".into(),
+            Error::WindowNotPositive => "per must be positive".into(),
             Error::NoCron => "pg_cron is not installed".into(),
             Error::CronElsewhere { database, .. } => {
                 format!("pg_cron is installed in database \"{database}\" only")
@@ -195,6 +241,11 @@ impl Error {
             Error::NoSlot => "Raise pgcache.hot_size: each 512 kB carry one cache.",
             Error::EntryTooLarge(_) => "Raise pgcache.hot_max_value, or pgcache.hot_size.",
             Error::UnknownValueType => "A value is of type text, jsonb or bytea.",
+            Error::KeyNotText(_) => "Cast it to text.",
+            Error::DependencyOfMain => {
+                "TRUNCATE of the table would clear it. Make a cache of its own with cache_create()."
+            }
+            Error::NotADependency => "Declare dependencies with cache_depend().",
             Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
             Error::NoCron => {

@@ -126,7 +126,12 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<Record<3>> {
     ]))
 }
 
-fn open_as_owner(cache: Option<Oid>, mode: Mode, function: &std::ffi::CStr) -> Answer<Rc<Cache>> {
+/// Opens a cache that the caller owns, for a definition.
+pub fn open_as_owner(
+    cache: Option<Oid>,
+    mode: Mode,
+    function: &std::ffi::CStr,
+) -> Answer<Rc<Cache>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, Privileges::NONE);
     privilege::require_owner(relation);

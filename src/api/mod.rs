@@ -6,8 +6,10 @@
 
 pub mod batch;
 pub mod definition;
+pub mod depend;
 pub mod expiry;
 pub mod hot;
+pub mod limit;
 pub mod path;
 pub mod read;
 pub mod refresh;

@@ -124,7 +124,8 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
     Ok(Some(add_to(value, delta)?))
 }
 
-fn add_to(value: Text, delta: i64) -> Result<Text, Error> {
+/// The text of `value + delta`.
+pub fn add_to(value: Text, delta: i64) -> Result<Text, Error> {
     let sum = parse_counter(value.bytes())?
         .checked_add(delta)
         .ok_or(Error::CounterOverflow)?;
@@ -132,7 +133,7 @@ fn add_to(value: Text, delta: i64) -> Result<Text, Error> {
 }
 
 /// A counter is a decimal integer and nothing else: no blanks, no plus sign, no exponent.
-fn parse_counter(bytes: &[u8]) -> Result<i64, Error> {
+pub fn parse_counter(bytes: &[u8]) -> Result<i64, Error> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(Error::NotAnInteger);
@@ -194,7 +195,7 @@ fn cache_forever() -> Interval {
 }
 
 /// What every write begins with: the privileges first, then the key.
-fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Cache>, Key)> {
+pub fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Cache>, Key)> {
     let cache = registry::open_to_write(cache, TO_WRITE, function)?;
     Ok((cache, Key::write(key)?))
 }

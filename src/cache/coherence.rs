@@ -10,17 +10,18 @@
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::Key as HotKey;
+use pgcache_store::{Key as HotKey, Why};
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::{hot, leases, slots};
+use super::sweeping::Sweeping;
+use super::{depend, hot, leases, slots, walk, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::pause::{self, Window};
@@ -72,20 +73,31 @@ enum Mark {
     /// The leases of a whole cache, by its owner.
     Leases(u64),
     Cache(u32),
+    /// A key of a memory cache that nobody may store.
+    Fence(u64),
+    /// A memory cache in which nobody may store anything.
+    FencedCache(u32),
     /// A writer whose cache has no slot, because all are taken.
     Global,
 }
 
 thread_local! {
     static TRANSACTION: ManuallyDrop<RefCell<Transaction>> = ManuallyDrop::default();
-    static SWEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
     events::observe(Observer {
-        row: note_key,
-        truncated: |relation| note_table(relation, Extent::Rows),
+        row: |relation, key, change| {
+            watch::note(relation, key, change);
+            note_key(relation, key);
+        },
+        truncated: |relation| {
+            watch::note_clear(relation);
+            note_table(relation, Extent::Rows);
+        },
+        depended_on: depend::note,
+        depended_on_all: depend::note_all,
         altered: |relation| note_table(relation, Extent::Definition),
         created: |relation| with(|t| t.created.push(nested(relation))),
         dropped: |relation| {
@@ -108,23 +120,8 @@ fn nested(relation: Oid) -> Nested {
     }
 }
 
-/// Rows that go while this lives go because of time: whoever computes their entries anew may go on.
-pub struct Sweeping;
-
-impl Sweeping {
-    pub fn begin() -> Sweeping {
-        SWEEPING.set(true);
-        Sweeping
-    }
-}
-
-impl Drop for Sweeping {
-    fn drop(&mut self) {
-        SWEEPING.set(false);
-    }
-}
-
-/// Notes that the row of a key has changed, or was to be removed and is not there.
+/// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
+/// nothing when we commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
     with(|transaction| {
         transaction.wrote = true;
@@ -132,7 +129,7 @@ pub fn note_key(relation: Oid, key: &[u8]) {
             return;
         };
         if transaction.marked {
-            let voids = !SWEEPING.get();
+            let voids = !Sweeping::is_on();
             return transaction.mark_keys(tier, relation.to_u32(), [(key, voids)].into_iter());
         }
         transaction.note_key(relation.to_u32(), key);
@@ -143,6 +140,41 @@ pub fn note_key(relation: Oid, key: &[u8]) {
 pub fn note_removal(relation: Oid) {
     with(|transaction| {
         transaction.removals.push(slots::owner_of(relation));
+    });
+}
+
+/// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+pub fn fence<'k>(tier: &Tier, slot: u32, owner: u64, keys: impl Iterator<Item = &'k [u8]>) {
+    with(|transaction| {
+        let mut all_fenced = false;
+        for bytes in keys {
+            let key = HotKey {
+                hash: hot::hash(tier, owner, bytes),
+                cache: slot,
+                bytes,
+            };
+            // The fence first: what is stored before it stands is removed after it.
+            if !all_fenced && tier.control().fences.raise(key.hash) {
+                transaction.marks.push(Mark::Fence(key.hash));
+            } else if !all_fenced {
+                all_fenced = true;
+                transaction.fence_cache(tier, slot);
+            }
+            transaction.mark_key(tier, &key, true);
+        }
+    });
+}
+
+/// The same for all entries of a memory cache.
+pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
+    with(|transaction| {
+        transaction.fence_cache(tier, slot);
+        transaction.void_all(tier, owner);
+    });
+    tier.slot(slot).version.store(tier.new_version(), SeqCst);
+    let version = tier.slot(slot).version.load(SeqCst);
+    walk::remove_entries(tier, slot, Why::Invalidated, |entry| {
+        entry.header().version < version
     });
 }
 
@@ -160,8 +192,14 @@ fn note_table(relation: Oid, extent: Extent) {
 }
 
 fn at_moment(moment: Moment) {
+    if moment == Moment::BeforeCommit {
+        depend::at_commit();
+        watch::at_commit();
+    }
+    depend::at_moment(moment);
+    watch::at_moment(moment);
     match moment {
-        Moment::BeforePrepare if with(|t| t.touched_a_cache()) => {
+        Moment::BeforePrepare if depend::has_noted() || with(|t| t.touched_a_cache()) => {
             ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
         }
         Moment::BeforePrepare => {}
@@ -175,7 +213,6 @@ fn at_moment(moment: Moment) {
             leases::end(true);
         }
         Moment::Aborted => {
-            SWEEPING.set(false);
             with(|t| t.end(false));
             leases::end(false);
         }
@@ -196,7 +233,7 @@ impl Transaction {
             return;
         }
         let keys = self.keys.entry(relation).or_default();
-        let voids = !SWEEPING.get();
+        let voids = !Sweeping::is_on();
         match keys.get_mut(key) {
             Some(known) => *known |= voids,
             None => drop(keys.insert(key.into(), voids)),
@@ -223,6 +260,11 @@ impl Transaction {
         if extent == Extent::Definition {
             *known = extent;
         }
+    }
+
+    fn fence_cache(&mut self, tier: &Tier, slot: u32) {
+        self.marks.push(Mark::FencedCache(slot));
+        tier.slot(slot).pend.fetch_add(1, SeqCst);
     }
 
     fn mark(&mut self) {
@@ -287,15 +329,19 @@ impl Transaction {
                 cache: slot.unwrap_or(u32::MAX),
                 bytes,
             };
-            let hash = key.hash;
-            self.marks.push(Mark::Key { hash, voids });
-            let voided = tier.change(tier.region().partition_of(hash), |partition| {
-                partition.mark(&key);
-                voids && leases::void(tier, hash)
-            });
-            if voided {
-                leases::wake_waiting(tier, hash);
-            }
+            self.mark_key(tier, &key, voids);
+        }
+    }
+
+    fn mark_key(&mut self, tier: &Tier, key: &HotKey, voids: bool) {
+        let hash = key.hash;
+        self.marks.push(Mark::Key { hash, voids });
+        let voided = tier.change(tier.region().partition_of(hash), |partition| {
+            partition.mark(key);
+            voids && leases::void(tier, hash)
+        });
+        if voided {
+            leases::wake_waiting(tier, hash);
         }
     }
 
@@ -373,6 +419,10 @@ impl Mark {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);
                 slot.pend.fetch_sub(1, SeqCst);
+            }
+            Mark::Fence(hash) => tier.control().fences.lower(hash),
+            Mark::FencedCache(number) => {
+                tier.slot(number).pend.fetch_sub(1, SeqCst);
             }
             Mark::Global => {
                 tier.control().global_epoch.fetch_add(1, SeqCst);

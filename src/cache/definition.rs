@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
+use super::depend;
 use super::memory;
 use super::registry::{self, Cache, Storage};
 use super::settings::Settings;
@@ -138,6 +139,7 @@ pub fn drop(cache: Rc<Cache>) {
         Storage::Memory => b"DROP VIEW ",
         _ => b"DROP TABLE ",
     };
+    depend::release(cache.relation);
     run_once(&statement(&[kind, cache.qualified_name().to_bytes()]));
 }
 
@@ -188,12 +190,31 @@ fn put_row_trigger(table: &CStr, settings: Settings) {
 }
 
 /// So that it also fires under `session_replication_role = replica`.
-fn enable_always(table: &CStr, trigger: &str) {
+pub fn enable_always(table: &CStr, trigger: &str) {
     run_once(&statement(&[
         b"ALTER TABLE ",
         table.to_bytes(),
         format!(" ENABLE ALWAYS TRIGGER {trigger}").as_bytes(),
     ]));
+}
+
+/// Runs a statement made of parts.
+pub fn run(parts: &[&[u8]]) {
+    run_once(&statement(parts));
+}
+
+/// A name as a string literal, in the server's encoding.
+pub fn literal(name: &CStr) -> Vec<u8> {
+    let doubled = name.to_bytes().iter().flat_map(|&byte| match byte {
+        b'\'' | b'\\' => vec![byte, byte],
+        _ => vec![byte],
+    });
+    [b" E'".to_vec(), doubled.collect(), b"'".to_vec()].concat()
+}
+
+/// Whether it is the cache that is used when none is named.
+pub fn is_main(cache: &Cache) -> bool {
+    cache.qualified_name() == c"pgcache.main"
 }
 
 /// A statement from parts in the server's encoding; none has a NUL byte.

@@ -47,7 +47,7 @@ pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entr
 /// Inserts or overwrites.
 pub fn set(target: &Target, key: Key, value: Option<Datum>, deadline: Deadline) -> Option<()> {
     let done = table_write::put_one(target, key.text().raw(), &New { value, deadline });
-    done.then(|| note(target, key))
+    done.then(|| note(target, key, events::Change::Set))
 }
 
 /// Inserts or overwrites several, in this order.
@@ -58,7 +58,7 @@ pub fn set_many(target: &Target, entries: &[(Key, Datum)], deadline: Deadline) -
     });
     let noted = |place: usize| {
         if let Some(&(key, _)) = entries.get(place) {
-            note(target, key);
+            note(target, key, events::Change::Set);
         }
     };
     table_write::put_all(target, rows, noted).then_some(())
@@ -126,7 +126,7 @@ pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Ent
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     let removed = table_write::remove(target, key.text().raw()).ok()?;
     if removed.is_some() {
-        note(target, key);
+        note(target, key, events::Change::Gone);
     }
     Some(removed.map(Entry::from))
 }
@@ -147,16 +147,20 @@ fn change<R>(
     seek: Seek,
     mut decide: impl FnMut(Option<Entry>) -> (Change, R),
 ) -> Option<R> {
-    let mut changes = false;
+    let mut noted = None;
     let decided = |row: Option<Row>| {
         let (change, answer) = decide(row.map(Entry::from));
-        changes = !matches!(change, Change::Keep);
+        noted = match change {
+            Change::Keep => None,
+            Change::Put(_) | Change::Redate(_) => Some(events::Change::Set),
+            Change::Remove => Some(events::Change::Gone),
+        };
         (change, answer)
     };
     match table_write::change(target, key.text().raw(), seek, decided) {
         Ok(answer) => {
-            if changes {
-                note(target, key);
+            if let Some(change) = noted {
+                note(target, key, change);
             }
             Some(answer)
         }
@@ -165,6 +169,6 @@ fn change<R>(
 }
 
 /// What `pgcache.record()` does for a row that a statement writes.
-fn note(target: &Target, key: Key) {
-    events::tell(|observer| (observer.row)(target.relation, key.text().bytes()));
+fn note(target: &Target, key: Key, change: events::Change) {
+    events::tell(|observer| (observer.row)(target.relation, key.text().bytes(), change));
 }

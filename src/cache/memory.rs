@@ -16,12 +16,14 @@ use super::hot::{self, Stored};
 use super::key::Key;
 use super::leases::{self, Lease};
 use super::registry::{self, Cache};
+use super::sweeping::Sweeping;
 use super::table::Entry;
-use super::walk;
+use super::{walk, watch};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::clock::Timestamp;
 use crate::pg::datum::{Text, varlena_bytes};
+use crate::pg::events::Change;
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{clock, convert, session};
 
@@ -114,6 +116,12 @@ impl Home {
         }
     }
 
+    /// Whether a transaction that commits right now keeps this key from being stored.
+    fn is_fenced(&self, hash: u64) -> bool {
+        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+            || self.tier.control().fences.stands_before(hash)
+    }
+
     /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
     fn put(
         &self,
@@ -132,13 +140,17 @@ impl Home {
             negative: entry.value.is_none(),
             value,
         };
-        let voided = Cell::new(false);
+        let (voided, fenced) = (Cell::new(false), Cell::new(false));
         let stored = hot::store(
             self.tier,
             key,
             &record,
             |partition| {
-                self.version() == record.version && self.belongs_to(cache) && still(partition)
+                fenced.set(self.is_fenced(key.hash));
+                !fenced.get()
+                    && self.version() == record.version
+                    && self.belongs_to(cache)
+                    && still(partition)
             },
             || voided.set(leases::void(self.tier, key.hash)),
         );
@@ -147,6 +159,8 @@ impl Home {
         }
         match stored {
             Stored::Yes => Ok(true),
+            // As good as evicted at once: what it was computed from is changing.
+            Stored::Refused if fenced.get() => Ok(true),
             Stored::Refused => Ok(false),
             Stored::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
@@ -162,19 +176,39 @@ impl Home {
 
     /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
     fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
+        self.remove_because(key, Why::Cleared, still)
+    }
+
+    fn remove_because(
+        &self,
+        key: &HotKey,
+        why: Why,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> bool {
         let home = self.tier.region().partition_of(key.hash);
         let (holds, voided) = self.tier.change(home, |partition| {
             let holds = still(partition);
             if holds {
-                partition.remove(key, Why::Cleared);
+                partition.remove(key, why);
             }
-            (holds, holds && leases::void(self.tier, key.hash))
+            (
+                holds,
+                holds && why != Why::Expired && leases::void(self.tier, key.hash),
+            )
         });
         if voided {
             leases::wake_waiting(self.tier, key.hash);
         }
         holds
     }
+}
+
+/// The slot in which fences are raised; the caller holds a lock on the view. None where no cache can
+/// get one any more: then this one has no entries.
+pub fn slot_to_fence(cache: &Cache, tier: &'static Tier) -> Option<u32> {
+    let slot = cache.slot_or_new(tier)?;
+    tier.slot(slot).memory.store(1, SeqCst);
+    Some(slot)
 }
 
 /// The entry under a key that is live, or within this grace.
@@ -194,6 +228,7 @@ pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
     loop {
         let home = Home::of(cache)?;
         if home.put(cache, &home.key(cache, text.bytes()), entry, |_| true)? {
+            watch::note(cache.relation, text.bytes(), Change::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -206,7 +241,11 @@ pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Resul
     let text = key.text();
     let hot_key = home.key(cache, text.bytes());
     let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
-    home.put(cache, &hot_key, entry, still)
+    let stored = home.put(cache, &hot_key, entry, still)?;
+    if stored {
+        watch::note(cache.relation, text.bytes(), Change::Set);
+    }
+    Ok(stored)
 }
 
 /// Raises 54000 for an entry that the tier cannot hold.
@@ -233,12 +272,18 @@ pub fn update<R>(
         let present = home.copy_out(cache, &hot_key);
         let still =
             |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
-        let (done, answer) = match decide(present.as_ref())? {
-            Decision::Keep(answer) => (true, answer),
-            Decision::Put(entry, answer) => (home.put(cache, &hot_key, &entry, still)?, answer),
-            Decision::Remove(answer) => (home.remove(&hot_key, still), answer),
+        let (done, answer, change) = match decide(present.as_ref())? {
+            Decision::Keep(answer) => (true, answer, None),
+            Decision::Put(entry, answer) => {
+                let done = home.put(cache, &hot_key, &entry, still)?;
+                (done, answer, Some(Change::Set))
+            }
+            Decision::Remove(answer) => (home.remove(&hot_key, still), answer, Some(Change::Gone)),
         };
         if done {
+            if let Some(change) = change {
+                watch::note(cache.relation, text.bytes(), change);
+            }
             return Ok(answer);
         }
         session::check_for_interrupts();
@@ -255,6 +300,9 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
         live.set(home.live(partition, &hot_key).is_some());
         true
     });
+    if live.get() {
+        watch::note(cache.relation, text.bytes(), Change::Gone);
+    }
     Ok(live.get())
 }
 
@@ -277,6 +325,9 @@ pub fn touch<R>(
         home.live(partition, &hot_key).is_some()
             && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
     });
+    if touched {
+        watch::note(cache.relation, text.bytes(), Change::Set);
+    }
     Ok(touched.then_some(answer))
 }
 
@@ -305,6 +356,11 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     leases::void_all(home.tier, cache.owner);
     let (version, now) = (home.version(), clock::now());
+    if cache.settings.watch.is_some() {
+        for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), b"", usize::MAX) {
+            watch::note(cache.relation, &key, Change::Gone);
+        }
+    }
     let live = Cell::new(0);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
@@ -324,6 +380,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     slot.version.store(home.tier.new_version(), SeqCst);
     leases::void_all(home.tier, cache.owner); // those that began while the first were voided
     let version = home.version();
+    watch::note_clear(cache.relation);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
         entry.header().version < version
     });
@@ -334,6 +391,11 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let home = Home::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    if cache.settings.watch.is_some() {
+        let removed = expire_watched(cache, &home, limit, max_rows);
+        trim(cache)?;
+        return Ok(removed);
+    }
     let left = Cell::new(max_rows);
     let removed = walk::remove_entries(home.tier, home.slot, Why::Expired, |entry| {
         let goes = left.get() > 0 && entry.header().deadline <= limit;
@@ -342,6 +404,25 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     });
     trim(cache)?;
     Ok(removed as i64)
+}
+
+/// The same one by one, because each is told.
+fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
+    let max = usize::try_from(max_rows).unwrap_or(0);
+    let _sweeping = Sweeping::begin();
+    let mut removed = 0;
+    for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
+        let key = home.key(cache, &bytes);
+        let is_expired = |partition: &PartitionRef| {
+            let entry = partition.peek(&key);
+            entry.is_some_and(|entry| entry.header().deadline <= limit)
+        };
+        if home.remove_because(&key, Why::Expired, is_expired) {
+            watch::note(cache.relation, &bytes, Change::Gone);
+            removed += 1;
+        }
+    }
+    removed
 }
 
 /// Removes entries that are more than `max_entries`: those that are used least.

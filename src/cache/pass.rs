@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Datum;
 
-use super::coherence;
 use super::deadline;
 use super::registry::Cache;
 use super::statement::Statement;
+use super::sweeping::Sweeping;
 use crate::pg::board::Record;
 use crate::pg::clock::{self, Timestamp};
 use crate::pg::datum::row_address;
@@ -202,7 +202,7 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(from, to);
     let limit = Some(Datum::from(limit));
-    let _sweeping = coherence::Sweeping::begin();
+    let _sweeping = Sweeping::begin();
     let removed = cache
         .plan(Statement::Expire)
         .run(&[from, to, limit, Some(Datum::from(max_rows))], |output| {

@@ -14,6 +14,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::deadline::{self, Deadline};
+use super::depend;
 use super::settings::Settings;
 use super::slots;
 use super::statement::{Parameter, Statement};
@@ -95,6 +96,7 @@ pub fn open_to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Er
 
 /// The same for a caller who has been checked.
 pub fn lock_to_read(relation: Oid) -> Result<Reading, Error> {
+    depend::settle();
     let lock = lock::Shared::on(relation);
     Ok(Reading {
         cache: find(relation)?,
@@ -115,6 +117,7 @@ pub fn open_to_write(
         return Ok(cache);
     }
     transaction::require_writable(function);
+    depend::settle();
     lock::relation(relation, lock::Mode::Write);
     find(relation)
 }

@@ -29,6 +29,8 @@ pub struct Settings {
     pub id: Option<u64>,
     /// The oid that this view was made with: what tells it from others with its id.
     pub oid: Option<u32>,
+    /// The number of the channel on which changes are told. None: they are not.
+    pub watch: Option<u64>,
 }
 
 impl Settings {
@@ -40,6 +42,7 @@ impl Settings {
         grace: Option<Interval>,
     ) -> Result<Settings, Error> {
         Ok(Settings {
+            watch: self.watch,
             ttl: match ttl {
                 None => self.ttl,
                 Some(ttl) => {
@@ -119,6 +122,9 @@ impl Settings {
         if let Some(oid) = self.oid {
             arguments.push(format!("oid={oid}"));
         }
+        if let Some(watch) = self.watch {
+            arguments.push(format!("watch={watch}"));
+        }
         arguments
     }
 
@@ -142,6 +148,7 @@ impl Settings {
                     .ok()
                     .map(|f| settings.early_refresh = Some(f)),
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
+                Some(("watch", n)) => n.parse().ok().map(|n| settings.watch = Some(n)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
                 _ => None,
             };

@@ -25,6 +25,8 @@ pub enum Statement {
     Persist,
     Delete,
     DeleteIf,
+    DeleteMany,
+    DeleteAll,
     DeleteIfNegative,
     Keys { bounded: bool },
     Scan { bounded: bool },
@@ -76,6 +78,7 @@ impl Statement {
             Statement::Look | Statement::Expire | Statement::Census | Statement::Aged => {
                 Paths::Address
             }
+            Statement::DeleteAll => Paths::Any,
             _ => Paths::Index,
         }
     }
@@ -85,7 +88,8 @@ impl Statement {
         match self {
             Statement::Get | Statement::Persist => &[Key],
             Statement::Delete | Statement::DeleteIfNegative => &[Key],
-            Statement::GetMany => &[Keys],
+            Statement::GetMany | Statement::DeleteMany => &[Keys],
+            Statement::DeleteAll => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
             Statement::SetMany => &[Keys, Values, Deadline],
             Statement::ReplaceIf => &[Key, Value, Deadline, Value],
@@ -167,6 +171,10 @@ impl Statement {
                 "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 \
                  RETURNING c.value, c.expires_at"
             }
+            Statement::DeleteMany => {
+                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) ANY ($1)"
+            }
+            Statement::DeleteAll => "DELETE FROM ONLY $$T AS c",
             Statement::DeleteIf => {
                 "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
                  AND c.value OPERATOR(pg_catalog.=) $2"

@@ -5,6 +5,7 @@
 //! the api converts. A read judges the deadline after it has the row, by the wall clock.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Datum;
@@ -18,9 +19,11 @@ use super::registry::{Cache, Reading};
 use super::statement::Statement;
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{Text, Value, ValueType, new_array, new_varlena, varlena_bytes};
+use crate::pg::datum::{
+    Text, Value, ValueType, new_array, new_text_array, new_varlena, varlena_bytes,
+};
 use crate::pg::lock;
-use crate::pg::plan::Output;
+use crate::pg::plan::{Output, Paths, Plan};
 use crate::pg::privilege::{self, AsOwner, Privileges};
 use crate::pg::table_row::New;
 
@@ -304,6 +307,33 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
         Some(expected) => run(cache, Statement::DeleteIf, &[key, Some(expected)]),
         None => run(cache, Statement::DeleteIfNegative, &[key]),
     }
+}
+
+/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
+const MANY_KEYS: usize = 1_000;
+
+/// Removes the entries under these keys as they are now: also those that the
+/// transaction's own snapshot is too old to see.
+pub fn delete_keys(cache: &Cache, keys: &mut [&[u8]]) {
+    if keys.len() <= MANY_KEYS {
+        keys.sort_unstable();
+        let array = [Some(new_text_array(keys))];
+        return cache.plan(Statement::DeleteMany).run_on_latest(&array);
+    }
+    let array = [Some(new_text_array(keys))];
+    let sql = [
+        b"DELETE FROM ONLY ",
+        cache.qualified_name().to_bytes(),
+        b" AS c WHERE c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
+    ];
+    let sql = CString::new(sql.concat()).unwrap_or_default();
+    let plan = Plan::prepare(&sql, &[ValueType::Text.array_oid()], Paths::Costed);
+    plan.run_on_latest(&array);
+}
+
+/// Removes all entries, row by row.
+pub fn delete_all(cache: &Cache) {
+    cache.plan(Statement::DeleteAll).run_on_latest(&[]);
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.

@@ -4,7 +4,7 @@
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Cursor, EntryRef, MAX_KEY, Verdict, Why};
+use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, Verdict, Why};
 
 use crate::pg::clock::Timestamp;
 use crate::pg::tier::Tier;
@@ -96,6 +96,23 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
 pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usize) -> Vec<Vec<u8>> {
     let version = tier.slot(slot).version.load(SeqCst);
     let now = clock::now();
+    let counts = |header: &Header| header.version == version && now < header.deadline;
+    least(tier, slot, prefix, after, max, counts)
+}
+
+/// The least `max` keys of entries whose deadline is not after `limit`.
+pub fn expired_keys(tier: &Tier, slot: u32, limit: i64, max: usize) -> Vec<Vec<u8>> {
+    least(tier, slot, b"", b"", max, |header| header.deadline <= limit)
+}
+
+fn least(
+    tier: &Tier,
+    slot: u32,
+    prefix: &[u8],
+    after: &[u8],
+    max: usize,
+    counts: impl Fn(&Header) -> bool,
+) -> Vec<Vec<u8>> {
     let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
     let mut found = Vec::with_capacity(64 * 1024);
     for partition in 0..tier.partitions() {
@@ -106,7 +123,7 @@ pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usiz
             done = tier.read_at(partition, |partition| {
                 partition.scan(&mut cursor, STEP, |entry| {
                     let header = entry.header();
-                    if header.cache == slot && header.version == version && now < header.deadline {
+                    if header.cache == slot && counts(&header) {
                         push_key(&mut found, entry);
                     }
                     found.capacity() - found.len() > MAX_KEY + 4

@@ -12,15 +12,28 @@ use super::board;
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement ends.
-    pub row: fn(relation: Oid, key: &[u8]),
+    pub row: fn(relation: Oid, key: &[u8], change: Change),
     /// All rows of a cache may be other ones.
     pub truncated: fn(relation: Oid),
     /// A relation's definition or one of its triggers changes, or TRUNCATE removes its rows.
     pub altered: fn(relation: Oid),
+    /// A row of a table changed on which an entry of a cache depends.
+    pub depended_on: fn(cache: Oid, key: &[u8]),
+    /// All rows of such a table may have gone.
+    pub depended_on_all: fn(cache: Oid),
     pub created: fn(relation: Oid),
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
     pub transaction: fn(Moment),
+}
+
+/// What became of a row, seen from its key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is there, new or changed.
+    Set,
+    /// It is gone.
+    Gone,
 }
 
 /// Moments in the life of a transaction.
@@ -145,6 +158,9 @@ unsafe extern "C-unwind" fn at_object_access(
 /// `part` is a column's number, or 0: a dropped column is not a dropped relation.
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
+    if access == OAT_TRUNCATE {
+        super::dependency::partition_truncated(relation);
+    }
     tell(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
         OAT_DROP if part == 0 => (observer.dropped)(relation),

@@ -14,6 +14,10 @@ use pgrx::pg_sys;
 pub enum Paths {
     /// By the primary key only.
     Index,
+    /// Whatever the planner likes, not knowing the parameters.
+    Any,
+    /// Whatever it likes, knowing them.
+    Costed,
     /// By the rows' addresses only.
     Address,
 }
@@ -25,7 +29,8 @@ impl Plan {
     /// Parses and plans `sql` with the parameters' types.
     pub fn prepare(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _connection = Connection::open();
-        let _settings = Allowed::only(paths);
+        let _settings =
+            matches!(paths, Paths::Index | Paths::Address).then(|| Allowed::only(paths));
         let mut types = types.to_vec();
         // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead
         // of returning NULL for SQL that fails; SPI_keepplan moves the plan out of SPI's memory.
@@ -36,10 +41,16 @@ impl Plan {
                 sql.as_ptr(),
                 types.len() as i32,
                 types.as_mut_ptr(),
-                pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+                match paths {
+                    Paths::Costed => pg_sys::CURSOR_OPT_CUSTOM_PLAN as i32,
+                    _ => pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
+                },
             );
             let plan = Plan(NonNull::new(plan).unwrap_or_else(|| failed("SPI_prepare_cursor")));
             pg_sys::SPI_keepplan(plan.0.as_ptr());
+            if paths == Paths::Costed {
+                return plan;
+            }
             let planned = pg_sys::SPI_plan_get_cached_plan(plan.0.as_ptr());
             if !planned.is_null() {
                 pg_sys::ReleaseCachedPlan(planned, pg_sys::CurrentResourceOwner);
@@ -73,6 +84,28 @@ impl Plan {
             failed("SPI_execute_plan");
         }
         read(&Output::of_last_statement(caller))
+    }
+
+    /// Runs the statement on rows as they are now, whatever the transaction's snapshot shows.
+    pub fn run_on_latest(&self, arguments: &[Option<pg_sys::Datum>]) {
+        let _connection = Connection::open();
+        let (mut values, nulls) = parameters(arguments);
+        // SAFETY: as in run; SPI copies the snapshot.
+        let code = unsafe {
+            pg_sys::SPI_execute_snapshot(
+                self.0.as_ptr(),
+                values.as_mut_ptr(),
+                nulls.as_ptr(),
+                pg_sys::GetLatestSnapshot(),
+                std::ptr::null_mut(),
+                false,
+                true,
+                0,
+            )
+        };
+        if code < 0 {
+            failed("SPI_execute_snapshot");
+        }
     }
 }
 

@@ -260,7 +260,7 @@ unsafe fn text_argument(functions: *mut pg_sys::List, function: pg_sys::Oid) -> 
 ///
 /// # Safety
 /// `list` is NULL or a list of pointers to `T`.
-unsafe fn pointers<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
+pub unsafe fn pointers<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
     if list.is_null() {
         return Vec::new();
     }
@@ -294,6 +294,29 @@ unsafe fn qualified_name(relation: pg_sys::Oid) -> CString {
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
         let name = pg_sys::get_rel_name(relation);
         CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned()
+    }
+}
+
+/// The same for a relation that the caller has locked.
+pub fn qualified(relation: pg_sys::Oid) -> CString {
+    // SAFETY: it exists and is locked.
+    unsafe { qualified_name(relation) }
+}
+
+/// Tables whose rows' changes fire row triggers: ordinary ones and partitions' parents.
+pub fn is_table(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
+    kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
+}
+
+/// A type's name for an error message.
+pub fn type_name(type_oid: pg_sys::Oid) -> String {
+    // SAFETY: the type exists; the result is palloc'd.
+    unsafe {
+        CStr::from_ptr(pg_sys::format_type_be(type_oid))
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -345,8 +368,20 @@ pub fn is_view(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
 }
 
-/// The relation that a trigger belongs to. Also finds one that this very command has made.
+/// What the catalog says of a trigger.
+pub struct TriggerRow {
+    pub table: pg_sys::Oid,
+    /// The trigger of the partition's parent that it was copied from, or InvalidOid.
+    pub parent: pg_sys::Oid,
+}
+
+/// The relation that a trigger belongs to.
 pub fn of_trigger(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    Some(trigger_row(trigger)?.table)
+}
+
+/// A trigger by its oid. Also finds one that this very command has made.
+pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     // SAFETY: a scan of pg_trigger by its oid index; the tuple is read before the scan ends. The
     // static snapshot "self" sees rows of the present command.
     unsafe {
@@ -371,12 +406,15 @@ pub fn of_trigger(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
             &mut key,
         );
         let tuple = pg_sys::systable_getnext(scan);
-        let relation = (!tuple.is_null()).then(|| {
+        let row = (!tuple.is_null()).then(|| {
             let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
-            (*form).tgrelid
+            TriggerRow {
+                table: (*form).tgrelid,
+                parent: (*form).tgparentid,
+            }
         });
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-        relation
+        row
     }
 }

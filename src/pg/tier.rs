@@ -23,6 +23,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::board;
+use super::fence::Fences;
 use super::lease::{Leases, Shape};
 use super::version;
 
@@ -99,6 +100,8 @@ pub struct Control {
     pub rejected: AtomicU64,
     /// Times that a backend had to wait for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
+    /// Keys of memory caches that must not be stored now.
+    pub fences: Fences,
 }
 
 /// The tier of this server.

@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use super::datum::varlena_bytes;
-use super::events;
+use super::events::{self, Change};
 use crate::error::Error;
 
 /// Tells Postgres that the functions below use calling convention version 1.
@@ -35,9 +35,15 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     // new row are there as the event says. The rows live until the function returns.
     unsafe {
         let relation = (*trigger).tg_relation;
-        for row in [(*trigger).tg_trigtuple, (*trigger).tg_newtuple] {
-            note_row(relation, row);
-        }
+        let (old, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
+        let inserted =
+            (*trigger).tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_INSERT;
+        note_row(
+            relation,
+            old,
+            if inserted { Change::Set } else { Change::Gone },
+        );
+        note_row(relation, new, Change::Set);
     }
     Datum::null()
 }
@@ -58,7 +64,7 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
-unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
+unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: Change) {
     if row.is_null() {
         return;
     }
@@ -73,12 +79,13 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
         };
         events::tell(|observer| match null {
             true => (observer.truncated)(relation_oid),
-            false => (observer.row)(relation_oid, varlena_bytes(key)),
+            false => (observer.row)(relation_oid, varlena_bytes(key), change),
         });
     }
 }
 
-fn called_as_trigger(
+/// The trigger's call; an error when it is none.
+pub fn called_as_trigger(
     call: pg_sys::FunctionCallInfo,
     name: &'static str,
 ) -> *mut pg_sys::TriggerData {

@@ -11,8 +11,13 @@ pub struct Example {
 
 /// Reads README.md from the root of the checkout.
 pub fn text() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    std::fs::read_to_string(path).expect("README.md is in the checkout")
+    page("README.md")
+}
+
+/// Reads a page of the documentation.
+pub fn page(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    std::fs::read_to_string(path).expect("the page is in the checkout")
 }
 
 /// The ```sql blocks in order; a ```text or ```output block that follows at once is the result.

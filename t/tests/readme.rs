@@ -6,12 +6,23 @@ use std::collections::BTreeSet;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::readme;
+use postgres::Client;
 
 #[test]
 fn its_sql_runs_in_order_and_gives_what_it_shows() {
     let database = Cluster::shared().empty_database("");
-    let mut session = database.connect();
-    let examples = readme::examples(&readme::text());
+    check_examples(&mut database.connect(), &readme::text());
+}
+
+/// Memory caches are among them.
+#[test]
+fn the_recipes_run_in_order_and_give_what_they_show() {
+    let database = Cluster::hot().database();
+    check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
+}
+
+fn check_examples(session: &mut Client, page: &str) {
+    let examples = readme::examples(page);
     assert!(
         examples.iter().any(|example| example.shows.is_some()),
         "no example has a result"

@@ -1,0 +1,88 @@
+//! What a cache knows of others: cache_depend, cache_undepend, cache_watch, cache_unwatch.
+
+use pgrx::pg_sys::Oid;
+use pgrx::prelude::*;
+
+use super::definition::open_as_owner;
+use super::{Answer, TO_DELETE};
+use crate::cache::settings::Settings;
+use crate::cache::{definition, depend, registry, watch};
+use crate::error::Error;
+use crate::pg::datum::Text;
+use crate::pg::lock::{self, Mode};
+use crate::pg::privilege;
+use crate::pg::{random, relation, transaction};
+
+#[pg_extern]
+fn cache_depend(
+    source: Option<Oid>,
+    key_expression: Option<Text>,
+    cache: Option<Oid>,
+) -> Answer<()> {
+    let source = open_source(source, c"cache_depend()")?;
+    let key_expression = key_expression.ok_or(Error::NullArgument("key_expression"))?;
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, TO_DELETE);
+    lock::relation(relation, Mode::Read);
+    let cache = registry::find(relation)?;
+    if definition::is_main(&cache) {
+        return Err(Error::DependencyOfMain.into());
+    }
+    if privilege::row_security_applies(relation) {
+        return Err(Error::DependencyUnderPolicies.into());
+    }
+    Ok(depend::declare(source, key_expression, &cache)?)
+}
+
+#[pg_extern]
+fn cache_undepend(source: Option<Oid>, cache: Option<Oid>) -> Answer<()> {
+    let source = open_source(source, c"cache_undepend()")?;
+    let cache = cache.ok_or(Error::NullArgument("cache"))?;
+    if depend::remove_declared(source, cache) == 0 {
+        return Err(Error::NoDependency(relation::display_name(source)).into());
+    }
+    Ok(())
+}
+
+/// The table whose rows a cache depends on; its owner alone may make triggers of this kind on it.
+fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
+    let source = source.ok_or(Error::NullArgument("source"))?;
+    transaction::require_writable(function);
+    privilege::require_owner(source);
+    if !relation::is_table(source) {
+        return Err(Error::SourceNotATable(relation::display_name(source)).into());
+    }
+    lock::relation(source, Mode::Define);
+    Ok(source)
+}
+
+#[pg_extern]
+fn cache_watch(cache: Option<Oid>) -> Answer<Text> {
+    let cache = open_as_owner(cache, Mode::Define, c"cache_watch()")?;
+    let id = cache.settings.watch.unwrap_or_else(random::number);
+    if cache.settings.watch.is_none() {
+        let watch = Some(id);
+        definition::alter(
+            &cache,
+            Settings {
+                watch,
+                ..cache.settings
+            },
+        );
+    }
+    Ok(Text::new(watch::channel(id).as_bytes()))
+}
+
+#[pg_extern]
+fn cache_unwatch(cache: Option<Oid>) -> Answer<()> {
+    let cache = open_as_owner(cache, Mode::Define, c"cache_unwatch()")?;
+    let watch = None;
+    definition::alter(
+        &cache,
+        Settings {
+            watch,
+            ..cache.settings
+        },
+    );
+    Ok(())
+}

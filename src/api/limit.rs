@@ -1,0 +1,54 @@
+//! Rate limits: cache_rate_limit.
+
+use pgrx::IntoDatum;
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{Datum, Oid};
+use pgrx::prelude::*;
+
+use super::Answer;
+use super::write::{add_to, open, parse_counter};
+use crate::cache::deadline;
+use crate::cache::limit;
+use crate::error::Error;
+use crate::pg::datum::{Record, Text};
+use crate::pg::{clock, convert};
+
+#[pg_extern]
+fn cache_rate_limit(
+    key: Option<Text>,
+    max_hits: Option<i64>,
+    per: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Record<3>> {
+    let (cache, key) = open(key, cache, c"cache_rate_limit()")?;
+    let max_hits = max_hits.ok_or(Error::NullArgument("max_hits"))?;
+    let per = per.ok_or(Error::NullArgument("per"))?;
+    if max_hits <= 0 {
+        return Err(Error::LimitNotPositive.into());
+    }
+    deadline::check_ttl(&per).map_err(|_| Error::WindowNotPositive)?;
+    let verdict = limit::hit(
+        &cache,
+        key,
+        max_hits,
+        per,
+        |entry| match entry.value {
+            Some(value) => parse_counter(convert::result::<Text>(value, cache.value_type).bytes()),
+            None => Ok(0),
+        },
+        |value| match value {
+            Some(value) => add_to(value, 1),
+            None => Ok(Text::new(b"1")),
+        },
+    )?;
+    let wait = verdict.until.map(|until| (until - clock::now()).max(0));
+    let retry_after = match verdict.allowed {
+        true => clock::interval(0, 0, 0),
+        false => wait.and_then(|micros| clock::interval(0, 0, micros)),
+    };
+    Ok(Record([
+        Some(Datum::from(verdict.allowed)),
+        Some(Datum::from(verdict.remaining)),
+        retry_after.and_then(IntoDatum::into_datum),
+    ]))
+}

@@ -1,0 +1,348 @@
+//! Dependencies of caches on tables: declaring them, and removing what depends on changed rows.
+//!
+//! A trigger notes the keys (`pg::dependency`), this module removes the entries right before the commit:
+//! so late because an entry that another session stored since the change was computed from the old row,
+//! too; and it keeps the locks on entries short. In the changing session itself a function of the same
+//! cache removes them earlier, so that it finds what a table shows it: nothing of an old row.
+//!
+//! Guards that nothing happens when the transaction, or the savepoint, is rolled back, and that entries
+//! of a memory cache are fenced off until the commit is visible.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+
+use pgrx::pg_sys::{Datum, OIDOID, Oid};
+
+use super::layers::{Layers, Notes};
+use super::registry::{self, Cache, Storage};
+use super::{coherence, definition, key, memory, table, watch};
+use crate::error::Error;
+use crate::pg::datum::Text;
+use crate::pg::dependency;
+use crate::pg::events::{self, Change, Moment};
+use crate::pg::expression::Expression;
+use crate::pg::plan::query_once;
+use crate::pg::privilege::AsOwner;
+use crate::pg::tier::tier;
+use crate::pg::{lock, relation, transaction};
+
+/// What changed rows say of one cache.
+#[derive(Default, Clone)]
+struct Noted {
+    /// All of it depends on rows that are gone.
+    all: bool,
+    keys: HashSet<Box<[u8]>>,
+}
+
+/// By the cache's oid, so that two transactions take locks in one order.
+type ByCache = BTreeMap<u32, Noted>;
+
+impl Notes for ByCache {
+    fn absorb(&mut self, later: ByCache) {
+        for (cache, noted) in later {
+            let own = self.entry(cache).or_default();
+            own.all |= noted.all;
+            match own.keys.is_empty() {
+                true => own.keys = noted.keys,
+                false => own.keys.extend(noted.keys),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Transaction {
+    noted: Layers<ByCache>,
+    /// The key that was noted last: rows are mostly updated without a change of their key.
+    last: (u32, Vec<u8>),
+    /// Something was noted since the entries were last removed.
+    pending: bool,
+    /// The entries are being removed: what is done for that does not begin it again.
+    removing: bool,
+    /// The commit has begun: what is noted now is removed at once.
+    committing: bool,
+}
+
+thread_local! {
+    static TRANSACTION: ManuallyDrop<RefCell<Transaction>> = ManuallyDrop::default();
+}
+
+fn with<R>(use_it: impl FnOnce(&mut Transaction) -> R) -> R {
+    TRANSACTION.with(|transaction| use_it(&mut transaction.borrow_mut()))
+}
+
+/// A row changed on which the entry under this key depends. No entry can be under some keys.
+pub fn note(cache: Oid, key: &[u8]) {
+    if key.is_empty() || key.len() > key::MAX_BYTES {
+        return;
+    }
+    let is_last = with(|t| {
+        let is_last = t.last.0 == cache.to_u32() && t.last.1 == key;
+        if !is_last {
+            t.last.0 = cache.to_u32();
+            t.last.1.clear();
+            t.last.1.extend_from_slice(key);
+        }
+        is_last
+    });
+    if !is_last {
+        note_in(cache, |noted| {
+            if !noted.all {
+                noted.keys.insert(key.into());
+            }
+        });
+    }
+}
+
+/// All rows are gone on which entries depend.
+pub fn note_all(cache: Oid) {
+    note_in(cache, |noted| noted.all = true);
+}
+
+fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
+    let committing = with(|t| {
+        note(
+            t.noted
+                .at(events::nesting_level())
+                .entry(cache.to_u32())
+                .or_default(),
+        );
+        t.pending = true;
+        t.committing
+    });
+    if committing {
+        at_commit();
+    }
+}
+
+/// Whether the transaction has entries to remove when it commits.
+pub fn has_noted() -> bool {
+    with(|t| !t.noted.is_empty())
+}
+
+/// Removes what depends on rows that this transaction has changed, before it looks at a cache itself.
+pub fn settle() {
+    if with(|t| t.pending && !t.removing) {
+        remove(When::Now);
+        with(|t| t.pending = false);
+    }
+}
+
+/// Right before the commit: all of it, once more, and until removing notes nothing new. Then the
+/// memory caches, whose entries do not come back if the commit still fails.
+pub fn at_commit() {
+    while with(|t| !t.removing && !t.noted.is_empty()) {
+        with(|t| {
+            t.committing = true;
+            t.pending = false;
+        });
+        remove(When::Commit);
+    }
+}
+
+/// Savepoints and the end of the transaction.
+pub fn at_moment(moment: Moment) {
+    match moment {
+        Moment::Committed | Moment::Aborted => with(|t| *t = Transaction::default()),
+        Moment::SubCommitted { level } => with(|t| t.noted.release(level)),
+        Moment::SubAborted { level } => with(|t| {
+            t.noted.roll_back(level);
+            t.last = Default::default();
+            t.pending = !t.noted.is_empty(); // what was removed under it is back
+            t.removing = false;
+        }),
+        _ => {}
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// While statements of the transaction may still come.
+    Now,
+    Commit,
+}
+
+fn remove(when: When) {
+    with(|t| {
+        t.removing = true;
+        t.last = Default::default();
+    });
+    let _writable = transaction::Writable::enter();
+    let _snapshot = transaction::Snapshot::enter();
+    for (cache, noted) in everything_noted(when) {
+        remove_from(Oid::from_u32(cache), &noted, when);
+    }
+    with(|t| t.removing = false);
+}
+
+/// All layers in one; at the commit they are needed no more.
+fn everything_noted(when: When) -> ByCache {
+    with(|t| match when {
+        When::Commit => std::mem::take(&mut t.noted).into_one(),
+        When::Now => {
+            let mut all = ByCache::new();
+            for layer in t.noted.iter() {
+                all.absorb(layer.clone());
+            }
+            all
+        }
+    })
+}
+
+/// A relation that is gone meanwhile, or no cache any more, has no entries.
+fn remove_from(relation: Oid, noted: &Noted, when: When) {
+    lock::relation(relation, lock::Mode::Read);
+    let Ok(cache) = registry::find(relation) else {
+        return;
+    };
+    match cache.storage {
+        Storage::Memory if when == When::Commit => fence(&cache, noted),
+        Storage::Memory => {}
+        _ => delete(&cache, noted, when),
+    }
+}
+
+fn delete(cache: &Rc<Cache>, noted: &Noted, when: When) {
+    lock::relation(cache.relation, lock::Mode::Write);
+    let _owner = AsOwner::to_maintain(cache.relation);
+    if noted.all {
+        match when {
+            When::Now => table::delete_all(cache),
+            When::Commit => drop(definition::clear(cache)),
+        }
+        return;
+    }
+    let mut keys: Vec<&[u8]> = noted.keys.iter().map(AsRef::as_ref).collect();
+    table::delete_keys(cache, &mut keys);
+    if when == When::Commit {
+        // Also of keys that have no entry: somebody may be computing one from the old row.
+        for key in keys {
+            coherence::note_key(cache.relation, key);
+        }
+    }
+}
+
+fn fence(cache: &Cache, noted: &Noted) {
+    let Some(tier) = tier() else {
+        return; // no tier, no entries
+    };
+    let Some(slot) = memory::slot_to_fence(cache, tier) else {
+        return; // no room for a cache, no entries
+    };
+    match noted.all {
+        true => {
+            watch::note_clear(cache.relation);
+            coherence::fence_all(tier, slot, cache.owner);
+        }
+        false => {
+            for key in &noted.keys {
+                watch::note(cache.relation, key, Change::Gone);
+            }
+            coherence::fence(
+                tier,
+                slot,
+                cache.owner,
+                noted.keys.iter().map(AsRef::as_ref),
+            );
+        }
+    }
+}
+
+/// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
+/// delete from the cache. The same again changes nothing.
+pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
+    let key = Expression::over(source, key_expression)?;
+    let before = dependency::on_table(source);
+    let number = free_number(&before);
+    let table = relation::qualified(source);
+    for (kind, events, level, row) in [
+        ("insert", "AFTER INSERT", "ROW", Some(c"new")),
+        ("change", "AFTER UPDATE OR DELETE", "ROW", Some(c"old")),
+        ("truncate", "BEFORE TRUNCATE", "STATEMENT", None),
+    ] {
+        let name = format!("pgcache_depend_{number}_{kind}");
+        let key = row.map_or(b"''".to_vec(), |row| key.print(row));
+        let function = if row.is_some() {
+            "invalidate"
+        } else {
+            "invalidate_all"
+        };
+        definition::run(&[
+            format!("CREATE TRIGGER {name} {events} ON ").as_bytes(),
+            table.as_bytes(),
+            format!(" FOR EACH {level} WHEN (true OR pgcache.depends(").as_bytes(),
+            definition::literal(cache.qualified_name()).as_slice(),
+            b"::pg_catalog.regclass, ",
+            &key,
+            format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),
+        ]);
+        definition::enable_always(&table, &name);
+    }
+    let (old, new): (Vec<_>, Vec<_>) = dependency::on_table(source)
+        .into_iter()
+        .partition(|found| before.iter().any(|former| former.trigger == found.trigger));
+    for made in new {
+        match old.iter().any(|former| former.equals(&made)) {
+            true => drop_trigger(source, &made.name),
+            false => dependency::goes_with(made.trigger, cache.relation),
+        }
+    }
+    Ok(())
+}
+
+/// Removes all dependencies of `cache` on `source`; how many triggers there were.
+pub fn remove_declared(source: Oid, cache: Oid) -> usize {
+    let ours = |found: &dependency::Found| found.cache == cache && !found.is_clone;
+    let triggers: Vec<_> = dependency::on_table(source)
+        .into_iter()
+        .filter(ours)
+        .collect();
+    for found in &triggers {
+        drop_trigger(source, &found.name);
+    }
+    triggers.len()
+}
+
+fn drop_trigger(table: Oid, name: &[u8]) {
+    definition::run(&[
+        b"DROP TRIGGER ",
+        name,
+        b" ON ",
+        relation::qualified(table).as_bytes(),
+    ]);
+}
+
+/// The first number that no trigger of the table has in its name.
+fn free_number(triggers: &[dependency::Found]) -> u32 {
+    let taken = |number: u32| {
+        let prefix = format!("pgcache_depend_{number}_").into_bytes();
+        triggers.iter().any(|found| found.name.starts_with(&prefix))
+    };
+    (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
+}
+
+/// Lets a cache be dropped without CASCADE although a restore has made its dependencies anew.
+pub fn release(cache: Oid) {
+    let triggers = query_once(
+        c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
+          JOIN pg_catalog.pg_trigger AS t ON t.oid OPERATOR(pg_catalog.=) d.objid \
+          WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
+          AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
+          AND d.refobjid OPERATOR(pg_catalog.=) $1 \
+          AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY['pgcache.invalidate'::pg_catalog.regproc, \
+          'pgcache.invalidate_all'::pg_catalog.regproc]::pg_catalog.oid[])",
+        &[OIDOID],
+        &[Some(Datum::from(cache))],
+        |output| -> Vec<Oid> {
+            (0..output.rows())
+                .filter_map(|row| output.raw(row, 0))
+                .map(|oid| Oid::from_u32(oid.value() as u32))
+                .collect()
+        },
+    );
+    for trigger in triggers {
+        dependency::goes_with(trigger, cache);
+    }
+}

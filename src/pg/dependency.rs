@@ -1,0 +1,313 @@
+//! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
+//!
+//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`. It is never evaluated, it
+//! is where the two are kept: Postgres itself follows renames of columns and of the cache through it,
+//! refuses to drop what it needs, copies it to partitions, dumps and restores it. The trigger's function
+//! takes the key out of the condition and evaluates it over the old and the new row.
+//!
+//! Guards whose rights count: those of the owner of the table on which the trigger was declared. He
+//! must be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger
+//! on a table of his own that names a cache of somebody else.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::prelude::*;
+
+use super::datum::varlena_bytes;
+use super::privilege::{self, AsOwner, Privileges};
+use super::trigger::called_as_trigger;
+use super::{events, relation, session};
+use crate::error::Error;
+
+static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_invalidate_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
+struct Prepared {
+    cache: Oid,
+    /// The table whose owner evaluates the key; None where he is the writer himself.
+    as_owner_of: Option<Oid>,
+    key: *mut pg_sys::ExprState,
+    context: *mut pg_sys::ExprContext,
+}
+
+/// `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "invalidate");
+    // SAFETY: Postgres fills TriggerData for a row trigger: the slots hold the rows that the event has.
+    // fn_extra is NULL or what `prepare` has put there, which lives as long as the FmgrInfo.
+    unsafe {
+        if (*trigger).tg_event & pg_sys::TRIGGER_EVENT_ROW == 0 {
+            ErrorReport::from(Error::NotATrigger("invalidate")).report(PgLogLevel::ERROR);
+        }
+        let function = (*call).flinfo;
+        if (*function).fn_extra.is_null() {
+            (*function).fn_extra = prepare(&*trigger, (*function).fn_mcxt).cast();
+        }
+        let prepared: &Prepared = &*(*function).fn_extra.cast();
+        let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
+        for slot in [(*trigger).tg_trigslot, (*trigger).tg_newslot] {
+            let is_there =
+                !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0;
+            if is_there {
+                tell_key(prepared, slot);
+            }
+        }
+    }
+    Datum::null()
+}
+
+/// `pgcache.invalidate_all()`: BEFORE TRUNCATE, FOR EACH STATEMENT.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "invalidate_all");
+    // SAFETY: a trigger that runs has its Trigger.
+    let condition = unsafe { Condition::of((*trigger).tg_trigger) };
+    let Some(condition) = condition else {
+        ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
+        return Datum::null();
+    };
+    // SAFETY: as above.
+    let declared_on = unsafe { (*(*trigger).tg_relation).rd_id };
+    require_rights(condition.cache, declared_on);
+    events::tell(|observer| (observer.depended_on_all)(condition.cache));
+    Datum::null()
+}
+
+/// TRUNCATE of a partition alone fires no trigger of its parent's; its own row triggers name the caches.
+pub fn partition_truncated(partition: Oid) {
+    for Found { cache, trigger, .. } in on_table(partition) {
+        if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
+            require_rights(cache, declared_on);
+            events::tell(|observer| (observer.depended_on_all)(cache));
+        }
+    }
+}
+
+/// # Safety
+/// `trigger` comes from Postgres; `memory` lives as long as the result is used.
+unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) -> *mut Prepared {
+    // SAFETY: the former memory context is put back; after an error the abort does it. The key's Vars
+    // speak of OLD (1) or NEW (2); both become the inner tuple of the expression's context.
+    unsafe {
+        let former = pg_sys::MemoryContextSwitchTo(memory);
+        let Some(condition) = Condition::of(trigger.tg_trigger) else {
+            ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
+            return std::ptr::null_mut();
+        };
+        let declared_on = match (*trigger.tg_trigger).tgisclone {
+            true => declared_on((*trigger.tg_trigger).tgoid),
+            false => None,
+        }
+        .unwrap_or((*trigger.tg_relation).rd_id);
+        require_rights(condition.cache, declared_on);
+        for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
+            pg_sys::ChangeVarNodes(condition.key.cast(), row as i32, pg_sys::INNER_VAR, 0);
+        }
+        let planned = pg_sys::expression_planner(condition.key.cast());
+        let prepared: *mut Prepared = pg_sys::palloc(size_of::<Prepared>()).cast();
+        prepared.write(Prepared {
+            cache: condition.cache,
+            as_owner_of: (relation::owner(declared_on) != session::user()).then_some(declared_on),
+            key: pg_sys::ExecInitExpr(planned, std::ptr::null_mut()),
+            context: pg_sys::CreateStandaloneExprContext(),
+        });
+        pg_sys::MemoryContextSwitchTo(former);
+        prepared
+    }
+}
+
+/// Reports the key of one row; NULL stands for no entry.
+///
+/// # Safety
+/// `slot` holds a row of the trigger's table.
+unsafe fn tell_key(prepared: &Prepared, slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the expression was made for this table's rows and reads only the inner tuple; what it
+    // allocates goes to the per-row memory, which is emptied before the next row.
+    unsafe {
+        let context = prepared.context;
+        (*context).ecxt_innertuple = slot;
+        pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
+        let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+        let mut null = true;
+        let key = match (*prepared.key).evalfunc {
+            Some(evaluate) => evaluate(prepared.key, context, &mut null),
+            None => Datum::null(),
+        };
+        if !null {
+            events::tell(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
+        }
+        pg_sys::MemoryContextSwitchTo(former);
+    }
+}
+
+/// Raises 42501 unless the table's owner may delete any entry of the cache.
+fn require_rights(cache: Oid, declared_on: Oid) {
+    let _owner = AsOwner::to_maintain(declared_on);
+    privilege::require(cache, Privileges::DELETE);
+    if privilege::row_security_applies(cache) {
+        ErrorReport::from(Error::DependencyUnderPolicies).report(PgLogLevel::ERROR);
+    }
+}
+
+/// Cache and key of a trigger's condition.
+struct Condition {
+    cache: Oid,
+    key: *mut pg_sys::Node,
+}
+
+impl Condition {
+    /// # Safety
+    /// `trigger` is a Trigger of an open relation.
+    unsafe fn of(trigger: *mut pg_sys::Trigger) -> Option<Condition> {
+        // SAFETY: tgqual is NULL or the text of a node tree.
+        unsafe {
+            let text = (*trigger).tgqual;
+            (!text.is_null()).then(|| Condition::read(pg_sys::stringToNode(text).cast()))?
+        }
+    }
+
+    /// Takes `true OR pgcache.depends(cache, key)` apart; None for anything else.
+    ///
+    /// # Safety
+    /// `node` is a node.
+    unsafe fn read(node: *mut pg_sys::Node) -> Option<Condition> {
+        // SAFETY: each node is looked at after its tag.
+        unsafe {
+            let either: *mut pg_sys::BoolExpr = node.cast();
+            if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
+                return None;
+            }
+            let [_, call] = relation::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
+                return None;
+            };
+            if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
+                || (*call).funcid != relation::internal_function(c"depends")
+            {
+                return None;
+            }
+            let [cache, key] = relation::pointers::<pg_sys::Node>((*call).args)[..] else {
+                return None;
+            };
+            let constant: *mut pg_sys::Const = cache.cast();
+            let is_constant =
+                (*cache).type_ == pg_sys::NodeTag::T_Const && !(*constant).constisnull;
+            is_constant.then(|| Condition {
+                cache: Oid::from_u32((*constant).constvalue.value() as u32),
+                key,
+            })
+        }
+    }
+}
+
+/// A trigger of ours on a table.
+pub struct Found {
+    pub trigger: Oid,
+    pub name: Vec<u8>,
+    pub cache: Oid,
+    /// It came with a partition's parent and goes with it.
+    pub is_clone: bool,
+    /// The condition as Postgres stores it, without what differs between equal ones.
+    key: *mut pg_sys::Node,
+    /// For which rows or statements: Postgres' bits.
+    kind: i16,
+}
+
+impl Found {
+    /// Whether both compute the same key for the same events.
+    pub fn equals(&self, other: &Found) -> bool {
+        // SAFETY: compares two node trees.
+        self.cache == other.cache
+            && self.kind == other.kind
+            && unsafe { pg_sys::equal(self.key.cast(), other.key.cast()) }
+    }
+}
+
+/// The dependencies' triggers on a table.
+pub fn on_table(table: Oid) -> Vec<Found> {
+    let functions = [c"invalidate", c"invalidate_all"].map(relation::internal_function);
+    // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
+    unsafe {
+        let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
+        if open.is_null() {
+            return Vec::new();
+        }
+        let descriptor = (*open).trigdesc;
+        let triggers = match descriptor.is_null() {
+            true => &mut [][..],
+            false => std::slice::from_raw_parts_mut(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            ),
+        };
+        let found = triggers
+            .iter_mut()
+            .filter(|trigger| functions.contains(&trigger.tgfoid))
+            .filter_map(|trigger| {
+                let condition = Condition::of(trigger)?;
+                Some(Found {
+                    trigger: trigger.tgoid,
+                    name: CStr::from_ptr(trigger.tgname).to_bytes().to_vec(),
+                    cache: condition.cache,
+                    is_clone: trigger.tgisclone,
+                    key: condition.key,
+                    kind: trigger.tgtype,
+                })
+            })
+            .collect();
+        pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
+        found
+    }
+}
+
+/// The table on which a partition's trigger was declared.
+fn declared_on(trigger: Oid) -> Option<Oid> {
+    let mut row = relation::trigger_row(trigger)?;
+    while row.parent != pg_sys::InvalidOid {
+        row = relation::trigger_row(row.parent)?;
+    }
+    Some(row.table)
+}
+
+/// Lets the trigger go with its cache: a dropped cache takes its dependencies with it, as it would
+/// its indexes, instead of asking for CASCADE.
+pub fn goes_with(trigger: Oid, cache: Oid) {
+    // SAFETY: catalog changes inside a transaction; the addresses live through the call.
+    unsafe {
+        let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL as u8 as std::ffi::c_char;
+        let address = |class: Oid, object: Oid| pg_sys::ObjectAddress {
+            classId: class,
+            objectId: object,
+            objectSubId: 0,
+        };
+        let removed = pg_sys::deleteDependencyRecordsForSpecific(
+            pg_sys::TriggerRelationId,
+            trigger,
+            normal,
+            pg_sys::RelationRelationId,
+            cache,
+        );
+        if removed > 0 {
+            pg_sys::recordDependencyOn(
+                &address(pg_sys::TriggerRelationId, trigger),
+                &address(pg_sys::RelationRelationId, cache),
+                pg_sys::DependencyType::DEPENDENCY_AUTO,
+            );
+            pg_sys::CommandCounterIncrement();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `cache_depend` where one session is not enough: what others store meanwhile, replication, dumps.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::stage::succeed;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+const SOURCE: &str =
+    "CREATE TABLE src (id int PRIMARY KEY, v text); INSERT INTO src VALUES (1, 'old')";
+const DEPEND: &str = "SELECT cache_depend('src', $$'p:' || id$$, 'c')";
+
+fn until<R>(mut ask: impl FnMut() -> Option<R>) -> R {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn source_and_cache(session: &mut Client, storage: &str) {
+    session.run(SOURCE);
+    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    session.run(DEPEND);
+}
+
+/// Its value was computed from the old row, so it must go when the new one comes.
+#[test]
+fn what_others_store_between_the_change_and_the_commit_is_gone() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut other) = (database.connect(), database.connect());
+    source_and_cache(&mut writer, "unlogged");
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        writer.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        writer.run("UPDATE src SET v = v || '.'");
+        other.run("SELECT cache_set('p:1', 'old', cache => 'c')");
+        writer.run("COMMIT");
+        assert_eq!(other.value("SELECT cache_get('p:1', 'c')"), None, "{level}");
+    }
+    other.run("SELECT cache_set('p:1', 'new', cache => 'c')");
+    writer.run("BEGIN; UPDATE src SET v = 'never'; ROLLBACK");
+    assert_eq!(other.text("SELECT cache_get('p:1', 'c')"), "new");
+}
+
+/// The commit waits for a standby that never comes: marked, not visible. What is loaded meanwhile is old.
+#[test]
+fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
+    let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
+    let mut session = cluster.connect("postgres");
+    session.run("ALTER SYSTEM SET synchronous_commit = local");
+    session.run("SELECT pg_reload_conf()");
+    until(|| (session.text("SHOW synchronous_commit") == "local").then_some(()));
+    let database = cluster.database();
+    let mut loader = database.connect();
+    source_and_cache(&mut loader, "memory");
+    loader.run("SELECT cache_create('apart', storage => 'memory')");
+    for (change, fenced) in [
+        ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
+        ("TRUNCATE src", "p:7"),
+        (
+            "INSERT INTO src SELECT i, 'new' FROM generate_series(1, 5000) AS i",
+            "p:4999",
+        ),
+    ] {
+        let set = format!("SELECT cache_set('{fenced}', 'old', cache => 'c')");
+        let get = format!("SELECT cache_get('{fenced}', 'c')");
+        loader.run(&set);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = database.connect();
+                writer.run("SET synchronous_commit = on");
+                writer.run(change);
+            });
+            let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+            let pid = until(|| loader.value(waiting));
+            assert_eq!(loader.value(&get), None, "{change}");
+            loader.run(&set);
+            loader.run(&format!(
+                "SELECT cache_add('{fenced}', 'old', cache => 'c')"
+            ));
+            assert_eq!(loader.value(&get), None, "{change}");
+            loader.run("SELECT cache_set('p:1', 'v', cache => 'apart')");
+            assert_eq!(loader.text("SELECT cache_get('p:1', 'apart')"), "v");
+            loader.run(&format!("SELECT pg_cancel_backend({pid})"));
+        });
+        assert_eq!(loader.value(&get), None, "{change}");
+        loader.run(&format!(
+            "SELECT cache_set('{fenced}', 'new', cache => 'c')"
+        ));
+        assert_eq!(loader.text(&get), "new", "{change}");
+    }
+    loader.nothing_pending();
+}
+
+#[test]
+fn a_rollback_leaves_a_memory_cache_alone() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    source_and_cache(&mut session, "memory");
+    session.run("SELECT cache_set('p:1', 'v', cache => 'c')");
+    session.run("BEGIN; UPDATE src SET v = 'x'; TRUNCATE src; ROLLBACK");
+    assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "v");
+    session.run("BEGIN; SAVEPOINT s; DELETE FROM src; ROLLBACK TO s; COMMIT");
+    assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "v");
+    session.run("DELETE FROM src");
+    assert_eq!(session.value("SELECT cache_get('p:1', 'c')"), None);
+}
+
+/// Bulk changes go the planner's way and past the number of keys that the tier remembers one by one.
+#[test]
+fn many_rows_at_once_are_all_gone() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    source_and_cache(&mut session, "unlogged");
+    let set = "SELECT cache_set('p:' || i, 'v', cache => 'c') FROM generate_series(1, 30000) AS i";
+    session.run(set);
+    session.run("INSERT INTO src SELECT i, 'v' FROM generate_series(2, 25000) AS i");
+    assert_eq!(session.number("SELECT count(*) FROM c"), 5001);
+    session.run(set);
+    session.run("UPDATE src SET v = 'w' WHERE id <= 12000");
+    assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
+    assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
+    assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
+}
+
+#[test]
+fn a_changed_source_cannot_be_prepared() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    source_and_cache(&mut session, "unlogged");
+    session.run("BEGIN; UPDATE src SET v = 'x'");
+    refused(session.try_value("PREPARE TRANSACTION 'p'"), "0A000");
+}
+
+#[test]
+fn what_logical_replication_applies_counts() {
+    let publisher = Cluster::start(&["wal_level = logical"]);
+    let subscriber = Cluster::start(&[]);
+    let mut source = publisher.connect("postgres");
+    let mut target = subscriber.connect("postgres");
+    source.run(SOURCE);
+    source.run("CREATE PUBLICATION p FOR TABLE src");
+    target.run("CREATE EXTENSION pgcache; CREATE TABLE src (id int PRIMARY KEY, v text)");
+    target.run("SELECT cache_create('c')");
+    target.run(DEPEND);
+    target.run(&format!(
+        "CREATE SUBSCRIPTION s CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION p",
+        publisher.folder.display()
+    ));
+    until(|| target.value("SELECT v FROM src WHERE v = 'old'"));
+    for (change, arrived) in [
+        (
+            "UPDATE src SET v = 'new'",
+            "SELECT v FROM src WHERE v = 'new'",
+        ),
+        (
+            "DELETE FROM src",
+            "SELECT 1 WHERE NOT EXISTS (SELECT FROM src)",
+        ),
+        (
+            "INSERT INTO src VALUES (1, 'again')",
+            "SELECT v FROM src WHERE v = 'again'",
+        ),
+        (
+            "TRUNCATE src",
+            "SELECT 1 WHERE NOT EXISTS (SELECT FROM src)",
+        ),
+    ] {
+        target.run("SELECT cache_set('p:1', 'v', cache => 'c')");
+        source.run(change);
+        until(|| target.value(arrived));
+        assert_eq!(
+            target.value("SELECT cache_get('p:1', 'c')"),
+            None,
+            "{change}"
+        );
+    }
+    target.run("DROP SUBSCRIPTION s");
+}
+
+#[test]
+fn a_dump_brings_dependencies_and_channels_back() {
+    let cluster = Cluster::shared();
+    let (from, to) = (cluster.database(), cluster.empty_database(""));
+    let mut session = from.connect();
+    source_and_cache(&mut session, "unlogged");
+    let channel = session.text("SELECT cache_watch('c')");
+    let mut dump = cluster.program("pg_dump");
+    let dump = succeed(dump.args(["-d", &from.name]));
+    let file = cluster.folder.join(format!("{}.sql", from.name));
+    std::fs::write(&file, dump.stdout).expect("the folder is writable");
+    let mut psql = cluster.program("psql");
+    psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-d", &to.name, "-f"]);
+    succeed(psql.arg(&file).stdin(std::process::Stdio::null()));
+    let mut session = to.connect();
+    session.run("SELECT cache_set('p:1', 'v', cache => 'c')");
+    session.run("SET session_replication_role = replica; UPDATE src SET v = 'x'");
+    assert_eq!(session.value("SELECT cache_get('p:1', 'c')"), None);
+    assert_eq!(session.text("SELECT cache_watch('c')"), channel);
+    session.run("SELECT cache_drop('c')");
+    assert_eq!(
+        session.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass"),
+        0
+    );
+}

@@ -1,0 +1,159 @@
+//! `cache_watch` as watchers see it, and `cache_rate_limit` with many sessions.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use postgres::Client;
+use postgres::fallible_iterator::FallibleIterator;
+
+/// The next `count` payloads, in the order in which they came.
+fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
+    let mut payloads = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while payloads.len() < count && Instant::now() < deadline {
+        let mut notifications = watcher.notifications();
+        let mut arriving = notifications.timeout_iter(Duration::from_secs(1));
+        while payloads.len() < count {
+            match arriving.next().expect("the connection holds") {
+                Some(notification) => payloads.push(notification.payload().to_owned()),
+                None => break,
+            }
+        }
+    }
+    payloads
+}
+
+fn watcher(database: &Database, cache: &str) -> Client {
+    let mut owner = database.connect();
+    let channel = owner.text(&format!("SELECT cache_watch('{cache}')"));
+    let mut watcher = database.connect();
+    watcher.run(&format!("LISTEN {channel}"));
+    watcher
+}
+
+fn told(op: &str, key: &str) -> String {
+    format!("{{\"op\": \"{op}\", \"key\": \"{key}\"}}")
+}
+
+fn check_notifications(database: &Database, storage: &str) {
+    let mut session = database.connect();
+    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    let mut watcher = watcher(database, "c");
+    session.run("BEGIN; SELECT cache_set('never', '1', cache => 'c'); ROLLBACK");
+    session
+        .run("BEGIN; SELECT cache_set('a', '1', cache => 'c'), cache_set('b', '1', cache => 'c')");
+    session.run("SELECT cache_set('a', '2', cache => 'c'); SAVEPOINT s");
+    session.run("SELECT cache_set('rolled back', '1', cache => 'c'); ROLLBACK TO s; COMMIT");
+    session
+        .run("SELECT cache_delete('a', 'c'), cache_incr('n', cache => 'c'), cache_take('b', 'c')");
+    session.run("SELECT cache_set('e', '1', '1 ms', 'c'), pg_sleep(0.05)");
+    session.run("SELECT cache_expire('c')");
+    session.run("SELECT cache_clear('c')");
+    session.run("SELECT cache_set(repeat(chr(1), 2048), '1', cache => 'c')");
+    session.run("SELECT cache_set('quo\"te', '1', cache => 'c')");
+    let expected = [
+        told("set", "b"),
+        told("set", "a"),
+        told("delete", "a"),
+        told("set", "n"),
+        told("delete", "b"),
+        told("set", "e"),
+        told("expire", "e"),
+        "{\"op\": \"clear\", \"key\": null}".into(),
+        "{\"op\": \"set\", \"key\": null}".into(),
+        told("set", "quo\\\"te"),
+    ];
+    assert_eq!(heard(&mut watcher, expected.len()), expected, "{storage}");
+    session.run("SELECT cache_unwatch('c')");
+    session.run("SELECT cache_set('unheard', '1', cache => 'c'), cache_watch('c')");
+    assert_eq!(heard_within_a_second(&mut watcher), Vec::<String>::new());
+}
+
+fn heard_within_a_second(watcher: &mut Client) -> Vec<String> {
+    let mut notifications = watcher.notifications();
+    let arriving = notifications.timeout_iter(Duration::from_secs(1));
+    let payloads = arriving.map(|notification| Ok(notification.payload().to_owned()));
+    payloads.collect().expect("the connection holds")
+}
+
+#[test]
+fn each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback() {
+    check_notifications(&Cluster::shared().database(), "unlogged");
+}
+
+#[test]
+fn memory_caches_tell_when_the_caller_commits() {
+    check_notifications(&Cluster::hot().database(), "memory");
+}
+
+#[test]
+fn plain_sql_and_dependencies_are_told() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    session.run("CREATE TABLE src (k text); SELECT cache_depend('src', 'k', 'c')");
+    let mut watcher = watcher(&database, "c");
+    session.run("INSERT INTO c VALUES ('k', 'v')");
+    session.run("UPDATE c SET key = 'l'");
+    session.run("INSERT INTO src VALUES ('l')");
+    session.run("TRUNCATE c");
+    let expected = [
+        told("set", "k"),
+        told("delete", "k"),
+        told("set", "l"),
+        told("delete", "l"),
+        "{\"op\": \"clear\", \"key\": null}".into(),
+    ];
+    assert_eq!(heard(&mut watcher, expected.len()), expected);
+}
+
+#[test]
+fn of_many_watchers_each_gets_every_event() {
+    const EVENTS: usize = 200;
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    let watchers: Vec<Client> = (0..20).map(|_| watcher(&database, "c")).collect();
+    thread::scope(|scope| {
+        for mut watcher in watchers {
+            scope.spawn(move || {
+                let expected: Vec<_> = (0..EVENTS).map(|i| told("set", &i.to_string())).collect();
+                assert_eq!(heard(&mut watcher, EVENTS), expected);
+            });
+        }
+        for i in 0..EVENTS {
+            session.run(&format!("SELECT cache_set('{i}', 'v', cache => 'c')"));
+        }
+    });
+}
+
+fn check_limit(database: &Database, storage: &str) {
+    const HITS: i64 = 37;
+    let mut session = database.connect();
+    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    let hit = "SELECT count(*) FILTER (WHERE (cache_rate_limit('k', 37, '1 hour', 'c')).allowed) \
+               FROM generate_series(1, 20)";
+    let allowed: i64 = thread::scope(|scope| {
+        let sessions: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| database.connect().number(hit)))
+            .collect();
+        sessions
+            .into_iter()
+            .map(|session| session.join().expect("no session fails"))
+            .sum()
+    });
+    assert_eq!(allowed, HITS, "{storage}");
+}
+
+#[test]
+fn many_sessions_together_get_exactly_the_limit() {
+    check_limit(&Cluster::shared().database(), "unlogged");
+}
+
+#[test]
+fn many_sessions_together_get_exactly_the_limit_of_a_memory_cache() {
+    check_limit(&Cluster::hot().database(), "memory");
+}
