@@ -100,6 +100,53 @@ fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
     }
 }
 
+/// A visit that takes a minute: each expired row that goes costs a second.
+fn put_slow_rows(session: &mut Client) {
+    session.run("SELECT cache_create('c')");
+    session.run(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN PERFORM pg_sleep(1); RETURN OLD; END$$; \
+         CREATE TRIGGER wait BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION wait()",
+    );
+    session.run("INSERT INTO c SELECT i, '1', now() FROM generate_series(1, 60) AS i");
+}
+
+fn wait_for_visit(session: &mut Client, database: &str) {
+    let visit = format!(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' \
+         AND datname = '{database}' AND query = 'sweeping c')"
+    );
+    wait_until("a visit", || session.holds(&visit));
+}
+
+#[test]
+fn a_database_is_dropped_in_the_middle_of_a_long_visit() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    put_slow_rows(&mut database.connect());
+    let mut session = cluster.connect("postgres");
+    wait_for_visit(&mut session, &database.name);
+    session.run(&format!("DROP DATABASE {}", database.name));
+}
+
+#[test]
+fn who_waits_for_a_lock_of_the_worker_cancels_it() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    put_slow_rows(&mut session);
+    wait_for_visit(&mut session, &database.name);
+    // What the visit had done is undone; in the way, it would have taken all of them.
+    session.run("BEGIN; LOCK TABLE c");
+    assert_eq!(session.number("SELECT count(*) FROM c"), 60);
+    session.run("ROLLBACK");
+    assert!(
+        !cluster.log_text().contains("could not"),
+        "{}",
+        cluster.log_text()
+    );
+}
+
 #[test]
 fn it_works_again_after_a_restart_a_crash_of_its_own_and_its_termination() {
     let cluster = Cluster::with_tier(&[OFTEN]);

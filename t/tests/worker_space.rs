@@ -89,10 +89,12 @@ fn a_cache_is_trimmed_to_its_limit_oldest_entries_first() {
     for prefix in ["a", "b", "c", "d"] {
         fill(&mut session, "c", prefix, 2000);
     }
+    // Written again, the first rows of the table are the youngest.
+    session.run("UPDATE c SET value = 'y' WHERE key LIKE 'a%'");
     session.run("INSERT INTO c SELECT 'x' || i, '1', now() FROM generate_series(1, 500) AS i");
     assert_eq!(session.number("SELECT cache_expire('c', 100)"), 100);
     let left = session.lines("SELECT left(key, 1), count(*) FROM c GROUP BY 1 ORDER BY 1");
-    assert_eq!(left, ["c|1000", "d|2000"]);
+    assert_eq!(left, ["a|2000", "d|1000"]);
     assert_eq!(session.number("SELECT cache_expire('c')"), 0);
     assert_eq!(session.number("SELECT count(*) FROM c"), 3000);
 }
