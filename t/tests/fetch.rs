@@ -1,7 +1,7 @@
 //! One refresh at a time: of many sessions that miss a key one runs the loader, and whatever becomes of
 //! it, the others get on.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,12 @@ const PATIENT: &str = "SET pgcache.fetch_wait = '5min'; SET pgcache.lease_time =
 /// Loaders that wait until the gate is opened.
 const GATE: &str = "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
      PERFORM pg_advisory_xact_lock_shared(42); RETURN value; END $$; CREATE UNLOGGED SEQUENCE runs";
+
+/// A cluster with room for the caches of all tests here and in `leases`: each takes a slot of the tier.
+pub(crate) fn tiered() -> &'static Cluster {
+    static TIERED: OnceLock<Cluster> = OnceLock::new();
+    TIERED.get_or_init(|| Cluster::with_tier(&["pgcache.hot_size = '256MB'"]))
+}
 
 /// A database with a gate that is shut: who holds it opens it with `open`.
 fn gated<'c>(cluster: &'c Cluster, create: &str) -> (Database<'c>, Client) {
@@ -100,10 +106,7 @@ fn of_a_crowd_one_loads() {
 
 #[test]
 fn of_a_crowd_one_loads_for_a_memory_cache() {
-    crowd_fetches(
-        Cluster::hot(),
-        "SELECT cache_create('c', storage => 'memory')",
-    );
+    crowd_fetches(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
 /// The negative control: without fetch the same crowd stampedes.
@@ -148,10 +151,7 @@ fn each_way_a_holder_ends(cluster: &Cluster, create: &str) {
 #[test]
 fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(Cluster::shared(), "SELECT cache_create('c')");
-    each_way_a_holder_ends(
-        Cluster::hot(),
-        "SELECT cache_create('c', storage => 'memory')",
-    );
+    each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
 /// The error is caught by the holder's own block, and his transaction goes on.
@@ -175,7 +175,7 @@ fn a_holder_slower_than_his_lease_is_overtaken_and_does_not_store() {
         "SELECT cache_create('c')",
         "SELECT cache_create('c', storage => 'memory')",
     ] {
-        let (database, mut gate) = gated(Cluster::hot(), create);
+        let (database, mut gate) = gated(tiered(), create);
         thread::scope(|scope| {
             let slow = scope.spawn(|| {
                 let mut session = patient(&database);
@@ -208,7 +208,7 @@ fn whose_wait_is_over_loads_for_himself() {
 
 #[test]
 fn a_waiting_session_shows_why_and_can_be_cancelled() {
-    let (database, mut gate) = gated(Cluster::hot(), "SELECT cache_create('c')");
+    let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
     thread::scope(|scope| {
         let holder = scope.spawn(|| patient(&database).text(&fetch("pass('a')")));
         wait_for_loader(&mut gate);
@@ -268,7 +268,7 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
 /// The holder waits for a lock of the one who waits for him: no deadlock detector sees that circle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {
-    let (database, mut gate) = gated(Cluster::hot(), "SELECT cache_create('c')");
+    let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
     open(&mut gate);
     let mut waiting = patient(&database);
     waiting.run("SELECT pg_advisory_lock(42)");
@@ -293,7 +293,7 @@ fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
             "SELECT cache_clear('c')",
             "SELECT cache_delete_prefix('k', 'c')",
         ] {
-            let (database, mut gate) = gated(Cluster::hot(), create);
+            let (database, mut gate) = gated(tiered(), create);
             thread::scope(|scope| {
                 let holder = scope.spawn(|| patient(&database).text(&fetch("pass('old')")));
                 wait_for_loader(&mut gate);
@@ -310,7 +310,7 @@ fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
 /// A set that the storing had to wait for is newer than what was loaded.
 #[test]
 fn a_set_that_commits_while_the_loader_runs_stays() {
-    let (database, mut gate) = gated(Cluster::hot(), "SELECT cache_create('c')");
+    let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
     let mut writer = patient(&database);
     thread::scope(|scope| {
         let holder = scope.spawn(|| patient(&database).text(&fetch("pass('old')")));
@@ -330,7 +330,7 @@ fn within_grace_others_take_the_stale_value_while_one_refreshes() {
         "SELECT cache_create('c', grace => '1 hour')",
         "SELECT cache_create('c', storage => 'memory', grace => '1 hour')",
     ] {
-        let (database, mut gate) = gated(Cluster::hot(), create);
+        let (database, mut gate) = gated(tiered(), create);
         gate.run("SELECT cache_set('k', 'stale', '1 ms', 'c'), pg_sleep(0.01)");
         thread::scope(|scope| {
             let refreshing = scope.spawn(|| patient(&database).text(&fetch("pass('fresh')")));
@@ -395,7 +395,7 @@ fn on_a_standby_the_value_comes_and_only_memory_caches_keep_it() {
 #[test]
 fn early_refresh_loads_a_live_value_anew_only_where_it_is_on() {
     for storage in ["unlogged", "memory"] {
-        let database = Cluster::hot().database();
+        let database = tiered().database();
         let mut session = patient(&database);
         session.run(&format!(
             "SELECT cache_create('c', '1 hour', '{storage}'); CREATE UNLOGGED SEQUENCE runs"

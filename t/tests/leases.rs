@@ -10,8 +10,10 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
+use crate::fetch::tiered;
+
 fn with_caches() -> Database<'static> {
-    let database = Cluster::hot().database();
+    let database = tiered().database();
     database
         .connect()
         .run("SELECT cache_create('tab'), cache_create('mem', storage => 'memory')");
