@@ -1,10 +1,10 @@
 //! Redis: PING, GET and SET out, one reply in, and a pipelined preload.
 
 use std::io::{BufReader, Read, Result as IoResult, Write};
-use std::os::unix::net::UnixStream;
 
 use crate::law::{Law, key};
 use crate::protocol::{Command, Protocol, Reply};
+use crate::stream::Stream;
 
 const LOAD_BATCH: u64 = 1000;
 const OK_REPLY: &[u8] = b"+OK\r\n";
@@ -12,7 +12,7 @@ const OK_REPLY: &[u8] = b"+OK\r\n";
 pub struct Redis;
 
 impl Protocol for Redis {
-    fn greet(&self, _stream: &mut UnixStream) -> IoResult<()> {
+    fn greet(&self, _stream: &mut Stream) -> IoResult<()> {
         Ok(())
     }
 
@@ -73,7 +73,7 @@ fn decode_bulk(rest: &[u8], value: &[u8]) -> Result<Option<Reply>, String> {
 
 /// Every existing key of the law.
 pub fn load(socket: &str, law: Law, value: &[u8]) -> Result<(), String> {
-    let mut stream = UnixStream::connect(socket).map_err(|e| e.to_string())?;
+    let mut stream = Stream::connect(socket).map_err(|e| e.to_string())?;
     let mut answers = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
     let mut first = 0;
     while first < law.entries {
@@ -85,7 +85,7 @@ pub fn load(socket: &str, law: Law, value: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-fn send_batch(stream: &mut UnixStream, law: Law, range: std::ops::Range<u64>, value: &[u8]) -> IoResult<()> {
+fn send_batch(stream: &mut Stream, law: Law, range: std::ops::Range<u64>, value: &[u8]) -> IoResult<()> {
     let mut out = Vec::new();
     for i in range {
         Redis.encode(&mut out, &Command::Set(law.existing(i)), value);
