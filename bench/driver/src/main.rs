@@ -2,7 +2,7 @@
 //! beside overwrites) and those it can, so that the tools may be compared. Prints one JSON object.
 //!
 //! rounds-client --protocol redis|memcached|postgres --socket PATH|HOST:PORT
-//!               --round floor|read|set|write|mixed|cached|load       (`load` is for Redis)
+//!               --round floor|read|set|write|mixed|cached|load       (`load` is for Redis and memcached)
 //!               --entries N [--keys uniform|zipf|hot] [--offset 0] [--value TEXT | --value-size BYTES]
 //!               [--clients 8] [--threads 1] [--seconds 5 | --gets N] [--warmup 0 | --warmup-gets N]
 //!               [--database postgres] [--read-sql TEXT --write-sql TEXT]                   (postgres)
@@ -10,6 +10,7 @@
 mod client;
 mod latency;
 mod law;
+mod load;
 mod memcached;
 mod postgres;
 mod protocol;
@@ -56,7 +57,7 @@ fn run() -> Result<String, String> {
     };
     let name: String = options.required("round")?;
     if name == "load" {
-        redis::load(&socket, law, &value)?;
+        load::load(&*protocol(&options)?, &socket, law, &value)?;
         return Ok(format!("{{\"loaded\":{}}}", law.entries));
     }
     let plan = Plan {

@@ -31,6 +31,10 @@ impl Protocol for Memcached {
         }
     }
 
+    fn stored(&self) -> Option<&'static [u8]> {
+        Some(b"STORED\r\n")
+    }
+
     fn decode(&self, input: &[u8], _command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
         let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
             return Ok(None);

@@ -40,6 +40,10 @@ impl Protocol for Postgres {
         message(out, b'S', |_| ());
     }
 
+    fn stored(&self) -> Option<&'static [u8]> {
+        None // SQL loads its entries itself
+    }
+
     fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
         let mut rest = input;
         let mut row = None;

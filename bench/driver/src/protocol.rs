@@ -26,6 +26,9 @@ pub trait Protocol: Sync {
 
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]);
 
+    /// The whole answer to a set that was stored, for a preload that sends many at once.
+    fn stored(&self) -> Option<&'static [u8]>;
+
     /// The answer to `command`, or None while `input` does not hold all of it. A hit must carry `value`:
     /// a server that answers something else is an error, not a fast server.
     fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>, String>;

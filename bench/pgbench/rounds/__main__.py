@@ -3,10 +3,8 @@
 import sys
 import time
 
-from . import charts, check, jobs, machine, measure, plan as plans, report, smoke, table
+from . import charts, check, jobs, machine, measure, plan as plans, report, servers, smoke, table
 from .command import RoundError
-from .postgres_server import PostgresServer
-from .redis_server import RedisServer
 from .results import Results
 
 
@@ -14,13 +12,13 @@ def main(words):
     plan = plans.from_words(words)
     results = Results(plan)
     results.facts["machine"] = machine.describe()
-    servers = [(RedisServer if system.is_redis else PostgresServer)(system, plan) for system in plan.systems]
+    parts = [servers.of(system, plan) for system in plan.systems]
     try:
         for repetition in range(plan.repeats):
-            for server in servers:
+            for server in parts:
                 measure_system(server, repetition, results)
     finally:
-        for server in servers:
+        for server in parts:
             server.remove()
     conclude(plan, results)
 

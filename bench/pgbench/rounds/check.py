@@ -4,9 +4,11 @@ from math import sqrt
 
 from . import law, tool_client, tool_pgbench
 from .command import RoundError, output
+from .plan import tier_for
 from .postgres_server import DATABASE
 
 TOLERANCE = 0.02
+WARM = 0.98
 READS, WRITES = 1000, 500  # of the checked pass, for each of its clients
 CLIENTS = 8
 
@@ -24,6 +26,10 @@ def near(share, wanted, samples):
 def preload(server):
     found = server.entries()
     insist(found == server.plan.entries, f"{server.system.name} holds {found} of {server.plan.entries} entries")
+    if server.system.tier:  # a tier that is cold says nothing about the tier
+        copies, wanted = server.tier_entries(), WARM * server.plan.entries
+        roomy = server.plan.tier_mb >= tier_for(server.plan.entries, server.plan.value_size)
+        insist(copies >= wanted or not roomy, f"{server.system.name}: the hot tier holds {copies} of {server.plan.entries} entries")
 
 
 def timed_run(server, job, result):
@@ -49,12 +55,12 @@ def growth(server, job, result, before):
 
 def system(server):
     """The checked pass, outside of the timed runs. Returns the shares it found."""
-    if server.system.is_redis:  # its reads are counted in every timed run of the client, each SET is answered OK
-        return redis_writes(server)
+    if not server.system.is_postgres:  # its reads are counted in every timed run of the client, each SET is answered OK
+        return client_writes(server)
     return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # in this order: the writes change values
 
 
-def redis_writes(server):
+def client_writes(server):
     before = server.entries()
     writes = tool_client.count_writes(server, 0.2)
     return {"new_share": share_of(server, "new", server.entries() - before, writes, law.NEW_SHARE)}

@@ -15,7 +15,9 @@ from .plan import ROOT
 CLUSTER = ROOT / "scripts/cluster.sh"
 NAME = f"bench-{os.getpid()}"
 DATABASE = "rounds"
+TIER = "shared_preload_libraries = 'pgcache'"
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
+READS = ("hot_hits", "table_hits", "misses")
 SHOWN = ("shared_buffers", "fsync", "synchronous_commit", "max_wal_size", "shared_preload_libraries")
 
 
@@ -25,10 +27,16 @@ class PostgresServer:
         self.env = {}
 
     def __enter__(self):
-        output([CLUSTER, "start", NAME, *STOCK, *self.system.settings])
+        output([CLUSTER, "start", NAME, *STOCK, *self.conf()])
         exports = output([CLUSTER, "env", NAME])
         self.env = dict(word.split("=", 1) for word in shlex.split(exports) if "=" in word)
         return self
+
+    def conf(self):
+        tcp = ["listen_addresses = '127.0.0.1'"] if self.plan.tcp else []
+        many = [f"max_connections = {self.plan.clients + 20}"] if self.plan.clients > 80 else []
+        tier = [TIER, f"pgcache.hot_size = '{self.plan.tier_mb}MB'"] if self.system.tier else []
+        return [*tcp, *many, *tier, *self.plan.conf]
 
     def __exit__(self, failed, *_):
         """After an error the server may be unable to stop in order; what it holds is thrown away anyway."""
@@ -46,7 +54,8 @@ class PostgresServer:
 
     @property
     def socket(self):
-        return f"{self.env['PGHOST']}/.s.PGSQL.{self.env['PGPORT']}"
+        port = self.env["PGPORT"]
+        return f"127.0.0.1:{port}" if self.plan.tcp else f"{self.env['PGHOST']}/.s.PGSQL.{port}"
 
     @property
     def pid(self):
@@ -54,8 +63,13 @@ class PostgresServer:
 
     @property
     def connection(self):
-        """For pgbench and psql."""
+        """For psql."""
         return ["-h", self.env["PGHOST"], "-p", self.env["PGPORT"], "-U", "postgres"]
+
+    @property
+    def tool_connection(self):
+        """For pgbench."""
+        return ["-h", "127.0.0.1", *self.connection[2:]] if self.plan.tcp else self.connection
 
     def sql(self, *statements, database=DATABASE):
         words = [self.bin / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", *self.connection]
@@ -88,7 +102,20 @@ class PostgresServer:
         return Path(__file__).resolve().parents[1]
 
     def settings(self):
-        return {name: self.sql(f"SHOW {name}") for name in SHOWN}
+        tier = ("pgcache.hot_size",) if self.system.tier else ()
+        return {name: self.sql(f"SHOW {name}") for name in (*SHOWN, *tier)}
+
+    def counters(self):
+        """What only ever grows: bytes of WAL, transaction ids given out, and where reads were answered."""
+        text = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0', txid_snapshot_xmax(txid_current_snapshot())")
+        found = dict(zip(("wal_bytes", "xids"), map(int, text.split("|"))))
+        if self.system.tier:
+            text = self.sql(f"SELECT {', '.join(READS)} FROM pgcache.stats WHERE cache = 'bench'::regclass")
+            found |= dict(zip(READS, map(int, text.split("|"))))
+        return found
+
+    def tier_entries(self):
+        return int(self.sql("SELECT entries FROM pgcache.hot_tier"))
 
     def disk_mb(self):
         return int(self.sql("SELECT pg_total_relation_size('bench')")) / 1024**2

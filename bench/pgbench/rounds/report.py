@@ -1,9 +1,9 @@
 """The Markdown report: what was asked, on what, the tables, what is lost and why, and what others published."""
 
 from . import charts, table
-from .systems import ROUNDS, SYSTEMS
+from .systems import ALL, ROUNDS, SYSTEMS
 
-LABELS = {system.name: system.label for system in SYSTEMS}
+LABELS = {system.name: system.label for system in ALL}
 
 
 def write(plan, summary, by_tool, facts):
@@ -14,6 +14,7 @@ def write(plan, summary, by_tool, facts):
         "## Results\n\n" + table.markdown(table.HEAD, table.cells(summary)),
         READING,
         "![Requests per second](throughput.png)\n\n![Latency](latency.png)\n\n![Server CPU for each request](cost.png)",
+        cost(plan, summary),
         losses(summary),
         tools(by_tool),
         "## Every tool and thread count\n\n" + table.markdown(TOOL_HEAD, tool_cells(by_tool)),
@@ -28,11 +29,14 @@ def asked(plan):
     return f"""How many requests a second does each answer, how long does one take, and what does the server spend?
 
 {plan.entries:,} entries are preloaded: keys are UUIDs of 36 bytes, values have {plan.value_size} bytes. Read: 80 % of the keys
-exist. Mixed: 20 % writes, 80 % reads. Write: 10 % overwrite an entry, the others are new. {plan.clients} clients on a unix socket,
-one request in flight on each, prepared statements. {plan.repeats} interleaved repetition{"s" * (plan.repeats > 1)} of {plan.seconds:g} s a run; in each
+exist, drawn {KEYS[plan.keys]}. Mixed: 20 % writes, 80 % reads. Write: 10 % overwrite an entry, the others are new.
+{plan.clients} client{"s" * (plan.clients > 1)} {"over TCP (loopback)" if plan.tcp else "on a unix socket"}, one request in flight on each, prepared statements. {plan.repeats} interleaved repetition{"s" * (plan.repeats > 1)} of {plan.seconds:g} s a run; in each
 repetition every system starts a server of its own, is loaded, checkpointed and warmed up, and is alone while it is
 measured. Client threads tried: {" and ".join(map(str, plan.threads))}; the best tool and thread count of each system counts.
 {"**A quick look, not a measurement**: one short run each." if plan.repeats == 1 else ""}"""
+
+
+KEYS = {"uniform": "uniformly", "zipf": "with a zipfian skew of 0.99"}
 
 
 def ground(facts):
@@ -43,7 +47,7 @@ def ground(facts):
     ]
     noise = facts["other_cpu"]
     lines.append(("others", f"took {noise['median']} cores in the median run, {noise['most']} in the worst"))
-    for system in SYSTEMS:
+    for system in ALL:
         if seen := facts.get(system.name):
             lines.append((system.label, f"{seen['version']}; {settings(seen)}"))
     snapshots = facts.get("redis", {}).get("snapshots")
@@ -55,8 +59,8 @@ def settings(seen):
     return ", ".join(f"{name} = {value or repr('')}" for name, value in seen["settings"].items())
 
 
-STOCK = """Both servers run at their defaults; TCP is off. Redis writes its snapshots as `save` says, Postgres its WAL with
-fsync, so `table, logged` and `pgcache, logged` survive a crash, Redis loses what came since its last snapshot, and
+STOCK = """Servers run at their defaults, except for what a label or the table says. Redis writes its snapshots as `save`
+says, Postgres its WAL with fsync, so `table, logged` and `pgcache, logged` survive a crash, Redis loses what came since its last snapshot, and
 unlogged caches are empty after a crash. """
 
 SNAPSHOTS = "Snapshots Redis took in its last repetition, the one after the preload among them: {}."
@@ -64,7 +68,29 @@ SNAPSHOTS = "Snapshots Redis took in its last repetition, the one after the prel
 READING = """`CPU` is the server's, in cores: user and system time of all its processes, those that exited included, over wall time.
 `MB` is the proportional set size of all its processes at 70 % of the run: shared memory once. For Postgres the page
 cache that holds its files is not in it. `hits` is counted in the timed runs where the client won the row, else in the
-checked pass. Figures whose ranges overlap are not told apart by this run."""
+checked pass; `from tier` is the share of these hits that the hot tier answered, by its own counters. Figures whose
+ranges overlap are not told apart by this run."""
+
+
+def cost(plan, summary):
+    lines = [cost_cells(plan, row) for row in summary]
+    return f"{COST}\n\n" + table.markdown(COST_HEAD, sorted(lines, key=lambda line: ROUNDS.index(line[0])))
+
+
+def cost_cells(plan, row):
+    per_write = row.get("wal_per_write") if row["round"] == "write" else None
+    wal = "" if per_write is None else f"{per_write * 1e6 / 1024**2:.0f}"
+    cpu = f"{row['cpu'] / row['tps'] * 1e6:.1f}"
+    return (row["round"], LABELS[row["system"]], cpu, f"{row['client_cpu'] / row['tps'] * 1e6:.1f}", f"{row['rss_mb']:.0f}", wal, str(plan.clients))
+
+
+COST = """## What a million requests cost
+
+CPU seconds of the server for a million requests, and those of the client beside it; memory while they run; WAL that a
+million writes leave behind. The first change of a page after a checkpoint is logged whole, so WAL for each write falls as a
+run gets longer. Redis writes no log at its defaults: it saves everything from time to time."""
+
+COST_HEAD = ("round", "system", "server CPU s", "client CPU s", "memory MB", "WAL MB", "connections held")
 
 
 def losses(summary):
