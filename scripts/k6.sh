@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 version=v1.8.1
 folder=$("$here/cache-dir.sh")/k6-$version
 
-command -v go >/dev/null || die "go is not on the PATH: install Go 1.24 or newer to load the web server with k6."
+command -v go >/dev/null || die "go is not on the PATH: install Go 1.26 or newer to load the web server with k6."
 mkdir -p "$folder"
 exec 9>"$folder.lock"
 flock 9
