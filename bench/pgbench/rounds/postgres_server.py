@@ -110,8 +110,8 @@ class PostgresServer:
         text = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0', txid_snapshot_xmax(txid_current_snapshot())")
         found = dict(zip(("wal_bytes", "xids"), map(int, text.split("|"))))
         if self.system.tier:
-            text = self.sql(f"SELECT {', '.join(READS)} FROM pgcache.stats WHERE cache = 'bench'::regclass")
-            found |= dict(zip(READS, map(int, text.split("|"))))
+            sums = ", ".join(f"sum({name})" for name in READS)
+            found |= dict(zip(READS, map(int, self.sql(f"SELECT {sums} FROM pgcache.stats").split("|"))))
         return found
 
     def tier_entries(self):

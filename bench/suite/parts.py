@@ -1,0 +1,93 @@
+"""What `make bench` runs: the parts in the order of their worth, each with a guess of its minutes on two idle cores.
+
+A part is one call of a benchmark's run.sh. A benchmark that is not named here takes part all the same: its run.sh is
+found, called with --quick or without, and with --out FOLDER; its report.md becomes a section of the page.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parents[1]
+OF_EACH_KIND = "redis,table_unlogged,pgcache_hot,pgcache_memory"
+LEAN = ("--tools", "client", "--systems", OF_EACH_KIND)
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    folder: str  # below bench/
+    title: str
+    words: tuple
+    minutes: float
+
+
+def rounds(name, title, minutes, *words):
+    return Part(f"rounds-{name}", "pgbench", title, words, minutes)
+
+
+QUICK_VARIATION = ("--quick", *LEAN)
+FULL_VARIATION = ("--entries", "1000000", "--seconds", "5", "--repeats", "5", *LEAN)
+VARIATIONS = (
+    ("tcp", "over TCP", ("--tcp",)),
+    ("clients-1", "1 client", ("--clients", "1", "--threads", "1")),
+    ("clients-50", "50 clients", ("--clients", "50")),
+    ("clients-100", "100 clients", ("--clients", "100")),
+    ("value-1k", "values of 1 KiB", ("--value-size", "1024")),
+    ("value-64k", "values of 64 KiB", ("--value-size", "65536", "--entries", "10000")),
+    ("zipf", "zipfian keys", ("--keys", "zipf")),
+)
+RIVALS = (
+    "redis,redis_no_save,redis_tuned,redis_new,redis_new_tuned,valkey_new,valkey_new_tuned,memcached,memcached_new,"
+    "pgcache_hot,pgcache_memory"
+)
+
+
+def variations(base, minutes):
+    return [rounds(name, title, minutes, *base, *words) for name, title, words in VARIATIONS]
+
+
+QUICK = [
+    Part("tier", "tier", "The hot tier beside its rivals", ("--quick",), 4),
+    rounds(
+        "base", "1,000,000 entries", 3.5, "--entries", "1000000", "--seconds", "1", "--repeats", "2", "--tools", "client",
+        "--systems", "redis,table_unlogged,table_logged,pgcache_hot,pgcache_memory",
+    ),
+    Part("hit_rate-2GiB", "hit_rate", "Hit rate at 2 GiB", ("--quick", "--cases", "2GiB"), 3),
+    Part("hit_rate-100MiB", "hit_rate", "Hit rate at 100 MiB", ("--quick", "--cases", "100MiB"), 4.5),
+    *variations(QUICK_VARIATION, 0.4),
+    Part("web", "web", "Through a web server", ("--quick", "--entries", "200000", "--seconds", "3"), 1.5),
+    rounds("rivals", "newer rivals", 0.8, "--quick", "--tools", "client", "--systems", RIVALS),
+    Part("growth", "growth", "How cost grows", ("--quick",), 2.5),
+]
+
+FULL = [
+    Part("tier", "tier", "The hot tier beside its rivals", ("--seconds", "4", "--repeats", "7"), 14),
+    rounds("base", "1,000,000 entries", 65),
+    Part("hit_rate-2GiB", "hit_rate", "Hit rate at 2 GiB", ("--cases", "2GiB"), 30),
+    Part("hit_rate-100MiB", "hit_rate", "Hit rate at 100 MiB", ("--cases", "100MiB"), 50),
+    *variations(FULL_VARIATION, 16),
+    Part("web", "web", "Through a web server", (), 40),
+    Part("web-tcp", "web", "Through a web server, TCP to the store", ("--tcp", "--repeats", "3"), 25),
+    rounds(
+        "rivals", "newer rivals", 40, "--entries", "1000000", "--seconds", "5", "--repeats", "5", "--tools", "client",
+        "--systems", RIVALS,
+    ),
+    rounds("30m", "30,000,000 entries", 90, "--entries", "30000000", "--seconds", "120", "--repeats", "1", "--threads", "2", *LEAN),
+    Part("growth", "growth", "How cost grows", (), 60),
+]
+
+NEEDS_GO = ("web",)
+
+
+def planned(full, only, have_go):
+    known = FULL if full else QUICK
+    parts = [part for part in [*known, *found_beside(full, known)] if have_go or part.folder not in NEEDS_GO]
+    return [part for part in parts if not only or part.name in only or part.folder in only]
+
+
+def found_beside(full, known):
+    """Benchmarks that came later than this list: expiry, stampede, whatever has a run.sh."""
+    folders = sorted(script.parent.name for script in BENCH.glob("*/run.sh"))
+    words = () if full else ("--quick",)
+    named = {part.folder for part in known}
+    return [Part(folder, folder, folder.replace("_", " "), words, 10 if full else 2) for folder in folders if folder not in named]
