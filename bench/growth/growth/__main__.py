@@ -18,7 +18,7 @@ def main(words):
     options.out.mkdir(parents=True, exist_ok=True)
     for repetition in range(options.repeats):
         for axis in options.axes:
-            for system in axis.systems:
+            for system in of_axis(axis, options):
                 follow(axis, system, repetition, options)
     rows = read(options)
     if options.size == "smoke":
@@ -32,6 +32,10 @@ def main(words):
 
 def values(axis, options):
     return [value for value in getattr(axis, options.size) if axis.name != "entries" or value <= options.most_entries]
+
+
+def of_axis(axis, options):
+    return [name for name in axis.systems if options.size != "smoke" or name in axes.SMOKE_SYSTEMS]
 
 
 def journal(options):
@@ -58,7 +62,7 @@ def read_options(words):
     parser = argparse.ArgumentParser(prog="run.sh", description="How cost grows.")
     parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="few points, one short run each")
     parser.add_argument("--smoke", action="store_const", dest="size", const="smoke", help="asserts, no figures")
-    parser.add_argument("--axes", default=",".join(axis.name for axis in axes.AXES))
+    parser.add_argument("--axes", help="comma separated (all)")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--most-entries", type=int, default=30_000_000, help="leave out larger points (30000000: 12 GB of memory, 20 of disk)")
@@ -68,6 +72,7 @@ def read_options(words):
     size = axes.SIZES[options.size]
     options.seconds, options.repeats = options.seconds or size["seconds"], options.repeats or size["repeats"]
     options.entries = size["entries"]
+    options.axes = options.axes or size.get("axes") or ",".join(axis.name for axis in axes.AXES)
     options.out = (options.out or plans.ROOT / "build/bench" / time.strftime("growth-%Y%m%d-%H%M%S")).resolve()
     try:
         options.axes = axes.by_names(options.axes.split(","))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 SIZES = {
     "full": {"seconds": 4.0, "repeats": 3, "entries": 1_000_000},
     "quick": {"seconds": 1.0, "repeats": 1, "entries": 100_000},
-    "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000},
+    "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000, "axes": "clients,caches"},
 }
+SMOKE_SYSTEMS = ("redis", "pgcache_memory")
 MEMORY_FOR_VALUES = 640 * 1024**2  # entries times value size, along the axis of values
 
 

@@ -26,7 +26,8 @@ def write(options, rows, facts):
     summary = summarise(rows)
     (options.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     draw(options.out, summary)
-    parts = ["# Hit rate under a memory limit", asked(options, facts)]
+    title = f"# Hit rate under a memory limit: {' and '.join(case.name for case in options.cases)}"
+    parts = [title, asked(options, facts)]
     for case in options.cases:
         found = [row for row in summary if row["case"] == case.scaled(options.scale).name]
         if found:
@@ -67,7 +68,7 @@ def part(case, found):
     lines = [cells(row) for row in sorted(found, key=lambda row: -row["per_cache_memory"])]
     versions = ", ".join(sorted({row["version"] for row in found}))
     extra = "".join(tier_note(row) for row in found)
-    return f"""## {case.name}: {keys}
+    return f"""## {keys}
 
 {table.markdown(HEAD, lines)}
 
