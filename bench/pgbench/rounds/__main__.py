@@ -11,12 +11,14 @@ from .results import Results
 def main(words):
     plan = plans.from_words(words)
     results = Results(plan)
-    results.facts["machine"] = machine.describe()
+    results.facts.setdefault("machine", machine.describe())
     parts = [servers.of(system, plan) for system in plan.systems]
     try:
         for repetition in range(plan.repeats):
             for server in parts:
-                measure_system(server, repetition, results)
+                if [repetition, server.system.name] not in results.ended:
+                    measure_system(server, repetition, results)
+                    results.end(repetition, server.system.name)
     finally:
         for server in parts:
             server.remove()
