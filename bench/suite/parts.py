@@ -86,8 +86,9 @@ def planned(full, only, have_go):
 
 
 def found_beside(full, known):
-    """Benchmarks that came later than this list: expiry, stampede, whatever has a run.sh."""
-    folders = sorted(script.parent.name for script in BENCH.glob("*/run.sh"))
-    words = () if full else ("--quick",)
+    """Benchmarks that came later than this list: whatever has a run.sh. One without --quick is for the full form only."""
     named = {part.folder for part in known}
-    return [Part(folder, folder, folder.replace("_", " "), words, 10 if full else 2) for folder in folders if folder not in named]
+    scripts = [script for script in sorted(BENCH.glob("*/run.sh")) if script.parent.name not in named]
+    words, minutes = ((), 10) if full else (("--quick",), 2)
+    folders = [script.parent.name for script in scripts if full or "--quick" in script.read_text()]
+    return [Part(folder, folder, folder.replace("_", " "), words, minutes) for folder in folders]
