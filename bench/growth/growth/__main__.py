@@ -18,7 +18,7 @@ def main(words):
     options.out.mkdir(parents=True, exist_ok=True)
     for repetition in range(options.repeats):
         for axis in options.axes:
-            for system in of_axis(axis, options):
+            for system in axis.of_size(options.size):
                 follow(axis, system, repetition, options)
     rows = read(options)
     if options.size == "smoke":
@@ -32,10 +32,6 @@ def main(words):
 
 def values(axis, options):
     return [value for value in getattr(axis, options.size) if axis.name != "entries" or value <= options.most_entries]
-
-
-def of_axis(axis, options):
-    return [name for name in axis.systems if options.size != "smoke" or name in axes.SMOKE_SYSTEMS]
 
 
 def journal(options):

@@ -7,7 +7,8 @@ SIZES = {
     "quick": {"seconds": 1.0, "repeats": 1, "entries": 100_000},
     "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000, "axes": "clients,caches"},
 }
-SMOKE_SYSTEMS = ("redis", "pgcache_memory")
+FEWER = {"quick": ("redis", "pgcache_memory"), "smoke": ("redis", "pgcache_memory")}
+LARGE = 8192  # bytes of a value: Redis stores a gigabyte a second, so runs are short
 MEMORY_FOR_VALUES = 640 * 1024**2  # entries times value size, along the axis of values
 
 
@@ -21,6 +22,11 @@ class Axis:
     smoke: tuple
     systems: tuple
     asks: str  # what the chart shows
+
+    def of_size(self, size):
+        """The systems: a quick look leaves out those whose curves say the least."""
+        chosen = FEWER.get(size)
+        return [name for name in self.systems if not chosen or name in chosen or len(self.systems) < len(ALL_KINDS)]
 
 
 ALL_KINDS = ("redis", "table_unlogged", "pgcache_hot", "pgcache_memory")

@@ -33,7 +33,9 @@ def plan_at(axis, value, options):
         return base(options, "--entries", value)
     if axis == "tier":
         return base(options, "--tier", value)
-    return base(options, "--value-size", value, "--entries", axes.entries_for_value(value, options.entries))
+    seconds = min(options.seconds, 1.0) if value >= axes.LARGE else options.seconds
+    entries = axes.entries_for_value(value, options.entries)
+    return base(options, "--value-size", value, "--entries", entries, "--seconds", seconds, "--tier", 8192 if value >= axes.LARGE else 2048)
 
 
 def of_rounds(axis, value, system_name, options):

@@ -32,7 +32,7 @@ SYSTEMS = (
     redis("valkey_new_lru", "Valkey, allkeys-lru", "allkeys-lru", program="valkey-server", suite=NEWER),
     redis("valkey_new_lfu_10", "Valkey, allkeys-lfu, 10 samples", "allkeys-lfu", SAMPLES, "valkey-server", NEWER),
 )
-QUICK = ("pgcache_memory", "memcached", "memcached_new", "redis_lru", "redis_lfu_10", "redis_new_lfu_10")
+QUICK = ("pgcache_memory", "memcached", "redis_lru", "redis_new_lfu_10")
 SMOKE = ("pgcache_memory", "memcached", "redis_lru")
 
 

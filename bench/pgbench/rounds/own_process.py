@@ -42,9 +42,14 @@ class OwnProcess:
         raise RoundError(f"{self.system.label} did not start: see {self.folder / 'log'}")
 
     def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.forget()
         self.process.terminate()
         self.process.wait(timeout=120)
         shutil.rmtree(self.run_folder)
+
+    def forget(self):
+        """What keeps a server from stopping at once."""
 
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
