@@ -16,7 +16,7 @@ def write(out, chosen):
     ended = [part for part in chosen if (out / part.name / "seconds").exists()]
     parts = [
         "# pgcache: the numbers",
-        asked(facts),
+        asked(facts) + noise(out),
         promises.section(out),
         losses(out, ended),
         rounds_section(out, ended),
@@ -41,6 +41,15 @@ plain tables, on one machine, in one go, on {facts['day']}: {facts['cpu']}, {fac
 Ratios within one run mean more than the numbers; figures whose ranges overlap are not told apart."""
 
 
+def noise(out):
+    """An overloaded machine is said where the figures are read, not in a footnote."""
+    others = (load(out, "rounds-base", "facts.json") or {}).get("other_cpu")
+    if not others:
+        return ""
+    warning = " **Too much: these figures only show that everything runs.**" if others["median"] > 0.2 else ""
+    return f" Other programs took {others['median']} cores in the median timed run, {others['most']} in the worst.{warning}"
+
+
 def losses(out, ended):
     """Said first, not last: everything that is below what was promised or below Redis."""
     lines = promises.missed(out)
@@ -55,7 +64,7 @@ def losses(out, ended):
 REASONS = """Each Postgres client is served by a process of its own, over a protocol of seven messages a request where Redis needs two,
 through a snapshot and a prepared plan, and a write of a table cache through a transaction id and a commit. `SELECT 1`, the
 floor in the detailed reports, is what any function inside Postgres can reach at most. Redis answers from one thread, in
-memory, and spends half the CPU on a request. What a table cache gives for it: transactions, joins, privileges, durability when logged, and
+memory, with less CPU for each request. What a table cache gives for it: transactions, joins, privileges, durability when logged, and
 no second server."""
 
 
@@ -63,11 +72,11 @@ def rounds_section(out, ended):
     summary = load(out, "rounds-base")
     if not summary:
         return ""
-    note = look(summary)
+    note, entries = look(summary), load(out, "rounds-base", "facts.json")["entries"]
     cost = [cost_cells(row) for row in summary]
     return f"""## Rounds
 
-Read: 80 % of the keys exist. Mixed: 20 % writes. Write: 10 % overwrite an entry. 1,000,000 entries, UUID keys, 37-byte values, 8
+Read: 80 % of the keys exist. Mixed: 20 % writes. Write: 10 % overwrite an entry. {entries:,} entries, UUID keys, 37-byte values, 8
 clients on a unix socket, one request in flight on each. {note} `from tier`: the share of the hits that the hot tier answered.
 
 {table.markdown(table.HEAD, table.cells(summary))}

@@ -5,8 +5,8 @@ import json
 from rounds import table
 
 HIT_RATES = (
-    ("hit_rate-2GiB", "hit rate at 2 GiB with 525,312-byte values, per byte of the cache's memory", 0.74, 0.79),
-    ("hit_rate-100MiB", "hit rate at 100 MiB with 512-byte values, likewise", 0.66, 0.70),
+    ("2GiB", "hit rate at 2 GiB with 525,312-byte values, per byte of the cache's memory", 0.74, 0.79),
+    ("100MiB", "hit rate at 100 MiB with 512-byte values, likewise", 0.66, 0.70),
 )
 HEAD = ("what", "must", "aim", "measured", "spread", "")
 
@@ -17,9 +17,18 @@ def section(out):
         return ""
     return f"""## What was promised, and what came out
 
-Ratios in one run, medians; unix socket, 8 clients, prepared statements, 1,000,000 keys, 37-byte values. [Details](tier/tier.md).
+{ground(out)}
 
 {table.markdown(HEAD, lines)}"""
+
+
+def ground(out):
+    path = out / "tier" / "tier.json"
+    if not path.exists():
+        return ""
+    tier = json.loads(path.read_text())
+    return f"""Ratios within one run, medians of {len(tier["rows"])}; unix socket, {tier["clients"]} clients, prepared statements, {tier["entries"]:,} keys,
+37-byte values; {", ".join(tier["versions"])}. Hit rates as below. [Details](tier/tier.md)."""
 
 
 def missed(out):
@@ -37,14 +46,23 @@ def ratios(out):
 
 def hit_rates(out):
     found = []
-    for part, what, must, aim in HIT_RATES:
-        path = out / part / "summary.json"
-        ours = [row for row in json.loads(path.read_text()) if row["system"] == "pgcache_memory"] if path.exists() else []
-        for row in ours:
-            worth = row["per_cache_memory"] / row["hit_rate"]
-            found.append({"what": what, "must": must, "aim": aim, "median": row["per_cache_memory"], "least": row["least"] * worth, "most": row["most"] * worth, "share": True})
-            found.append({"what": "the same per byte of the whole server's memory", "must": None, "aim": None, "median": row["per_server_memory"], "least": None, "most": None, "share": True})
+    path = out / "hit_rate" / "summary.json"
+    summary = json.loads(path.read_text()) if path.exists() else []
+    for case, what, must, aim in HIT_RATES:
+        for row in summary:
+            if (row["case"], row["system"]) == (case, "pgcache_memory"):
+                found += of_case(row, what, must, aim)
     return found
+
+
+def of_case(row, what, must, aim):
+    worth = row["per_cache_memory"] / row["hit_rate"]
+    cache = {"median": row["per_cache_memory"], "least": row["least"] * worth, "most": row["most"] * worth}
+    server = {"median": row["per_server_memory"], "least": None, "most": None}
+    return [
+        {"what": what, "must": must, "aim": aim, **cache, "share": True},
+        {"what": "the same per byte of the whole server's memory", "must": None, "aim": None, **server, "share": True},
+    ]
 
 
 def is_cost(row):

@@ -11,14 +11,14 @@ from rounds.systems import ALL
 LABELS = {system.name: system.label for system in ALL}
 COLOURS = {system.name: system.colour for system in ALL}
 FIGURES = ("tps", "cpu", "rss_mb", "tier_hit_rate", "p99_ms")
-# Why, as far as it is known; the page puts the figures beside it.
+# What is likely to bend each curve; the figures stand beside it, and a surprise in them deserves a better reason.
 REASONS = {
     "entries": "Redis and the tier look a key up in memory that no longer fits the processor's caches; the table also in a deeper "
     "index, and past `shared_buffers` each page is copied from the page cache.",
-    "tier": "As long as the tier is smaller than what is asked, misses go to the table and each pushes another copy out; past that, size costs only memory.",
-    "value": "Bytes are copied once in Redis and several times on the way through a Postgres session; from some kilobytes on, copying is all there is.",
-    "clients": "The cores are taken: past one client for each core more clients only wait longer, and Postgres pays for each with a process to switch to.",
-    "caches": "A session keeps what it knows of each cache; the first use of one reads the catalog.",
+    "tier": "as long as the tier is smaller than what is asked, misses go to the table and each pushes another copy out; past that, size costs only memory.",
+    "value": "bytes are copied once in Redis and several times on the way through a Postgres session; from some kilobytes on, copying is all there is.",
+    "clients": "the cores are taken: past one client for each core more clients only wait longer, and Postgres pays for each with a process to switch to.",
+    "caches": "a session keeps what it knows of each cache; the first use of one reads the catalog.",
 }
 
 
@@ -63,7 +63,7 @@ def section(axis, found):
 
 ![{axis.title}]({axis.name}.png)
 
-{bends(axis, found, values)} {REASONS[axis.name]}"""
+{bends(axis, found, values)} Likely why: {REASONS[axis.name]}"""
 
 
 def at(found, name, system, value):

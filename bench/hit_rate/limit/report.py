@@ -102,7 +102,7 @@ READING = """`cache MB` is what the cache itself takes by the server's own word:
 included (it never grows); for Redis `used_memory_peak`; for memcached its slab pages and hash table. `server MB` is the
 proportional set size of all processes at the worst moment: with Postgres the backends, their buffers and its own shared
 memory, with Redis what the allocator wastes. A hit rate counts per memory as it is divided by what was used over the
-limit; less than the limit earns nothing. Clusters without a cache take 30 to 60 MB, which weighs at 100 MiB and not at 2 GiB."""
+limit; less than the limit earns nothing. CPU is that of both passes. Clusters without a cache take 30 to 60 MB, which weighs at 100 MiB and not at 2 GiB."""
 
 
 def draw(folder, summary):

@@ -12,6 +12,7 @@ def main(words):
     plan = plans.from_words(words)
     results = Results(plan)
     results.facts.setdefault("machine", machine.describe())
+    results.facts["entries"] = plan.entries
     parts = [servers.of(system, plan) for system in plan.systems]
     try:
         for repetition in range(plan.repeats):

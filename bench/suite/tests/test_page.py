@@ -9,6 +9,8 @@ from suite import page, parts, promises
 
 MACHINE = {"day": "2000-01-01", "cpu": "some", "cores": 2, "memory_gb": 1, "system": "some", "kernel": "6", "load_at_start": 0}
 
+TIER = {"rows": [{}] * 5, "clients": 8, "entries": 1000, "versions": ["Postgres"]}
+
 
 def ratio(what, median, must=1.0, aim=1.2):
     return {"what": what, "must": must, "aim": aim, "median": median, "least": median, "most": median}
@@ -23,7 +25,7 @@ class Page(unittest.TestCase):
 
     def tier(self, *ratios):
         (self.out / "tier").mkdir()
-        (self.out / "tier" / "tier.json").write_text(json.dumps({"ratios": ratios}))
+        (self.out / "tier" / "tier.json").write_text(json.dumps({**TIER, "ratios": ratios}))
 
     def test_a_ratio_below_must_is_a_loss(self):
         self.tier(ratio("reads", 0.9), ratio("writes", 1.1))
