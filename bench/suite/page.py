@@ -148,7 +148,7 @@ def rivals_section(out, ended):
     ]
     return f"""## Newer rivals, and each at its best setting
 
-"Tuned": no snapshots, two I/O threads. Everything else at defaults. {look(summary)}
+Everything not named is at its default. I/O threads are documented for four cores and more. {look(summary)}
 
 {table.markdown(("system", "version", "read", "mixed", "write"), lines)}"""
 

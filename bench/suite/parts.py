@@ -39,8 +39,8 @@ VARIATIONS = (
     ("zipf", "zipfian keys", ("--keys", "zipf")),
 )
 RIVALS = (
-    "redis,redis_no_save,redis_tuned,redis_new,redis_new_tuned,valkey_new,valkey_new_tuned,memcached,memcached_new,"
-    "pgcache_hot,pgcache_memory"
+    "redis,redis_no_save,redis_io_threads,redis_new,redis_new_no_save,redis_new_io_threads,valkey_new,valkey_new_no_save,"
+    "valkey_new_io_threads,memcached,memcached_new,pgcache_hot,pgcache_memory"
 )
 
 
@@ -57,7 +57,7 @@ QUICK = [
     Part("hit_rate", "hit_rate", "Hit rate under a memory limit", ("--quick",), 6.5),
     *variations(QUICK_VARIATION, 0.45),
     Part("web", "web", "Through a web server", ("--quick", "--entries", "200000", "--seconds", "3"), 2),
-    rounds("rivals", "newer rivals", 1.1, "--quick", "--tools", "client", "--systems", RIVALS),
+    rounds("rivals", "newer rivals", 1.3, "--quick", "--tools", "client", "--systems", RIVALS),
     Part("growth", "growth", "How cost grows", ("--quick",), 3),
 ]
 
