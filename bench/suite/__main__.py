@@ -31,7 +31,9 @@ def main(words):
     for place, part in enumerate(todo):
         spent = (time.monotonic() - start) / 60
         if options.minutes and spent + part.minutes > options.minutes:
-            say(f"{part.name}: left out, {spent:.1f} of {options.minutes:g} minutes are used; the same command goes on later")
+            say(
+                f"{part.name}: left out, {spent:.1f} of {options.minutes:g} minutes are used; the same command goes on later"
+            )
             continue
         rest = sum(later.minutes for later in todo[place:])
         say(f"{part.name} ({place + 1} of {len(todo)}, about {part.minutes:g} min; all the rest about {rest:.0f} min)")
@@ -68,7 +70,9 @@ def run(options, part):
     start = time.monotonic()
     with open(folder / "log", "a", encoding="utf-8") as log:
         log.write(f"$ bench/{part.folder}/run.sh {' '.join(part.words)}\n")
-        process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+        process = subprocess.Popen(
+            [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+        )
         for line in process.stdout:
             log.write(line)
             print(f"   {line}", end="", flush=True)
@@ -86,8 +90,12 @@ def say(text):
 
 def read_options(words):
     parser = argparse.ArgumentParser(prog="bench/run.sh", description="Every benchmark, and one page of what it found.")
-    parser.add_argument("--quick", action="store_true", help=f"the essential, at most {QUICK_BUDGET:g} minutes; may be continued")
-    parser.add_argument("--minutes", type=float, help="start no part that would end later (with --quick 22, else no limit)")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"the essential, at most {QUICK_BUDGET:g} minutes; may be continued"
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="start no part that would end later (with --quick 22, else no limit)"
+    )
     parser.add_argument("--only", default="", help="parts or folders, comma separated")
     parser.add_argument("--out", type=Path, help="folder of the results; the same one again continues there")
     parser.add_argument("--list", action="store_true", help="say what would run, and stop")

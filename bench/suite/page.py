@@ -98,7 +98,13 @@ COST_HEAD = ("round", "system", "server CPU s", "memory MB", "WAL MB")
 def cost_cells(row):
     wal = row.get("wal_per_write") if row["round"] == "write" else None
     cpu = f"{row['cpu'] / row['tps'] * 1e6:.1f}"
-    return row["round"], LABELS[row["system"]], cpu, f"{row['rss_mb']:.0f}", "" if wal is None else f"{wal * 1e6 / 1024**2:.0f}"
+    return (
+        row["round"],
+        LABELS[row["system"]],
+        cpu,
+        f"{row['rss_mb']:.0f}",
+        "" if wal is None else f"{wal * 1e6 / 1024**2:.0f}",
+    )
 
 
 def look(summary):
@@ -108,7 +114,9 @@ def look(summary):
 
 def variations_section(out, ended):
     """One line a variation, one column a system: reads and writes over those of Redis in the same part."""
-    parts = [part for part in ended if part.name.startswith("rounds-") and part.name not in ("rounds-base", "rounds-rivals")]
+    parts = [
+        part for part in ended if part.name.startswith("rounds-") and part.name not in ("rounds-base", "rounds-rivals")
+    ]
     if not parts:
         return ""
     names = ("redis", "table_unlogged", "pgcache_hot", "pgcache_memory")
@@ -142,7 +150,11 @@ def rivals_section(out, ended):
         return ""
     best = {name: {row["system"]: row["tps"] for row in summary if row["round"] == name} for name in ROUNDS}
     lines = [
-        (LABELS[name], facts[name]["version"], *(f"{best[kind][name]:,.0f}" if name in best[kind] else "" for kind in ROUNDS))
+        (
+            LABELS[name],
+            facts[name]["version"],
+            *(f"{best[kind][name]:,.0f}" if name in best[kind] else "" for kind in ROUNDS),
+        )
         for name in LABELS
         if name in best["read"]
     ]
@@ -164,7 +176,8 @@ def own_section(out, part):
 
 def trace(out, chosen, ended):
     lines = [
-        (f"[{part.name}]({part.name}/)", f"`bench/{part.folder}/run.sh {' '.join(part.words)}`", seconds(out, part)) for part in ended
+        (f"[{part.name}]({part.name}/)", f"`bench/{part.folder}/run.sh {' '.join(part.words)}`", seconds(out, part))
+        for part in ended
     ]
     missing = [part.name for part in chosen if part not in ended]
     left = f"\n\nNot run here: {', '.join(missing)}." if missing else ""

@@ -32,7 +32,11 @@ def ground(out):
 
 
 def missed(out):
-    return [f"- {row['what']}: {text(row, 'median')}, below the promised {text(row, 'must')}" for row in rows(out) if verdict(row) == "missed"]
+    return [
+        f"- {row['what']}: {text(row, 'median')}, below the promised {text(row, 'must')}"
+        for row in rows(out)
+        if verdict(row) == "missed"
+    ]
 
 
 def rows(out):

@@ -43,7 +43,11 @@ def read(options):
 
 
 def follow(axis, system, repetition, options):
-    done = {row["value"] for row in read(options) if (row["axis"], row["system"], row["repetition"]) == (axis.name, system, repetition)}
+    done = {
+        row["value"]
+        for row in read(options)
+        if (row["axis"], row["system"], row["repetition"]) == (axis.name, system, repetition)
+    }
     todo = [value for value in values(axis, options) if value not in done]
     if not todo:
         return
@@ -51,17 +55,27 @@ def follow(axis, system, repetition, options):
         row = {"axis": axis.name, "repetition": repetition, **row}
         with journal(options).open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
-        print(f"{time.strftime('%H:%M:%S')}  {axis.name:<8}{row['value']:>11,} {axis.unit:<8}{system:<18}{row['round']:<6}{row['tps']:>10,.0f}/s", flush=True)
+        print(
+            f"{time.strftime('%H:%M:%S')}  {axis.name:<8}{row['value']:>11,} {axis.unit:<8}{system:<18}{row['round']:<6}{row['tps']:>10,.0f}/s",
+            flush=True,
+        )
 
 
 def read_options(words):
     parser = argparse.ArgumentParser(prog="run.sh", description="How cost grows.")
-    parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="few points, one short run each")
+    parser.add_argument(
+        "--quick", action="store_const", dest="size", const="quick", help="few points, one short run each"
+    )
     parser.add_argument("--smoke", action="store_const", dest="size", const="smoke", help="asserts, no figures")
     parser.add_argument("--axes", help="comma separated (all)")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int)
-    parser.add_argument("--most-entries", type=int, default=30_000_000, help="leave out larger points (30000000: 12 GB of memory, 20 of disk)")
+    parser.add_argument(
+        "--most-entries",
+        type=int,
+        default=30_000_000,
+        help="leave out larger points (30000000: 12 GB of memory, 20 of disk)",
+    )
     parser.add_argument("--out", type=Path)
     parser.set_defaults(size="full")
     options = parser.parse_args(words)

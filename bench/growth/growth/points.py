@@ -24,7 +24,16 @@ def run(axis, values, system_name, options):
 
 
 def base(options, *words):
-    sizes = ["--entries", str(options.entries), "--seconds", str(options.seconds), "--threads", "1", "--out", str(options.out)]
+    sizes = [
+        "--entries",
+        str(options.entries),
+        "--seconds",
+        str(options.seconds),
+        "--threads",
+        "1",
+        "--out",
+        str(options.out),
+    ]
     return plans.from_words([*sizes, *map(str, words)])
 
 
@@ -35,7 +44,17 @@ def plan_at(axis, value, options):
         return base(options, "--tier", value)
     seconds = min(options.seconds, 1.0) if value >= axes.LARGE else options.seconds
     entries = axes.entries_for_value(value, options.entries)
-    return base(options, "--value-size", value, "--entries", entries, "--seconds", seconds, "--tier", 8192 if value >= axes.LARGE else 2048)
+    return base(
+        options,
+        "--value-size",
+        value,
+        "--entries",
+        entries,
+        "--seconds",
+        seconds,
+        "--tier",
+        8192 if value >= axes.LARGE else 2048,
+    )
 
 
 def of_rounds(axis, value, system_name, options):
@@ -75,7 +94,13 @@ def of_caches(_axis, value, system_name, options):
             each = fill(server, value, plan)
             script = options.out / "caches.sql"
             script.write_text(f"\\set n random(1, {each})\n\\set c random(1, {value})\n{CACHES_SQL}")
-            yield {"value": value, "system": system_name, "round": "read", "entries": plan.entries, **by_pgbench(server, script)}
+            yield {
+                "value": value,
+                "system": system_name,
+                "round": "read",
+                "entries": plan.entries,
+                **by_pgbench(server, script),
+            }
     finally:
         server.remove()
 

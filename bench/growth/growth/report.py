@@ -52,7 +52,9 @@ def middle(key, group):
 
 def section(axis, found):
     values = sorted({row["value"] for row in found})
-    series = sorted({(row["round"], row["system"]) for row in found}, key=lambda pair: (pair[0], list(LABELS).index(pair[1])))
+    series = sorted(
+        {(row["round"], row["system"]) for row in found}, key=lambda pair: (pair[0], list(LABELS).index(pair[1]))
+    )
     lines = [(name, LABELS[system], *(cell(found, name, system, value) for value in values)) for name, system in series]
     head = ("round", "system", *(f"{value:,}" for value in values))
     return f"""## {axis.title}
@@ -74,7 +76,11 @@ def cell(found, name, system, value):
     row = at(found, name, system, value)
     if row is None:
         return ""
-    tier = f" ({row['tier_hit_rate']:.0%} from the tier)" if row["axis"] == "tier" and row["tier_hit_rate"] is not None else ""
+    tier = (
+        f" ({row['tier_hit_rate']:.0%} from the tier)"
+        if row["axis"] == "tier" and row["tier_hit_rate"] is not None
+        else ""
+    )
     return f"{row['tps']:,.0f}{tier}"
 
 
@@ -110,7 +116,13 @@ def curves(panel, axis, rows):
         if points:
             places = [row["value"] for row in points]
             panel.plot(places, [row["tps"] / 1000 for row in points], "o-", color=COLOURS[system], label=LABELS[system])
-            panel.fill_between(places, [r["tps_min"] / 1000 for r in points], [r["tps_max"] / 1000 for r in points], color=COLOURS[system], alpha=0.15)
+            panel.fill_between(
+                places,
+                [r["tps_min"] / 1000 for r in points],
+                [r["tps_max"] / 1000 for r in points],
+                color=COLOURS[system],
+                alpha=0.15,
+            )
     values = sorted({row["value"] for row in rows})
     panel.set_xticks(values, [f"{value:,}" for value in values], fontsize=8)
     panel.minorticks_off()

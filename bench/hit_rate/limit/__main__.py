@@ -69,8 +69,12 @@ def conclude(options, rows):
 
 def read_options(words):
     parser = argparse.ArgumentParser(prog="run.sh", description="Hit rate under a memory limit.")
-    parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="one pass over the essential systems")
-    parser.add_argument("--smoke", action="store_const", dest="size", const="smoke", help="seconds; asserts, no figures")
+    parser.add_argument(
+        "--quick", action="store_const", dest="size", const="quick", help="one pass over the essential systems"
+    )
+    parser.add_argument(
+        "--smoke", action="store_const", dest="size", const="smoke", help="seconds; asserts, no figures"
+    )
     parser.add_argument("--cases", help="2GiB,100MiB, or one of them")
     parser.add_argument("--systems", help="comma separated, as in limit/systems.py")
     parser.add_argument("--scale", type=int, help="divides limit and keys; 1 is the published size")

@@ -38,12 +38,20 @@ class Case:
 
 CASES = (
     Case(
-        "2GiB", 2048 * MIB, 525_312, 0.74, 0.79,
+        "2GiB",
+        2048 * MIB,
+        525_312,
+        0.74,
+        0.79,
         "memcached 70.88 % (per memory used 70.46 %), another cache 68.12 % (68.12 %), Redis allkeys-lru 56.41 % "
         "(56.41 %), a third 71.44 % but 40 % over its limit (49.31 %)",
     ),
     Case(
-        "100MiB", 100 * MIB, 512, 0.66, 0.70,
+        "100MiB",
+        100 * MIB,
+        512,
+        0.66,
+        0.70,
         "memcached 63.77 %, another cache 62.04 %, Redis 58.68 %, a third 51.97 %",
     ),
 )

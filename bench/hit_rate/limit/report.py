@@ -13,12 +13,27 @@ from . import cases, systems
 LABELS = {system.name: system.label for system in systems.SYSTEMS}
 COLOURS = {system.name: system.colour for system in systems.SYSTEMS}
 FIGURES = (
-    "hit_rate", "hot_hit_rate", "hits_per_second", "cache_mb", "server_mb", "per_cache_memory", "per_server_memory",
-    "refused", "cpu_seconds",
+    "hit_rate",
+    "hot_hit_rate",
+    "hits_per_second",
+    "cache_mb",
+    "server_mb",
+    "per_cache_memory",
+    "per_server_memory",
+    "refused",
+    "cpu_seconds",
 )
 HEAD = (
-    "system", "hit rate", "spread", "hot-set hit rate", "cache MB", "server MB at peak", "hit rate per memory of the cache",
-    "per memory of the server", "hits/s", "server CPU s per million gets",
+    "system",
+    "hit rate",
+    "spread",
+    "hot-set hit rate",
+    "cache MB",
+    "server MB at peak",
+    "hit rate per memory of the cache",
+    "per memory of the server",
+    "hits/s",
+    "server CPU s per million gets",
 )
 
 
@@ -111,7 +126,11 @@ def draw(folder, summary):
     with matplotlib.rc_context(charts.STYLE):
         most = max(sum(row["case"] == name for row in summary) for name in names)
         figure, axes = plt.subplots(1, len(names), figsize=(12, 1.9 + 0.42 * most), squeeze=False)
-        charts.head(figure, "Hit rate under a memory limit", "Dark: per memory of the cache. Pale: per memory of the whole server, at its peak.")
+        charts.head(
+            figure,
+            "Hit rate under a memory limit",
+            "Dark: per memory of the cache. Pale: per memory of the whole server, at its peak.",
+        )
         for axis, name in zip(axes[0], names):
             panel(axis, name, [row for row in summary if row["case"] == name])
         charts.save(figure, folder, "hit_rate")
@@ -123,7 +142,9 @@ def panel(axis, name, rows):
     for place, row in enumerate(rows):
         axis.barh(place, row["per_cache_memory"] * 100, height=0.62, color=COLOURS[row["system"]])
         axis.barh(place, row["per_server_memory"] * 100, height=0.62, color="white", alpha=0.45)
-        axis.text(row["per_cache_memory"] * 100 + 1, place, f"{row['per_cache_memory']:.1%}", va="center", fontweight="bold")
+        axis.text(
+            row["per_cache_memory"] * 100 + 1, place, f"{row['per_cache_memory']:.1%}", va="center", fontweight="bold"
+        )
     axis.set_yticks(range(len(rows)), [LABELS[row["system"]] for row in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.set_xlim(0, 112)
@@ -136,4 +157,7 @@ def insist(rows):
     for row in rows:
         must(0.3 < row["hit_rate"] < 0.95, f"{row['system']}, {row['case']}: a hit rate of {row['hit_rate']:.1%}")
         must(row["hot_hit_rate"] > row["hit_rate"], f"{row['system']}: hot keys hit no more than others")
-        must(row["raw"]["hits"] + row["raw"]["misses"] >= row["raw"]["hot_gets"] > 0, f"{row['system']}: gets do not add up")
+        must(
+            row["raw"]["hits"] + row["raw"]["misses"] >= row["raw"]["hot_gets"] > 0,
+            f"{row['system']}: gets do not add up",
+        )

@@ -20,7 +20,9 @@ def memcached(name, label, more=(), suite=""):
 
 SYSTEMS = (
     System("pgcache_memory", "pgcache, memory", "#7b4fb3", CACHE.format(storage="memory"), "cache", tier=True),
-    System("pgcache_hot", "pgcache, unlogged + hot tier", "#1f9d8b", CACHE.format(storage="unlogged"), "cache", tier=True),
+    System(
+        "pgcache_hot", "pgcache, unlogged + hot tier", "#1f9d8b", CACHE.format(storage="unlogged"), "cache", tier=True
+    ),
     memcached("memcached", "memcached"),
     memcached("memcached_fine", "memcached, fine size classes", FINE),
     redis("redis_lru", "Redis, allkeys-lru", "allkeys-lru"),

@@ -63,7 +63,9 @@ def conclude(plan, results):
     print(table.text(summary))
     print()
     if (others := results.facts["other_cpu"]["median"]) > 0.2:
-        print(f"Other programs took {others} cores meanwhile: the figures are lower than they would be on an idle machine.\n")
+        print(
+            f"Other programs took {others} cores meanwhile: the figures are lower than they would be on an idle machine.\n"
+        )
     print(f"chart        {plan.out / 'throughput.png'}")
     print(f"report       {plan.out / 'report.md'}")
     print(f"raw results  {plan.out / 'raw.tar.gz'}, {plan.out / 'summary.json'}")

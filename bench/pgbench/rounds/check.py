@@ -30,18 +30,27 @@ def preload(server):
     if server.system.tier:  # a tier that is cold says nothing about the tier
         copies, wanted = server.tier_entries(), WARM * server.plan.entries
         roomy = server.plan.tier_mb >= tier_for(server.plan.entries, server.plan.value_size)
-        insist(copies >= wanted or not roomy, f"{server.system.name}: the hot tier holds {copies} of {server.plan.entries} entries")
+        insist(
+            copies >= wanted or not roomy,
+            f"{server.system.name}: the hot tier holds {copies} of {server.plan.entries} entries",
+        )
 
 
 def timed_run(server, job, result):
     """What a run tells about itself: the client counts hits, pgbench how often each script ran."""
     name = f"{server.system.name}, {job.round} by {job.tool}"
     rate = result.get("hit_rate")
-    insist(rate is None or near(rate, law.HIT_RATE, result["reads"]), f"{name}: {rate} of the reads hit, not {law.HIT_RATE}")
+    insist(
+        rate is None or near(rate, law.HIT_RATE, result["reads"]),
+        f"{name}: {rate} of the reads hit, not {law.HIT_RATE}",
+    )
     shares = result.get("script_counts") or []
     if len(shares) == 2:
         share = shares[1] / sum(shares)
-        insist(near(share, law.WRITE_SHARE, sum(shares)), f"{name}: {share} of the requests were writes, not {law.WRITE_SHARE}")
+        insist(
+            near(share, law.WRITE_SHARE, sum(shares)),
+            f"{name}: {share} of the requests were writes, not {law.WRITE_SHARE}",
+        )
 
 
 def growth(server, job, result, before):
@@ -86,7 +95,10 @@ def pgbench_writes(server):
 
 def share_of(server, word, count, writes, wanted):
     share = count / writes
-    insist(near(share, wanted, writes), f"{server.system.name}: {share:.1%} of {writes} writes were {word}, not {wanted:.0%}")
+    insist(
+        near(share, wanted, writes),
+        f"{server.system.name}: {share:.1%} of {writes} writes were {word}, not {wanted:.0%}",
+    )
     return share
 
 

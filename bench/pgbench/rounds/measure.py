@@ -28,9 +28,7 @@ def run(server, job):
 def watch(server, words):
     counted = server.counters()
     before, start = seconds_used(server), time.monotonic()
-    process = subprocess.Popen(
-        [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         time.sleep(server.plan.seconds * MEMORY_MOMENT)
         memory = processes.pss_mb(server.pid)

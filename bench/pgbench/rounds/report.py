@@ -42,8 +42,14 @@ KEYS = {"uniform": "uniformly", "zipf": "with a zipfian skew of 0.99"}
 def ground(facts):
     machine = facts["machine"]
     lines = [
-        ("machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB; clients share them with the server"),
-        ("system", f"{machine['system']}, Linux {machine['kernel']}; load when the run began: {machine['load_at_start']:.2f}"),
+        (
+            "machine",
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB; clients share them with the server",
+        ),
+        (
+            "system",
+            f"{machine['system']}, Linux {machine['kernel']}; load when the run began: {machine['load_at_start']:.2f}",
+        ),
     ]
     noise = facts["other_cpu"]
     lines.append(("others", f"took {noise['median']} cores in the median run, {noise['most']} in the worst"))
@@ -81,7 +87,15 @@ def cost_cells(plan, row):
     per_write = row.get("wal_per_write") if row["round"] == "write" else None
     wal = "" if per_write is None else f"{per_write * 1e6 / 1024**2:.0f}"
     cpu = f"{row['cpu'] / row['tps'] * 1e6:.1f}"
-    return (row["round"], LABELS[row["system"]], cpu, f"{row['client_cpu'] / row['tps'] * 1e6:.1f}", f"{row['rss_mb']:.0f}", wal, str(plan.clients))
+    return (
+        row["round"],
+        LABELS[row["system"]],
+        cpu,
+        f"{row['client_cpu'] / row['tps'] * 1e6:.1f}",
+        f"{row['rss_mb']:.0f}",
+        wal,
+        str(plan.clients),
+    )
 
 
 COST = """## What a million requests cost
@@ -224,7 +238,11 @@ def published(summary):
     rates = {row["system"]: row["tps"] for row in summary if row["round"] == "read"}
     if not {"redis", "table_unlogged"} <= rates.keys():
         return ""
-    said = [f"{LABELS[name]} {rates[name]:,.0f} ({rates[name] / rates['redis']:.2f} of Redis)" for name in rates if name != "redis"]
+    said = [
+        f"{LABELS[name]} {rates[name]:,.0f} ({rates[name] / rates['redis']:.2f} of Redis)"
+        for name in rates
+        if name != "redis"
+    ]
     return f"Our read round, straight to the socket: Redis {rates['redis']:,.0f}; " + "; ".join(said) + "."
 
 

@@ -9,6 +9,7 @@ INSERT_ROWS = "INSERT INTO bench (key, value) {rows}"
 SET_ROWS = "SELECT count(cache_set(key, value, NULL, 'bench')) FROM ({rows}) AS entry"  # where INSERT cannot
 HEAT_ROWS = INSERT_ROWS + "; SELECT count(cache_get(key, 'bench')) FROM bench"  # a copy of each in the hot tier
 
+
 @dataclass(frozen=True)
 class System:
     name: str

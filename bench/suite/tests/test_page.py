@@ -7,7 +7,15 @@ from pathlib import Path
 
 from suite import page, parts, promises
 
-MACHINE = {"day": "2000-01-01", "cpu": "some", "cores": 2, "memory_gb": 1, "system": "some", "kernel": "6", "load_at_start": 0}
+MACHINE = {
+    "day": "2000-01-01",
+    "cpu": "some",
+    "cores": 2,
+    "memory_gb": 1,
+    "system": "some",
+    "kernel": "6",
+    "load_at_start": 0,
+}
 
 TIER = {"rows": [{}] * 5, "clients": 8, "entries": 1000, "versions": ["Postgres"]}
 

@@ -58,7 +58,10 @@ def rounds_of(web, rounds, repetition, plan):
         row = {"repetition": repetition, **k6.run(web, name, plan)}
         with journal(plan).open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
-        print(f"{time.strftime('%H:%M:%S')}  {row['system']:<18}{name:<7}{row['tps']:>9,.0f}/s  p99 {row['p99_ms']:.2f} ms", flush=True)
+        print(
+            f"{time.strftime('%H:%M:%S')}  {row['system']:<18}{name:<7}{row['tps']:>9,.0f}/s  p99 {row['p99_ms']:.2f} ms",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

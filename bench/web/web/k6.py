@@ -28,7 +28,11 @@ def used(web):
 
 def ask(web, name, plan, seconds):
     told = {
-        "URL": web.url, "ROUND": name, "USERS": plan.users, "SECONDS": seconds, "ENTRIES": plan.store.entries,
+        "URL": web.url,
+        "ROUND": name,
+        "USERS": plan.users,
+        "SECONDS": seconds,
+        "ENTRIES": plan.store.entries,
         "VALUE": law.value(plan.store.value_size),
         "OFFSET": law.PGBENCH_OFFSET if web.store.system.is_postgres else 0,
     }

@@ -48,7 +48,14 @@ def from_words(words):
     options = parser.parse_args(words)
     size = SIZES[options.size]
     out = (options.out or plans.ROOT / "build/bench" / time.strftime("web-%Y%m%d-%H%M%S")).resolve()
-    store = ["--entries", str(options.entries or size["entries"]), "--clients", str(options.connections), "--out", str(out)]
+    store = [
+        "--entries",
+        str(options.entries or size["entries"]),
+        "--clients",
+        str(options.connections),
+        "--out",
+        str(out),
+    ]
     try:
         names = options.systems or (SMOKE_SYSTEMS if options.size == "smoke" else SYSTEMS)
         chosen = tuple(systems.by_names(names.split(",")))

@@ -11,7 +11,20 @@ from rounds.systems import ALL, ROUNDS
 LABELS = {system.name: system.label for system in ALL}
 COLOURS = {system.name: system.colour for system in ALL}
 FIGURES = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "web_cpu_us", "rss_mb")
-HEAD = ("round", "system", "requests/s", "min-max", "of Redis", "mean ms", "p50 ms", "p95 ms", "p99 ms", "store CPU us", "web server CPU us", "store MB")
+HEAD = (
+    "round",
+    "system",
+    "requests/s",
+    "min-max",
+    "of Redis",
+    "mean ms",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "store CPU us",
+    "web server CPU us",
+    "store MB",
+)
 
 
 def write(plan, rows, facts):
@@ -19,7 +32,13 @@ def write(plan, rows, facts):
     (plan.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     draw(plan.out, summary)
     lines = [cells(row, summary) for row in sorted(summary, key=order)]
-    parts = ["# The rounds through a web server", asked(plan, facts), table.markdown(HEAD, lines), "![Requests per second](web.png)", READING]
+    parts = [
+        "# The rounds through a web server",
+        asked(plan, facts),
+        table.markdown(HEAD, lines),
+        "![Requests per second](web.png)",
+        READING,
+    ]
     (plan.out / "report.md").write_text("\n\n".join(parts) + "\n")
 
 
@@ -33,9 +52,12 @@ def summarise(rows):
         groups.setdefault((row["round"], row["system"]), []).append(row)
     return [
         {
-            "round": name, "system": system, "runs": len(group),
+            "round": name,
+            "system": system,
+            "runs": len(group),
             **{field: round(median(row[field] for row in group), 3) for field in FIGURES},
-            "tps_min": min(row["tps"] for row in group), "tps_max": max(row["tps"] for row in group),
+            "tps_min": min(row["tps"] for row in group),
+            "tps_max": max(row["tps"] for row in group),
         }
         for (name, system), group in groups.items()
     ]
@@ -44,8 +66,13 @@ def summarise(rows):
 def cells(row, summary):
     redis = next((r["tps"] for r in summary if (r["round"], r["system"]) == (row["round"], "redis")), None)
     return (
-        row["round"], LABELS[row["system"]], f"{row['tps']:,.0f}", table.spread(row), f"{row['tps'] / redis:.2f}" if redis else "",
-        *(f"{row[name]:.2f}" for name in ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "web_cpu_us")), f"{row['rss_mb']:.0f}",
+        row["round"],
+        LABELS[row["system"]],
+        f"{row['tps']:,.0f}",
+        table.spread(row),
+        f"{row['tps'] / redis:.2f}" if redis else "",
+        *(f"{row[name]:.2f}" for name in ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu_us", "web_cpu_us")),
+        f"{row['rss_mb']:.0f}",
     )
 
 
@@ -66,7 +93,9 @@ the store: the CPU columns say what each takes, and the rest of the cores is k6'
 def draw(folder, summary):
     systems = charts.present(summary)
     with matplotlib.rc_context(charts.STYLE):
-        figure, axes = charts.panels("Requests per second through a web server", "Bars: median. Lines: slowest and fastest repetition.", systems)
+        figure, axes = charts.panels(
+            "Requests per second through a web server", "Bars: median. Lines: slowest and fastest repetition.", systems
+        )
         top = max(row["tps_max"] for row in summary) / 1000
         for axis, name in zip(axes, ROUNDS):
             rows = charts.of_round(summary, name)

@@ -31,7 +31,14 @@ class WebServer:
             return ["-redis", self.store.socket]
         host, port = self.store.tool_connection[1], self.store.env["PGPORT"]
         where = f"host={host} port={port} user=postgres dbname={DATABASE} sslmode=disable"
-        return ["-postgres", where, "-read-sql", self.store.statement("read"), "-write-sql", self.store.statement("write")]
+        return [
+            "-postgres",
+            where,
+            "-read-sql",
+            self.store.statement("read"),
+            "-write-sql",
+            self.store.statement("write"),
+        ]
 
     def wait_for_address(self):
         for _ in range(200):
