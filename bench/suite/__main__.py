@@ -21,7 +21,7 @@ def main(words):
     chosen = parts.planned(options.full, options.only, shutil.which("go"))
     if options.list:
         for part in chosen:
-            print(f"{part.name:<18}{part.minutes:>6.1f} min   bench/{part.folder}/run.sh {' '.join(part.words)}")
+            print(f"{part.name:<18}{part.minutes:>6.1f} min   bench/{part.folder}/run.sh {part.options}")
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     remember_machine(options)
@@ -69,7 +69,7 @@ def run(options, part):
     words = [parts.BENCH / part.folder / "run.sh", *part.words, "--out", folder]
     start = time.monotonic()
     with open(folder / "log", "a", encoding="utf-8") as log:
-        log.write(f"$ bench/{part.folder}/run.sh {' '.join(part.words)}\n")
+        log.write(f"$ bench/{part.folder}/run.sh {part.options}\n")
         process = subprocess.Popen(
             [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
         )

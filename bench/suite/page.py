@@ -176,7 +176,7 @@ def own_section(out, part):
 
 def trace(out, chosen, ended):
     lines = [
-        (f"[{part.name}]({part.name}/)", f"`bench/{part.folder}/run.sh {' '.join(part.words)}`", seconds(out, part))
+        (f"[{part.name}]({part.name}/)", f"`bench/{part.folder}/run.sh {part.options}`", seconds(out, part))
         for part in ended
     ]
     missing = [part.name for part in chosen if part not in ended]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[1]
 OF_EACH_KIND = "redis,table_unlogged,pgcache_hot,pgcache_memory"
-LEAN = ("--tools", "client", "--systems", OF_EACH_KIND)
+CLIENT_ONLY = "--tools client --no-charts"
 
 
 @dataclass(frozen=True)
@@ -17,26 +17,27 @@ class Part:
     name: str
     folder: str  # below bench/
     title: str
-    words: tuple
+    options: str
     minutes: float
 
+    @property
+    def words(self):
+        return self.options.split()
 
-def rounds(name, title, minutes, *words):
-    return Part(f"rounds-{name}", "pgbench", title, words, minutes)
+
+def rounds(name, title, minutes, options=""):
+    return Part(f"rounds-{name}", "pgbench", title, options, minutes)
 
 
-QUICK_VARIATION = ("--quick", "--tools", "client", "--systems", "redis,pgcache_hot,pgcache_memory")
-FULL_VARIATION = ("--entries", "1000000", "--seconds", "5", "--repeats", "5", *LEAN)
-# Redis stores a gigabyte a second of such values: short runs, and room in the tier for what they add.
-LARGE = ("--value-size", "65536", "--entries", "10000", "--seconds", "1", "--threads", "1", "--tier", "8192")
+# Redis stores a gigabyte a second of large values: short runs, and room in the tier for what they add.
 VARIATIONS = (
-    ("tcp", "over TCP", ("--tcp",)),
-    ("clients-1", "1 client", ("--clients", "1", "--threads", "1")),
-    ("clients-50", "50 clients", ("--clients", "50")),
-    ("clients-100", "100 clients", ("--clients", "100")),
-    ("value-1k", "values of 1 KiB", ("--value-size", "1024")),
-    ("value-64k", "values of 64 KiB", LARGE),
-    ("zipf", "zipfian keys", ("--keys", "zipf")),
+    ("tcp", "over TCP", "--tcp"),
+    ("clients-1", "1 client", "--clients 1 --threads 1"),
+    ("clients-50", "50 clients", "--clients 50"),
+    ("clients-100", "100 clients", "--clients 100"),
+    ("value-1k", "values of 1 KiB", "--value-size 1024"),
+    ("value-64k", "values of 64 KiB", "--value-size 65536 --entries 10000 --seconds 1 --threads 1 --tier 8192"),
+    ("zipf", "zipfian keys", "--keys zipf"),
 )
 RIVALS = (
     "redis,redis_no_save,redis_io_threads,redis_new,redis_new_no_save,redis_new_io_threads,valkey_new,valkey_new_no_save,"
@@ -45,70 +46,35 @@ RIVALS = (
 
 
 def variations(base, minutes):
-    return [rounds(name, title, minutes, *base, *words) for name, title, words in VARIATIONS]
+    return [rounds(name, title, minutes, f"{base} {options}") for name, title, options in VARIATIONS]
 
 
+QUICK_BASE = (
+    "--entries 1000000 --seconds 2 --repeats 1 --tools client "
+    "--systems redis,table_unlogged,table_logged,pgcache_hot,pgcache_memory"
+)
 QUICK = [
-    Part("tier", "tier", "The hot tier beside its rivals", ("--quick",), 4),
-    rounds(
-        "base",
-        "1,000,000 entries",
-        3,
-        "--entries",
-        "1000000",
-        "--seconds",
-        "2",
-        "--repeats",
-        "1",
-        "--tools",
-        "client",
-        "--systems",
-        "redis,table_unlogged,table_logged,pgcache_hot,pgcache_memory",
-    ),
-    Part("hit_rate", "hit_rate", "Hit rate under a memory limit", ("--quick",), 6.5),
-    *variations(QUICK_VARIATION, 0.45),
-    Part("web", "web", "Through a web server", ("--quick", "--entries", "200000", "--seconds", "3"), 2),
-    rounds("rivals", "newer rivals", 1.3, "--quick", "--tools", "client", "--systems", RIVALS),
-    Part("growth", "growth", "How cost grows", ("--quick",), 3),
+    Part("tier", "tier", "The hot tier beside its rivals", "--quick", 4),
+    rounds("base", "1,000,000 entries", 3, QUICK_BASE),
+    Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "--quick", 6.5),
+    *variations(f"--quick {CLIENT_ONLY} --systems redis,pgcache_hot,pgcache_memory", 0.45),
+    Part("web", "web", "Through a web server", "--quick --entries 200000 --seconds 3", 2),
+    rounds("rivals", "newer rivals", 1.3, f"--quick {CLIENT_ONLY} --systems {RIVALS}"),
+    Part("growth", "growth", "How cost grows", "--quick", 3),
 ]
 
+LONG = f"--entries 1000000 --seconds 5 --repeats 5 {CLIENT_ONLY} --systems"
+PUBLISHED = f"--entries 30000000 --seconds 120 --repeats 1 --threads 2 {CLIENT_ONLY} --systems {OF_EACH_KIND}"
 FULL = [
-    Part("tier", "tier", "The hot tier beside its rivals", ("--seconds", "4", "--repeats", "7"), 14),
+    Part("tier", "tier", "The hot tier beside its rivals", "--seconds 4 --repeats 7", 14),
     rounds("base", "1,000,000 entries", 65),
-    Part("hit_rate", "hit_rate", "Hit rate under a memory limit", (), 80),
-    *variations(FULL_VARIATION, 16),
-    Part("web", "web", "Through a web server", (), 40),
-    Part("web-tcp", "web", "Through a web server, TCP to the store", ("--tcp", "--repeats", "3"), 25),
-    rounds(
-        "rivals",
-        "newer rivals",
-        40,
-        "--entries",
-        "1000000",
-        "--seconds",
-        "5",
-        "--repeats",
-        "5",
-        "--tools",
-        "client",
-        "--systems",
-        RIVALS,
-    ),
-    rounds(
-        "30m",
-        "30,000,000 entries",
-        90,
-        "--entries",
-        "30000000",
-        "--seconds",
-        "120",
-        "--repeats",
-        "1",
-        "--threads",
-        "2",
-        *LEAN,
-    ),
-    Part("growth", "growth", "How cost grows", (), 60),
+    Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "", 80),
+    *variations(f"{LONG} {OF_EACH_KIND}", 16),
+    Part("web", "web", "Through a web server", "", 40),
+    Part("web-tcp", "web", "Through a web server, TCP to the store", "--tcp --repeats 3", 25),
+    rounds("rivals", "newer rivals", 40, f"{LONG} {RIVALS}"),
+    rounds("30m", "30,000,000 entries", 90, PUBLISHED),
+    Part("growth", "growth", "How cost grows", "", 60),
 ]
 
 NEEDS_GO = ("web",)
@@ -124,6 +90,6 @@ def found_beside(full, known):
     """Benchmarks that came later than this list: whatever has a run.sh. One without --quick is for the full form only."""
     named = {part.folder for part in known}
     scripts = [script for script in sorted(BENCH.glob("*/run.sh")) if script.parent.name not in named]
-    words, minutes = ((), 10) if full else (("--quick",), 2)
+    options, minutes = ("", 10) if full else ("--quick", 2)
     folders = [script.parent.name for script in scripts if full or "--quick" in script.read_text()]
-    return [Part(folder, folder, folder.replace("_", " "), words, minutes) for folder in folders]
+    return [Part(folder, folder, folder.replace("_", " "), options, minutes) for folder in folders]

@@ -57,7 +57,8 @@ def conclude(plan, results):
     summary, by_tool = results.finish()
     if plan.size == "smoke":
         smoke.insist(plan, summary, results)
-    charts.draw(plan.out, summary, by_tool)
+    if plan.charts:
+        charts.draw(plan.out, summary, by_tool)
     report.write(plan, summary, by_tool, results.facts)
     print()
     print(table.text(summary))
@@ -66,7 +67,8 @@ def conclude(plan, results):
         print(
             f"Other programs took {others} cores meanwhile: the figures are lower than they would be on an idle machine.\n"
         )
-    print(f"chart        {plan.out / 'throughput.png'}")
+    if plan.charts:
+        print(f"chart        {plan.out / 'throughput.png'}")
     print(f"report       {plan.out / 'report.md'}")
     print(f"raw results  {plan.out / 'raw.tar.gz'}, {plan.out / 'summary.json'}")
 

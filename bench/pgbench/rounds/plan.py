@@ -34,6 +34,7 @@ class Plan:
     tools: tuple = ()  # all that fit the round, unless some are named
     tier_mb: int = 2048
     conf: tuple = ()  # lines for postgresql.conf
+    charts: bool = True
 
     @property
     def warmup(self):
@@ -54,6 +55,7 @@ def read_options(words):
     parser.add_argument("--tools", default="", help="only these, comma separated: client, pgbench, redis-benchmark")
     parser.add_argument("--threads", default="", help="of the clients, comma separated; the best counts (1,2)")
     parser.add_argument("--tier", type=int, dest="tier_mb", help="megabytes of the hot tier (room for all entries)")
+    parser.add_argument("--no-charts", action="store_false", dest="charts", help="tables are enough")
     parser.add_argument("--systems", default=",".join(s.name for s in systems.SYSTEMS), help="comma separated")
     parser.add_argument("--out", type=Path, help="folder for the results (build/bench/<time>)")
     parser.set_defaults(size="full")
@@ -81,6 +83,7 @@ def from_words(words):
         systems=chosen,
         out=(options.out or ROOT / "build/bench" / time.strftime("%Y%m%d-%H%M%S")).resolve(),
         tcp=options.tcp,
+        charts=options.charts,
         keys=options.keys,
         tools=tuple(options.tools.split(",")) if options.tools else (),
         tier_mb=options.tier_mb or tier_for(entries, options.value_size),

@@ -13,7 +13,7 @@ def write(plan, summary, by_tool, facts):
         ground(facts),
         "## Results\n\n" + table.markdown(table.HEAD, table.cells(summary)),
         READING,
-        "![Requests per second](throughput.png)\n\n![Latency](latency.png)\n\n![Server CPU for each request](cost.png)",
+        CHARTS if plan.charts else "",
         cost(plan, summary),
         losses(summary),
         tools(by_tool),
@@ -23,6 +23,9 @@ def write(plan, summary, by_tool, facts):
         FILES,
     ]
     (plan.out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n")
+
+
+CHARTS = "![Requests per second](throughput.png)\n\n![Latency](latency.png)\n\n![Server CPU for each request](cost.png)"
 
 
 def asked(plan):

@@ -50,7 +50,7 @@ class Page(unittest.TestCase):
         self.assertIn("Not run here: tier, rounds-base", text)
 
     def test_the_report_of_an_unknown_benchmark_becomes_a_section(self):
-        part = parts.Part("new", "new", "new", (), 1)
+        part = parts.Part("new", "new", "new", "", 1)
         (self.out / "new").mkdir()
         (self.out / "new" / "seconds").write_text("1")
         (self.out / "new" / "report.md").write_text("# New\n\n![chart](a.png)\n")
