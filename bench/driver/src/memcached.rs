@@ -90,5 +90,6 @@ mod tests {
         assert_eq!(decode(b"SERVER_ERROR out of memory storing object\r\n"), Ok(Some(Reply::Refused)));
         assert!(decode(b"ERROR\r\n").is_err());
         assert!(decode(b"VALUE k 0 3\r\nxyz\r\nEND\r\n").is_err());
+        assert!(decode(b"VALUE k 0 6\r\nabcdef\r\nEND\r\n").is_err());
     }
 }
