@@ -1,6 +1,7 @@
 """REPORT.md: one page from the folders of the parts. It computes nothing that a part has not measured."""
 
 import json
+import re
 
 from rounds import table
 from rounds.systems import ALL, ROUNDS
@@ -8,6 +9,7 @@ from rounds.systems import ALL, ROUNDS
 from . import promises
 
 LABELS = {system.name: system.label for system in ALL}
+RELATIVE = re.compile(r"\]\((?!\w+:|[#/])")  # the start of a link to a file beside the report
 QUICK_LOOK = 5  # fewer repetitions are a look
 
 
@@ -170,7 +172,7 @@ def own_section(out, part):
     report = out / part.name / "report.md"
     if not report.exists():
         return ""
-    lines = report.read_text().replace("](", f"]({part.name}/").splitlines()
+    lines = RELATIVE.sub(f"]({part.name}/", report.read_text()).splitlines()
     return "\n".join(f"#{line}" if line.startswith("#") else line for line in lines)
 
 

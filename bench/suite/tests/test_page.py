@@ -53,9 +53,9 @@ class Page(unittest.TestCase):
         part = parts.Part("new", "new", "new", "", 1)
         (self.out / "new").mkdir()
         (self.out / "new" / "seconds").write_text("1")
-        (self.out / "new" / "report.md").write_text("# New\n\n![chart](a.png)\n")
+        (self.out / "new" / "report.md").write_text("# New\n\n![chart](a.png) [there](https://example.org)\n")
         text = page.write(self.out, [part]).read_text()
-        self.assertIn("## New\n\n![chart](new/a.png)", text)
+        self.assertIn("## New\n\n![chart](new/a.png) [there](https://example.org)", text)
 
     def test_every_benchmark_with_a_run_script_takes_part(self):
         folders = {part.folder for part in parts.planned(True, (), have_go=True)}
