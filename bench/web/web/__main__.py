@@ -14,14 +14,14 @@ from .web_server import WebServer
 def main(words):
     plan = plans.from_words(words)
     plan.out.mkdir(parents=True, exist_ok=True)
-    facts = {"machine": machine.describe(), "versions": {}}
+    facts = machine.describe()
     for repetition in range(plan.repeats):
         for system in plan.systems:
-            measure(system, repetition, plan, facts)
+            measure(system, repetition, plan)
     if plan.size == "smoke":
         print("every store answers through the web server")
         return
-    (plan.out / "facts.json").write_text(json.dumps(facts, indent=1) + "\n")
+    (plan.out / "machine.json").write_text(json.dumps(facts, indent=1) + "\n")
     report.write(plan, read(plan), facts)
     print(f"\nreport  {plan.out / 'report.md'}")
 
@@ -34,7 +34,7 @@ def read(plan):
     return [json.loads(line) for line in journal(plan).read_text().splitlines()] if journal(plan).exists() else []
 
 
-def measure(system, repetition, plan, facts):
+def measure(system, repetition, plan):
     done = {(row["system"], row["round"], row["repetition"]) for row in read(plan)}
     rounds = [name for name in plan.rounds if (system.name, name, repetition) not in done]
     if not rounds:
@@ -43,7 +43,6 @@ def measure(system, repetition, plan, facts):
     try:
         with store:
             store.load()
-            facts["versions"][system.name] = store.version()
             with WebServer(store, plan) as web:
                 rounds_of(web, rounds, repetition, plan)
     finally:
@@ -55,7 +54,7 @@ def rounds_of(web, rounds, repetition, plan):
         smoke.insist(web, plan)
         return
     for name in rounds:
-        row = {"repetition": repetition, **k6.run(web, name, plan)}
+        row = {"repetition": repetition, "version": web.store.version(), **k6.run(web, name, plan)}
         with journal(plan).open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
         print(

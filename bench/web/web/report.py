@@ -34,7 +34,7 @@ def write(plan, rows, facts):
     lines = [cells(row, summary) for row in sorted(summary, key=order)]
     parts = [
         "# The rounds through a web server",
-        asked(plan, facts),
+        asked(plan, rows, facts),
         table.markdown(HEAD, lines),
         "![Requests per second](web.png)",
         READING,
@@ -76,9 +76,8 @@ def cells(row, summary):
     )
 
 
-def asked(plan, facts):
-    system = facts["machine"]
-    versions = ", ".join(dict.fromkeys(facts["versions"].values()))
+def asked(plan, rows, system):
+    versions = ", ".join(dict.fromkeys(row["version"] for row in rows))
     return f"""A Go web server answers `/get` and `/set` over go-redis and pgx, {plan.connections} connections to the store by
 {"TCP" if plan.store.tcp else "unix socket"}; k6 asks it, {plan.users} users without pause, over HTTP. {plan.store.entries:,} entries, values of {plan.store.value_size} bytes; read: 80 %
 exist; mixed: 20 % writes; write: 10 % overwrite. {plan.repeats} repetition{"s" * (plan.repeats > 1)} of {plan.seconds:g} s.
