@@ -31,7 +31,7 @@ help:
 	@echo 'make installcheck    regression and isolation tests against the running server of that Postgres'
 	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
-	@echo 'make bench           the full rounds beside Redis (hours; BENCH_OPTS=... for less)'
+	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 20 minutes)'
 	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
 	@echo 'make fresh-check     demo and test on a clean Debian: SUITE=bookworm or trixie (needs root)'
 	@echo 'make clean           stop our throwaway clusters, remove everything that was built'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make bench`: the full rounds; arguments go to bench/pgbench/run.sh.
+# `make bench`: every benchmark and its page; arguments go to bench/run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,4 +9,4 @@ scripts/need.sh rust server redis charts
 
 build_and_stage
 export_staged
-exec bench/pgbench/run.sh "$@"
+exec bench/run.sh "$@"

@@ -19,7 +19,7 @@ clippy() {
 
 check cargo fmt --all --check
 check clippy
-check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh .ci/run
+check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/run.sh .ci/run
 for lint in scripts/lint-*; do
     check "$lint"
 done

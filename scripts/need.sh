@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|charts|lint|postgres-source|debootstrap ...
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|debootstrap ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +42,7 @@ allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 # Only for a service that came with our own installation: it must not start at the next boot either.
 leave_disabled() {
     local service
-    for service in redis-server postgresql; do
+    for service in redis-server memcached postgresql; do
         case " ${missing[*]} " in
             *" $service "* | *" $service-"*)
                 as_root deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
@@ -147,6 +147,8 @@ need_redis() {
     command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null && return 0
     packages redis-server redis-tools
 }
+
+need_memcached() { command -v memcached >/dev/null || packages memcached; }
 
 need_charts() {
     python3 -c 'import matplotlib' 2>/dev/null && return 0

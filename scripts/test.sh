@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/need.sh rust server python redis charts
+scripts/need.sh rust server python redis memcached charts
 . scripts/env.sh
 . scripts/step.sh
 
@@ -106,8 +106,17 @@ many_tests regress-without-preload without_preload ISOLATION=
 many_tests sessions session_tests 1 auto
 many_tests sessions-over-plans session_tests 1 plan
 many_tests sessions-without-preload session_tests 0 auto
-[ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
-[ ! -e bench/expiry/run.sh ] || one_test expiry-smoke bench/expiry/run.sh --smoke
-one_test stampede-smoke bench/stampede/run.sh --smoke
+
+# Every benchmark that has a smoke: that it runs and that its answers are right, no figures.
+many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
+one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
+for script in bench/*/run.sh; do
+    bench=$(basename "$(dirname "$script")")
+    if [ "$bench" = web ] && ! command -v go >/dev/null; then
+        say "go is missing: the web server of the rounds is not tested"
+    elif grep -q -e --smoke "$script"; then
+        one_test "bench-smoke-$bench" "$script" --smoke
+    fi
+done
 
 finish

@@ -6,6 +6,7 @@ and the caches that are read are not the one that is written.
 """
 
 import argparse
+import gzip
 import json
 import re
 import statistics
@@ -19,6 +20,7 @@ from rounds.postgres_server import DATABASE, PostgresServer
 from rounds.redis_server import RedisServer
 
 HERE = Path(__file__).resolve().parent
+LATENCIES = ',"latency"'  # of the client: a histogram that no figure here comes from
 CLIENTS = 8
 
 SETUP = """CREATE EXTENSION pgcache;
@@ -27,7 +29,8 @@ CREATE UNLOGGED TABLE plain (key text COLLATE "C" PRIMARY KEY, value text, expir
 INSERT INTO plain SELECT 'key:' || (100000000000 + n), '{value}' FROM generate_series(1, {entries}) AS n;
 INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
 SELECT count(cache_set(key, value, NULL, 'memory')) FROM plain;
-SELECT count(cache_get(key, 'hot')) FROM plain"""
+SELECT count(cache_get(key, 'hot')) FROM plain;
+SELECT cache_create('mixed', storage => 'memory'); SELECT count(cache_set(key, value, NULL, 'mixed')) FROM ({rounds}) AS entry"""
 
 STATEMENTS = {
     "select 1": "SELECT 1",
@@ -48,6 +51,7 @@ RATIOS = (
     ("get hot", "redis GET", 1.0, 1.2),
     ("get memory", "redis GET", None, None),
     ("set memory", "redis SET", 1.0, 1.2),
+    ("mixed memory", "redis mixed", 1.0, 1.2),
     ("set unlogged", "upsert", 0.97, 1.1),
     ("get, tier off", "select by key", 0.95, 1.0),
 )
@@ -58,6 +62,7 @@ INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")
 
 def main():
     options = read_options()
+    options.out = options.out.resolve()
     plan = replace(plans.from_words([]), entries=options.entries, out=options.out)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
@@ -75,21 +80,26 @@ def main():
 
 def read_options():
     parser = argparse.ArgumentParser(prog="run.sh")
+    parser.add_argument("--quick", action="store_true", help="5 repetitions of 1 s")
     parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--seconds", type=int)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench" / time.strftime("tier-%Y%m%d-%H%M%S"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.seconds = options.seconds or (1 if options.quick else 4)
+    return options
 
 
 def prepare(postgres, redis, options):
     value = law.value(37)
     postgres.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
-    for statement in SETUP.format(value=value, entries=options.entries).split(";"):
+    rounds = law.rows_sql(options.entries, value)
+    for statement in SETUP.format(value=value, entries=options.entries, rounds=rounds).split(";"):
         postgres.sql(statement)
     postgres.sql("VACUUM (ANALYZE) plain, hot, written")
     postgres.sql("CHECKPOINT")
     redis_benchmark(redis, options, "set", 1, options.entries * 3)
+    redis.preload()
     for name, text in STATEMENTS.items():
         draw = f"\\set n 100000000000 + random(1, {options.entries})\n"
         script(options, name).write_text(f"{draw if ':n' in text else ''}{text};\n")
@@ -101,6 +111,8 @@ def measure(postgres, redis, options):
     for command in ("get", "set"):
         runs = (redis_benchmark(redis, options, command, threads, 100_000 * options.seconds) for threads in (1, 2))
         row[f"redis {command.upper()}"] = max(runs)
+    for name, words in mixed_clients(postgres, redis).items():
+        row[name] = max(client(words, options, threads) for threads in (1, 2))
     for expression in INSIDE:
         row[f"ns {expression}"] = inside(postgres, options, expression)
     return row
@@ -115,14 +127,37 @@ def pgbench(postgres, options, name, threads):
     words += ["-T", options.seconds, "-D", f"value={law.value(37)}", "-f", script(options, name), DATABASE]
     off = {"PGOPTIONS": "-c pgcache.hot_tier=off"} if "tier off" in name else {}
     command = ["env", *(f"{key}={setting}" for key, setting in off.items()), *words]
-    return float(re.search(r"tps = ([\d.]+)", output(command)).group(1))
+    return float(re.search(r"tps = ([\d.]+)", kept(options, command)).group(1))
 
 
 def redis_benchmark(redis, options, command, threads, requests):
     words = ["redis-benchmark", "-s", redis.socket, "-c", CLIENTS, "-n", requests, "-r", options.entries, "--csv"]
     words += ["--threads", threads] if threads > 1 else []
-    stdout = output([*words, "-t", command, "-d", 37])
+    stdout = kept(options, [*words, "-t", command, "-d", 37])
     return float(stdout.strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
+def mixed_clients(postgres, redis):
+    """No tool of either server mixes reads and writes of old and new keys: one client does it for both."""
+    sql = ["SELECT cache_get($1, 'mixed')", "SELECT cache_set($1, $2, NULL, 'mixed')"]
+    to_postgres = ["--protocol", "postgres", "--database", DATABASE, "--offset", law.PGBENCH_OFFSET]
+    return {
+        "mixed memory": [*to_postgres, "--read-sql", sql[0], "--write-sql", sql[1], "--socket", postgres.socket],
+        "redis mixed": ["--protocol", "redis", "--socket", redis.socket],
+    }
+
+
+def client(words, options, threads):
+    head = [plans.CLIENT, "--round", "mixed", "--clients", CLIENTS, "--threads", threads, "--value", law.value(37)]
+    return json.loads(kept(options, [*head, "--entries", options.entries, "--seconds", options.seconds, *words]))["tps"]
+
+
+def kept(options, words):
+    """What a tool printed, beside the command that made it: every figure can be traced."""
+    stdout = output(words)
+    with gzip.open(options.out / "raw.log.gz", "at", encoding="utf-8") as log:
+        log.write(f"$ {' '.join(map(str, words))}\n{stdout.partition(LATENCIES)[0]}\n")
+    return stdout
 
 
 def inside(postgres, options, expression):

@@ -49,6 +49,12 @@ impl Latency {
     }
 }
 
+impl Default for Latency {
+    fn default() -> Self {
+        Latency::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,16 +1,22 @@
 //! rounds-client: one client for both servers. It does the rounds that redis-benchmark cannot (mixed, new keys
 //! beside overwrites) and those it can, so that the tools may be compared. Prints one JSON object.
 //!
-//! rounds-client --protocol redis|postgres --socket PATH --round floor|read|set|write|mixed|load
-//!               --entries N [--clients 8] [--threads 1] [--seconds 5] [--warmup 0] [--value TEXT]
-//!               [--offset 0] [--database postgres] [--read-sql TEXT --write-sql TEXT]     (postgres; `load` is for Redis)
+//! rounds-client --protocol redis|memcached|postgres --socket PATH|HOST:PORT
+//!               --round floor|read|set|write|mixed|cached|load       (`load` is for Redis and memcached)
+//!               --entries N [--keys uniform|zipf|hot] [--offset 0] [--value TEXT | --value-size BYTES]
+//!               [--clients 8] [--threads 1] [--seconds 5 | --gets N] [--warmup 0 | --warmup-gets N]
+//!               [--database postgres] [--read-sql TEXT --write-sql TEXT]                   (postgres)
 
 mod client;
 mod latency;
 mod law;
+mod load;
+mod memcached;
 mod postgres;
 mod protocol;
 mod redis;
+mod stream;
+mod zipf;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -18,11 +24,13 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use client::{Counts, Plan, Round};
-use law::Law;
+use client::{Counts, End, Plan, Round};
+use law::{Keys, Law};
+use memcached::Memcached;
 use postgres::Postgres;
 use protocol::Protocol;
 use redis::Redis;
+use zipf::Zipf;
 
 fn main() -> ExitCode {
     match run() {
@@ -39,13 +47,17 @@ fn main() -> ExitCode {
 
 fn run() -> Result<String, String> {
     let options = Options::read()?;
-    let law =
-        Law { entries: options.or_default("entries", 1_000_000)?, offset: options.or_default("offset", 0)? };
+    let entries = options.or_default("entries", 1_000_000)?;
+    let law = Law { entries, offset: options.or_default("offset", 0)?, keys: keys(&options, entries)? };
     let socket: String = options.required("socket")?;
-    let value = options.or_default("value", "x".repeat(37))?.into_bytes();
+    let threads = options.or_default("threads", 1)?;
+    let value = match options.or_default("value", String::new())?.into_bytes() {
+        empty if empty.is_empty() => law::value(options.or_default("value-size", 37)?),
+        given => given,
+    };
     let name: String = options.required("round")?;
     if name == "load" {
-        redis::load(&socket, law, &value)?;
+        load::load(&*protocol(&options)?, &socket, law, &value)?;
         return Ok(format!("{{\"loaded\":{}}}", law.entries));
     }
     let plan = Plan {
@@ -54,16 +66,34 @@ fn run() -> Result<String, String> {
         law,
         value,
         round: round(&name)?,
-        warmup: Duration::from_secs_f64(options.or_default("warmup", 0.0)?),
-        length: Duration::from_secs_f64(options.or_default("seconds", 5.0)?),
+        warmup: end(&options, "warmup-gets", "warmup", 0.0, threads)?,
+        end: end(&options, "gets", "seconds", 5.0, threads)?,
     };
-    let counts = run_threads(&plan, options.or_default("threads", 1)?, options.or_default("clients", 8)?)?;
+    let counts = run_threads(&plan, threads as usize, options.or_default("clients", 8)?)?;
     Ok(to_json(&counts))
+}
+
+/// A number of gets is shared out evenly over the threads.
+fn end(options: &Options, gets: &str, seconds: &str, default: f64, threads: u64) -> Result<End, String> {
+    match options.or_default(gets, 0)? {
+        0 => Ok(End::After(Duration::from_secs_f64(options.or_default(seconds, default)?))),
+        gets => Ok(End::Gets(gets / threads)),
+    }
+}
+
+fn keys(options: &Options, entries: u64) -> Result<Keys, String> {
+    match options.or_default("keys", "uniform".to_string())?.as_str() {
+        "uniform" => Ok(Keys::Uniform),
+        "zipf" => Ok(Keys::Zipf(Zipf::new(entries))),
+        "hot" => Ok(Keys::Hot),
+        other => Err(format!("unknown law of keys {other}")),
+    }
 }
 
 fn protocol(options: &Options) -> Result<Box<dyn Protocol>, String> {
     match options.required("protocol")?.as_str() {
         "redis" => Ok(Box::new(Redis)),
+        "memcached" => Ok(Box::new(Memcached)),
         "postgres" => Ok(Box::new(Postgres {
             database: options.or_default("database", "postgres".to_string())?,
             read_sql: options.required("read-sql")?,
@@ -80,6 +110,7 @@ fn round(name: &str) -> Result<Round, String> {
         "set" => Ok(Round::Set),
         "write" => Ok(Round::Write),
         "mixed" => Ok(Round::Mixed),
+        "cached" => Ok(Round::Cached),
         other => Err(format!("unknown round {other}")),
     }
 }
@@ -101,13 +132,17 @@ fn to_json(parts: &[Counts]) -> String {
     let sum = |field: fn(&Counts) -> u64| parts.iter().map(field).sum::<u64>();
     let tps: f64 = parts.iter().map(|p| p.requests as f64 / p.seconds).sum();
     format!(
-        "{{\"tps\":{tps:.1},\"mean_us\":{:.3},\"max_us\":{},\"requests\":{},\"hits\":{},\"misses\":{},\"sets\":{},\"latency\":{}}}",
+        "{{\"tps\":{tps:.1},\"mean_us\":{:.3},\"max_us\":{},\"requests\":{},\"hits\":{},\"misses\":{},\"sets\":{},\"refused\":{},\"hot_gets\":{},\"hot_hits\":{},\"seconds\":{:.3},\"latency\":{}}}",
         latency.mean_us(),
         latency.max_us(),
         sum(|p| p.requests),
         sum(|p| p.hits),
         sum(|p| p.misses),
         sum(|p| p.sets),
+        sum(|p| p.refused),
+        sum(|p| p.hot_gets),
+        sum(|p| p.hot_hits),
+        parts.iter().map(|p| p.seconds).fold(0.0, f64::max),
         latency.to_json()
     )
 }

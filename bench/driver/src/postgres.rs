@@ -2,10 +2,10 @@
 //! message for message what libpq sends and so what pgbench -M prepared sends.
 
 use std::io::{Error, Read, Result as IoResult, Write};
-use std::os::unix::net::UnixStream;
 
 use crate::law::key;
 use crate::protocol::{Command, Protocol, Reply};
+use crate::stream::Stream;
 
 const PROTOCOL_3: i32 = 196_608;
 const FLOOR_SQL: &str = "SELECT 1";
@@ -19,7 +19,7 @@ pub struct Postgres {
 }
 
 impl Protocol for Postgres {
-    fn greet(&self, stream: &mut UnixStream) -> IoResult<()> {
+    fn greet(&self, stream: &mut Stream) -> IoResult<()> {
         stream.write_all(&startup("postgres", &self.database))?;
         wait_until_ready(stream)?;
         for (name, sql) in [("floor", FLOOR_SQL), ("read", &self.read_sql), ("write", &self.write_sql)] {
@@ -38,6 +38,10 @@ impl Protocol for Postgres {
         message(out, b'D', |body| body.extend_from_slice(b"P\0"));
         message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
         message(out, b'S', |_| ());
+    }
+
+    fn stored(&self) -> Option<&'static [u8]> {
+        None // SQL loads its entries itself
     }
 
     fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
@@ -131,7 +135,7 @@ fn error_text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).replace('\0', " ")
 }
 
-fn wait_until_ready(stream: &mut UnixStream) -> IoResult<()> {
+fn wait_until_ready(stream: &mut Stream) -> IoResult<()> {
     let mut input = Vec::new();
     let mut buffer = [0u8; 4096];
     loop {

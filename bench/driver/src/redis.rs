@@ -1,18 +1,15 @@
-//! Redis: PING, GET and SET out, one reply in, and a pipelined preload.
+//! Redis: PING, GET and SET out, one reply in.
 
-use std::io::{BufReader, Read, Result as IoResult, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Result as IoResult;
 
-use crate::law::{Law, key};
+use crate::law::key;
 use crate::protocol::{Command, Protocol, Reply};
-
-const LOAD_BATCH: u64 = 1000;
-const OK_REPLY: &[u8] = b"+OK\r\n";
+use crate::stream::Stream;
 
 pub struct Redis;
 
 impl Protocol for Redis {
-    fn greet(&self, _stream: &mut UnixStream) -> IoResult<()> {
+    fn greet(&self, _stream: &mut Stream) -> IoResult<()> {
         Ok(())
     }
 
@@ -29,6 +26,10 @@ impl Protocol for Redis {
                 push_bulk(out, value);
             }
         }
+    }
+
+    fn stored(&self) -> Option<&'static [u8]> {
+        Some(b"+OK\r\n")
     }
 
     fn decode(&self, input: &[u8], _command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
@@ -68,37 +69,6 @@ fn decode_bulk(rest: &[u8], value: &[u8]) -> Result<Option<Reply>, String> {
     match &rest[..value.len()] == value {
         true => Ok(Some(Reply::Hit)),
         false => Err("a GET answered something that was never set".into()),
-    }
-}
-
-/// Every existing key of the law.
-pub fn load(socket: &str, law: Law, value: &[u8]) -> Result<(), String> {
-    let mut stream = UnixStream::connect(socket).map_err(|e| e.to_string())?;
-    let mut answers = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
-    let mut first = 0;
-    while first < law.entries {
-        let end = (first + LOAD_BATCH).min(law.entries);
-        send_batch(&mut stream, law, first..end, value).map_err(|e| e.to_string())?;
-        check_batch(&mut answers, (end - first) as usize)?;
-        first = end;
-    }
-    Ok(())
-}
-
-fn send_batch(stream: &mut UnixStream, law: Law, range: std::ops::Range<u64>, value: &[u8]) -> IoResult<()> {
-    let mut out = Vec::new();
-    for i in range {
-        Redis.encode(&mut out, &Command::Set(law.existing(i)), value);
-    }
-    stream.write_all(&out)
-}
-
-fn check_batch(answers: &mut impl Read, count: usize) -> Result<(), String> {
-    let mut got = vec![0; count * OK_REPLY.len()];
-    answers.read_exact(&mut got).map_err(|e| e.to_string())?;
-    match got.chunks(OK_REPLY.len()).all(|reply| reply == OK_REPLY) {
-        true => Ok(()),
-        false => Err("a SET of the preload failed".into()),
     }
 }
 

@@ -3,24 +3,25 @@
 import sys
 import time
 
-from . import charts, check, jobs, machine, measure, plan as plans, report, smoke, table
+from . import charts, check, jobs, machine, measure, plan as plans, report, servers, smoke, table
 from .command import RoundError
-from .postgres_server import PostgresServer
-from .redis_server import RedisServer
 from .results import Results
 
 
 def main(words):
     plan = plans.from_words(words)
     results = Results(plan)
-    results.facts["machine"] = machine.describe()
-    servers = [(RedisServer if system.is_redis else PostgresServer)(system, plan) for system in plan.systems]
+    results.facts.setdefault("machine", machine.describe())
+    results.facts["entries"] = plan.entries
+    parts = [servers.of(system, plan) for system in plan.systems]
     try:
         for repetition in range(plan.repeats):
-            for server in servers:
-                measure_system(server, repetition, results)
+            for server in parts:
+                if [repetition, server.system.name] not in results.ended:
+                    measure_system(server, repetition, results)
+                    results.end(repetition, server.system.name)
     finally:
-        for server in servers:
+        for server in parts:
             server.remove()
     conclude(plan, results)
 
@@ -56,14 +57,18 @@ def conclude(plan, results):
     summary, by_tool = results.finish()
     if plan.size == "smoke":
         smoke.insist(plan, summary, results)
-    charts.draw(plan.out, summary, by_tool)
+    if plan.charts:
+        charts.draw(plan.out, summary, by_tool)
     report.write(plan, summary, by_tool, results.facts)
     print()
     print(table.text(summary))
     print()
     if (others := results.facts["other_cpu"]["median"]) > 0.2:
-        print(f"Other programs took {others} cores meanwhile: the figures are lower than they would be on an idle machine.\n")
-    print(f"chart        {plan.out / 'throughput.png'}")
+        print(
+            f"Other programs took {others} cores meanwhile: the figures are lower than they would be on an idle machine.\n"
+        )
+    if plan.charts:
+        print(f"chart        {plan.out / 'throughput.png'}")
     print(f"report       {plan.out / 'report.md'}")
     print(f"raw results  {plan.out / 'raw.tar.gz'}, {plan.out / 'summary.json'}")
 

@@ -5,7 +5,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (the backend has to be chosen first)
 
-from .systems import ROUNDS, SYSTEMS  # noqa: E402
+from .systems import ALL, ROUNDS  # noqa: E402
 
 INK, FAINT, SPREAD = "#222222", "#d8dce1", "#e0a030"  # no system has the colour of SPREAD
 TITLES = {"read": "Read: 80 % of the keys exist", "mixed": "Mixed: 20 % writes", "write": "Write: 10 % overwrite"}
@@ -39,7 +39,7 @@ def draw(folder, summary, by_tool):
 
 def present(rows):
     names = {row["system"] for row in rows}
-    return [system for system in SYSTEMS if system.name in names]
+    return [system for system in ALL if system.name in names]
 
 
 def of_round(rows, name):

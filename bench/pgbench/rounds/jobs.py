@@ -27,13 +27,21 @@ class Job:
     threads: int
 
 
+def rounds_of(system):
+    if system.is_postgres:
+        return (POSTGRES_FLOORS if system.floors else ()) + POSTGRES_ROUNDS
+    if system.floors:
+        return REDIS_ROUNDS
+    return tuple((name, ("client",)) for name in ROUNDS)
+
+
 def for_system(system, plan, repetition):
     """Every second repetition turns the order within a round, so that no tool always meets the grown table."""
-    rounds = REDIS_ROUNDS if system.is_redis else (POSTGRES_FLOORS if system.floors else ()) + POSTGRES_ROUNDS
     jobs = []
-    for name, tools in rounds:
-        if plan.size == "quick" and name in ASIDE:
+    for name, tools in rounds_of(system):
+        if name in ASIDE and plan.size == "quick" or plan.tools and name not in ROUNDS:
             continue
-        variants = [Job(name, tool, threads) for tool in tools for threads in plan.threads]
+        chosen = [tool for tool in tools if not plan.tools or tool in plan.tools]
+        variants = [Job(name, tool, threads) for tool in chosen for threads in plan.threads]
         jobs += variants if repetition % 2 == 0 else variants[::-1]
     return jobs

@@ -26,10 +26,9 @@ def run(server, job):
 
 
 def watch(server, words):
+    counted = server.counters()
     before, start = seconds_used(server), time.monotonic()
-    process = subprocess.Popen(
-        [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         time.sleep(server.plan.seconds * MEMORY_MOMENT)
         memory = processes.pss_mb(server.pid)
@@ -42,7 +41,21 @@ def watch(server, words):
         raise RoundError(f"{words[0]} failed: {stderr.strip()[-600:]}")
     cpu, client, machine = ((after - then) / wall for after, then in zip(seconds_used(server), before))
     other = max(0, machine - cpu - client)
-    return stdout, {"cpu": cpu, "client_cpu": client, "other_cpu": other, "rss_mb": memory}
+    grown = {name: after - counted[name] for name, after in server.counters().items()}
+    return stdout, {"cpu": cpu, "client_cpu": client, "other_cpu": other, "rss_mb": memory, **derived(grown)}
+
+
+def derived(grown):
+    """Each write takes one transaction id, those of a warm-up inside the run included; memory caches take none."""
+    found = {}
+    if grown.get("xids", 0) > 0:
+        found["wal_per_write"] = round(grown["wal_bytes"] / grown["xids"], 1)
+    elif "wal_bytes" in grown:
+        found["wal_per_write"] = 0.0
+    hits = grown.get("hot_hits", 0) + grown.get("table_hits", 0)
+    if hits:
+        found["tier_hit_rate"] = round(grown["hot_hits"] / hits, 4)
+    return found
 
 
 def seconds_used(server):

@@ -1,63 +1,41 @@
-"""A throwaway Redis: built-in defaults, snapshots included; only TCP is off and the folder is ours."""
+"""A throwaway Redis or Valkey: built-in defaults, snapshots included, unless the system says otherwise."""
 
-import shutil
-import subprocess
-import tempfile
-import time
 from pathlib import Path
 
-from . import law
-from .command import RoundError, output
-from .plan import CLIENT
+from . import program
+from .command import output
+from .own_process import OwnProcess
 
-SHOWN = ("save", "appendonly", "maxmemory", "io-threads")
+SHOWN = ("save", "appendonly", "maxmemory", "maxmemory-policy", "io-threads")
 
 
-class RedisServer:
-    def __init__(self, system, plan):
-        self.system, self.plan = system, plan
-        self.folder = plan.out / "redis"
-        self.process = None
+class RedisServer(OwnProcess):
+    protocol = "redis"
 
-    def __enter__(self):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.run_folder = Path(tempfile.mkdtemp(prefix="pgcache-redis-"))  # a socket's path must be short
-        self.socket = str(self.run_folder / "socket")
-        words = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", str(self.folder)]
-        with open(self.folder / "log", "a", encoding="utf-8") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        self.wait_until_ready()
-        return self
+    def words(self):
+        server = program.path(self.system.program, self.system.suite)
+        where = ["--port", self.port, "--bind", "127.0.0.1", "--unixsocket", self.path, "--dir", self.folder]
+        return [server, *where, *self.system.options]
 
-    def wait_until_ready(self):
-        for _ in range(100):
-            if self.process.poll() is not None:
-                break
-            if Path(self.socket).exists() and self.cli("PING") == "PONG":
-                return
-            time.sleep(0.05)
-        raise RoundError(f"Redis did not start: see {self.folder / 'log'}")
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(timeout=60)
-        shutil.rmtree(self.run_folder)
-
-    def remove(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    @property
-    def pid(self):
-        return self.process.pid
+    def answers(self):
+        return Path(self.path).exists() and self.cli("PING") == "PONG"
 
     def cli(self, *words):
-        return output(["redis-cli", "-s", self.socket, *words]).strip()
+        return output(["redis-cli", "-s", self.path, *words]).strip()
+
+    def forget(self):
+        """Else it would save everything before it stops: minutes for 30 million entries, and nobody reads it."""
+        self.cli("CONFIG", "SET", "save", "")
+
+    @property
+    def tool_connection(self):
+        """For redis-benchmark."""
+        return ["-h", "127.0.0.1", "-p", self.port] if self.plan.tcp else ["-s", self.path]
 
     def load(self):
         """Empty it, fill it, and write the snapshot, as Postgres is checkpointed."""
         self.cli("FLUSHALL")
-        words = [CLIENT, "--protocol", "redis", "--socket", self.socket, "--round", "load"]
-        output([*words, "--entries", self.plan.entries, "--value", law.value(self.plan.value_size)])
+        self.preload()
         self.cli("SAVE")
 
     def entries(self):
@@ -68,11 +46,15 @@ class RedisServer:
 
     def snapshots(self):
         """Snapshots it has taken so far, the one after the preload among them."""
-        info = self.cli("INFO", "persistence").splitlines()
-        return next((int(line.split(":")[1]) for line in info if line.startswith("rdb_saves")), None)
+        return self.info("persistence", "rdb_saves")
+
+    def info(self, section, field):
+        lines = self.cli("INFO", section).splitlines()
+        return next((int(line.split(":")[1]) for line in lines if line.startswith(f"{field}:")), None)
 
     def disk_mb(self):
         return sum(file.stat().st_size for file in self.folder.glob("*.rdb")) / 1024**2
 
     def version(self):
-        return "Redis " + output(["redis-server", "--version"]).split("v=")[1].split()[0]
+        name = "Valkey" if self.system.program.startswith("valkey") else "Redis"
+        return f"{name} {program.version(self.system.program, self.system.suite)}"

@@ -1,9 +1,9 @@
 """The Markdown report: what was asked, on what, the tables, what is lost and why, and what others published."""
 
 from . import charts, table
-from .systems import ROUNDS, SYSTEMS
+from .systems import ALL, ROUNDS, SYSTEMS
 
-LABELS = {system.name: system.label for system in SYSTEMS}
+LABELS = {system.name: system.label for system in ALL}
 
 
 def write(plan, summary, by_tool, facts):
@@ -13,7 +13,8 @@ def write(plan, summary, by_tool, facts):
         ground(facts),
         "## Results\n\n" + table.markdown(table.HEAD, table.cells(summary)),
         READING,
-        "![Requests per second](throughput.png)\n\n![Latency](latency.png)\n\n![Server CPU for each request](cost.png)",
+        CHARTS if plan.charts else "",
+        cost(plan, summary),
         losses(summary),
         tools(by_tool),
         "## Every tool and thread count\n\n" + table.markdown(TOOL_HEAD, tool_cells(by_tool)),
@@ -24,26 +25,38 @@ def write(plan, summary, by_tool, facts):
     (plan.out / "report.md").write_text("\n\n".join(part for part in parts if part) + "\n")
 
 
+CHARTS = "![Requests per second](throughput.png)\n\n![Latency](latency.png)\n\n![Server CPU for each request](cost.png)"
+
+
 def asked(plan):
     return f"""How many requests a second does each answer, how long does one take, and what does the server spend?
 
 {plan.entries:,} entries are preloaded: keys are UUIDs of 36 bytes, values have {plan.value_size} bytes. Read: 80 % of the keys
-exist. Mixed: 20 % writes, 80 % reads. Write: 10 % overwrite an entry, the others are new. {plan.clients} clients on a unix socket,
-one request in flight on each, prepared statements. {plan.repeats} interleaved repetition{"s" * (plan.repeats > 1)} of {plan.seconds:g} s a run; in each
+exist, drawn {KEYS[plan.keys]}. Mixed: 20 % writes, 80 % reads. Write: 10 % overwrite an entry, the others are new.
+{plan.clients} client{"s" * (plan.clients > 1)} {"over TCP (loopback)" if plan.tcp else "on a unix socket"}, one request in flight on each, prepared statements. {plan.repeats} interleaved repetition{"s" * (plan.repeats > 1)} of {plan.seconds:g} s a run; in each
 repetition every system starts a server of its own, is loaded, checkpointed and warmed up, and is alone while it is
 measured. Client threads tried: {" and ".join(map(str, plan.threads))}; the best tool and thread count of each system counts.
 {"**A quick look, not a measurement**: one short run each." if plan.repeats == 1 else ""}"""
 
 
+KEYS = {"uniform": "uniformly", "zipf": "with a zipfian skew of 0.99"}
+
+
 def ground(facts):
     machine = facts["machine"]
     lines = [
-        ("machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB; clients share them with the server"),
-        ("system", f"{machine['system']}, Linux {machine['kernel']}; load when the run began: {machine['load_at_start']:.2f}"),
+        (
+            "machine",
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB; clients share them with the server",
+        ),
+        (
+            "system",
+            f"{machine['system']}, Linux {machine['kernel']}; load when the run began: {machine['load_at_start']:.2f}",
+        ),
     ]
     noise = facts["other_cpu"]
     lines.append(("others", f"took {noise['median']} cores in the median run, {noise['most']} in the worst"))
-    for system in SYSTEMS:
+    for system in ALL:
         if seen := facts.get(system.name):
             lines.append((system.label, f"{seen['version']}; {settings(seen)}"))
     snapshots = facts.get("redis", {}).get("snapshots")
@@ -55,8 +68,8 @@ def settings(seen):
     return ", ".join(f"{name} = {value or repr('')}" for name, value in seen["settings"].items())
 
 
-STOCK = """Both servers run at their defaults; TCP is off. Redis writes its snapshots as `save` says, Postgres its WAL with
-fsync, so `table, logged` and `pgcache, logged` survive a crash, Redis loses what came since its last snapshot, and
+STOCK = """Servers run at their defaults, except for what a label or the table says. Redis writes its snapshots as `save`
+says, Postgres its WAL with fsync, so `table, logged` and `pgcache, logged` survive a crash, Redis loses what came since its last snapshot, and
 unlogged caches are empty after a crash. """
 
 SNAPSHOTS = "Snapshots Redis took in its last repetition, the one after the preload among them: {}."
@@ -64,7 +77,37 @@ SNAPSHOTS = "Snapshots Redis took in its last repetition, the one after the prel
 READING = """`CPU` is the server's, in cores: user and system time of all its processes, those that exited included, over wall time.
 `MB` is the proportional set size of all its processes at 70 % of the run: shared memory once. For Postgres the page
 cache that holds its files is not in it. `hits` is counted in the timed runs where the client won the row, else in the
-checked pass. Figures whose ranges overlap are not told apart by this run."""
+checked pass; `from tier` is the share of these hits that the hot tier answered, by its own counters. Figures whose
+ranges overlap are not told apart by this run."""
+
+
+def cost(plan, summary):
+    lines = [cost_cells(plan, row) for row in summary]
+    return f"{COST}\n\n" + table.markdown(COST_HEAD, sorted(lines, key=lambda line: ROUNDS.index(line[0])))
+
+
+def cost_cells(plan, row):
+    per_write = row.get("wal_per_write") if row["round"] == "write" else None
+    wal = "" if per_write is None else f"{per_write * 1e6 / 1024**2:.0f}"
+    cpu = f"{row['cpu'] / row['tps'] * 1e6:.1f}"
+    return (
+        row["round"],
+        LABELS[row["system"]],
+        cpu,
+        f"{row['client_cpu'] / row['tps'] * 1e6:.1f}",
+        f"{row['rss_mb']:.0f}",
+        wal,
+        str(plan.clients),
+    )
+
+
+COST = """## What a million requests cost
+
+CPU seconds of the server for a million requests, and those of the client beside it; memory while they run; WAL that a
+million writes leave behind. The first change of a page after a checkpoint is logged whole, so WAL for each write falls as a
+run gets longer. Redis writes no log at its defaults: it saves everything from time to time."""
+
+COST_HEAD = ("round", "system", "server CPU s", "client CPU s", "memory MB", "WAL MB", "connections held")
 
 
 def losses(summary):
@@ -198,7 +241,11 @@ def published(summary):
     rates = {row["system"]: row["tps"] for row in summary if row["round"] == "read"}
     if not {"redis", "table_unlogged"} <= rates.keys():
         return ""
-    said = [f"{LABELS[name]} {rates[name]:,.0f} ({rates[name] / rates['redis']:.2f} of Redis)" for name in rates if name != "redis"]
+    said = [
+        f"{LABELS[name]} {rates[name]:,.0f} ({rates[name] / rates['redis']:.2f} of Redis)"
+        for name in rates
+        if name != "redis"
+    ]
     return f"Our read round, straight to the socket: Redis {rates['redis']:,.0f}; " + "; ".join(said) + "."
 
 

@@ -1,4 +1,7 @@
-"""The folder of one run: a line for each timed run, the raw outputs, and at the end the summary."""
+"""The folder of one run: a line for each timed run, the raw outputs, and at the end the summary.
+
+A run that was stopped goes on in the same folder: a system that ended in a repetition is not measured again there.
+"""
 
 import json
 import shutil
@@ -16,9 +19,28 @@ class Results:
         self.plan, self.folder = plan, plan.out
         self.raw = self.folder / "raw"
         self.raw.mkdir(parents=True, exist_ok=True)
-        (self.folder / "runs.jsonl").write_text("")
+        self.ended = []  # [repetition, system] pairs
         self.runs = []
         self.facts = {}  # what servers say of themselves: {system: {...}}
+        self.resume()
+
+    @property
+    def stopped(self):
+        """Kept while a run goes on."""
+        return self.folder / "stopped.json"
+
+    def resume(self):
+        journal = self.folder / "runs.jsonl"
+        if self.stopped.exists():
+            kept = json.loads(self.stopped.read_text())
+            self.ended, self.facts = kept["ended"], kept["facts"]
+            rows = [json.loads(line) for line in journal.read_text().splitlines()]
+            self.runs = [row for row in rows if [row["repetition"], row["system"]] in self.ended]
+        journal.write_text("".join(json.dumps(row) + "\n" for row in self.runs))
+
+    def end(self, repetition, system):
+        self.ended.append([repetition, system])
+        self.stopped.write_text(json.dumps({"ended": self.ended, "facts": self.facts}))
 
     def add(self, repetition, row, result, stdout):
         row = {"repetition": repetition, **row}
@@ -40,6 +62,7 @@ class Results:
         self.write("summary.json", summary)
         self.write("facts.json", self.facts)
         self.pack()
+        self.stopped.unlink(missing_ok=True)
         return summary, by_tool
 
     def with_hit_rate(self, row):

@@ -59,13 +59,14 @@ def row(round_name, system, tool, threads, group):
         "tps_max": max(rates),
         "tool": tool,
         "threads": threads,
-        "hit_rate": hit_rate(group),
+        **{field: known(group, field) for field in ("hit_rate", "tier_hit_rate", "wal_per_write")},
     }
 
 
-def hit_rate(group):
-    rates = [run["hit_rate"] for run in group if run.get("hit_rate") is not None]
-    return round(median(rates), 4) if rates else None
+def known(group, field):
+    """The median over the runs that have it."""
+    found = [run[field] for run in group if run.get(field) is not None]
+    return round(median(found), 4) if found else None
 
 
 def best(rows):

@@ -1,14 +1,14 @@
 """The table in the terminal, and the same cells for the report."""
 
-from .systems import ROUNDS, SYSTEMS
+from .systems import ALL, ROUNDS
 
-HEAD = ("round", "system", "requests/s", "min-max", "of Redis", "p50 ms", "p95 ms", "p99 ms", "CPU", "MB", "hits", "tool")
-LABELS = {system.name: system.label for system in SYSTEMS}
+HEAD = ("round", "system", "requests/s", "min-max", "of Redis", "p50 ms", "p95 ms", "p99 ms", "CPU", "MB", "hits", "from tier", "tool")
+LABELS = {system.name: system.label for system in ALL}
 
 
 def cells(summary):
     found = {(row["round"], row["system"]): row for row in summary}
-    order = [(name, system.name) for name in ROUNDS for system in SYSTEMS]
+    order = [(name, system.name) for name in ROUNDS for system in ALL]
     return [line(found[key], found.get((key[0], "redis"))) for key in order if key in found]
 
 
@@ -23,6 +23,7 @@ def line(row, redis):
         f"{row['cpu']:.2f}",
         f"{row['rss_mb']:.0f}",
         f"{row['hit_rate']:.1%}" if row["hit_rate"] else "",
+        f"{row['tier_hit_rate']:.1%}" if row.get("tier_hit_rate") is not None else "",
         f"{row['tool']} x{row['threads']}",
     )
 

@@ -16,12 +16,13 @@ def words(server, job, seconds, warmup):
     plan = server.plan
     head = [CLIENT, "--socket", server.socket, "--round", job.round, "--threads", job.threads]
     head += ["--clients", plan.clients, "--entries", plan.entries, "--value", law.value(plan.value_size)]
+    head += ["--keys", plan.keys]
     return [*head, "--seconds", seconds, "--warmup", warmup, *protocol(server)]
 
 
 def protocol(server):
-    if server.system.is_redis:
-        return ["--protocol", "redis"]
+    if not server.system.is_postgres:
+        return ["--protocol", server.protocol]
     sql = ["--read-sql", server.statement("read"), "--write-sql", server.statement("write")]
     return ["--protocol", "postgres", "--database", DATABASE, "--offset", law.PGBENCH_OFFSET, *sql]
 

@@ -23,7 +23,7 @@ def scripts(server, round_name):
 
 def base_words(server, clients, threads):
     plan = server.plan
-    words = [server.bin / "pgbench", *server.connection, "-n", "-M", "prepared", "-c", clients, "-j", threads]
+    words = [server.bin / "pgbench", *server.tool_connection, "-n", "-M", "prepared", "-c", clients, "-j", threads]
     for name, content in variables(plan).items():
         words += ["-D", f"{name}={content}"]
     return words

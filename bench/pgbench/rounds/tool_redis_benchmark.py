@@ -24,7 +24,7 @@ def words(server, job, requests):
     plan = server.plan
     # One thread is the tool's own loop; --threads 1 would be a loop beside it, and slower.
     threads = ["--threads", job.threads] if job.threads > 1 else []
-    head = ["redis-benchmark", "-s", server.socket, "-c", plan.clients, *threads, "-n", requests, "--csv"]
+    head = ["redis-benchmark", *server.tool_connection, "-c", plan.clients, *threads, "-n", requests, "--csv"]
     return [*head, "-r", law.slots(plan.entries), *request(plan, job.round)]
 
 

@@ -9,9 +9,13 @@ from rounds.command import RoundError
 JOB = SimpleNamespace(round="write", tool="client")
 
 
-def server(entries=0):
+def server(entries=0, copies=None):
+    """`copies`: what the hot tier of a system that has one holds."""
     return SimpleNamespace(
-        system=SimpleNamespace(name="some"), plan=SimpleNamespace(entries=1000), entries=lambda: entries
+        system=SimpleNamespace(name="some", tier=copies is not None),
+        plan=SimpleNamespace(entries=1000, value_size=37, tier_mb=2048),
+        entries=lambda: entries,
+        tier_entries=lambda: copies,
     )
 
 
@@ -41,6 +45,11 @@ class Check(unittest.TestCase):
         check.preload(server(entries=1000))
         with self.assertRaises(RoundError):
             check.preload(server(entries=999))
+
+    def test_a_cold_tier_is_refused(self):
+        check.preload(server(entries=1000, copies=1000))
+        with self.assertRaises(RoundError):
+            check.preload(server(entries=1000, copies=10))
 
     def test_a_mixed_round_without_its_writes_is_refused(self):
         check.timed_run(server(), JOB, {"script_counts": [8000, 2000]})

@@ -14,6 +14,18 @@ subprocess.run([sys.executable, "-c", '''{BURN}'''])
 print("burnt", flush=True)
 sys.stdin.read()
 """
+SHARED = """
+import mmap, os, sys
+memory = mmap.mmap(-1, 64 << 20)
+child = os.fork()
+if child == 0:
+    for place in range(0, 64 << 20, 4096):
+        memory[place] = 1
+    os._exit(0)
+os.waitpid(child, 0)
+print("touched", flush=True)
+sys.stdin.read()
+"""
 
 
 class CpuSeconds(unittest.TestCase):
@@ -33,6 +45,14 @@ class CpuSeconds(unittest.TestCase):
             self.assertGreater(processes.pss_mb(child.pid), 1)
             child.stdin.close()
             child.wait()
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may look at another's mappings")
+    def test_shared_memory_counts_when_who_touched_it_is_gone(self):
+        words = [sys.executable, "-c", SHARED]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            server.stdout.readline()
+            self.assertGreater(processes.pss_mb(server.pid), 64)
+            server.stdin.close()
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ class Summary(unittest.TestCase):
         self.assertEqual([(row["threads"], row["tps"]) for row in winner], [(1, 100.0)])
 
     def test_hit_rate_ignores_tools_that_count_none(self):
-        self.assertEqual(stats.hit_rate([run(hit_rate=0.8), run(), run(hit_rate=0.82)]), 0.81)
-        self.assertIsNone(stats.hit_rate([run()]))
+        self.assertEqual(stats.known([run(hit_rate=0.8), run(), run(hit_rate=0.82)], "hit_rate"), 0.81)
+        self.assertIsNone(stats.known([run()], "hit_rate"))
 
 
 if __name__ == "__main__":
