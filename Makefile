@@ -39,6 +39,7 @@ help:
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
 	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root)'
 	@echo 'make dist            the release, as tarball and zip file, from the last commit'
+	@echo 'make docker-lint     the files of docker/ through their own tools'
 	@echo 'make docker-check    the image, built without a registry and tried, and what watches it (needs root)'
 	@echo 'make fresh-check     demo and test on a clean Debian: SUITE=bookworm or trixie (needs root)'
 	@echo 'make clean           stop our throwaway clusters, remove everything that was built'
@@ -54,6 +55,9 @@ test:
 test-all postgres-check audit coverage deb deb-check dist docker-check:
 	@scripts/$@.sh
 
+docker-lint:
+	@scripts/docker-check.sh lint
+
 bench:
 	@scripts/bench.sh $(BENCH_OPTS)
 
@@ -67,7 +71,7 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all postgres-check bench lint audit coverage deb deb-check dist docker-check \
+.PHONY: all help demo test test-all postgres-check bench lint audit coverage deb deb-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG

