@@ -81,7 +81,7 @@ build_image() {
 
 # The network is the host's: only the loopback address, and a port of our own.
 in_image() {
-    store run --user 999 --volume "$work/data:/var/lib/postgresql/data" --volume "$PWD/demo:/demo:ro" \
+    store run --user 999 --volume "$PWD/demo:/demo:ro" \
         --volume "$PWD/docker/exporter/role.sh:/initdb.d/role.sh:ro" --env PGCACHE_HOT_SIZE=32MB \
         --env POSTGRES_PASSWORD="${password:-}" --env EXPORTER_PASSWORD=watching --env PGPORT="$port" \
         "$container" -- "$@"
@@ -108,14 +108,13 @@ expect() {
 
 try_image() {
     container=$(store from "$image")
-    install -d -o 999 -g 999 -m 0700 "$work/data"
     say "first start"
     ! password='' in_image entrypoint.sh postgres >"$work/refused.log" 2>&1 || die "the image started without a password."
     grep -q POSTGRES_PASSWORD "$work/refused.log" || die "the image does not say that POSTGRES_PASSWORD is missing: $(cat "$work/refused.log")"
     password="it's secret"
     start_server
     expect postgres "SELECT current_user"
-    [ "$(stat -c %u "$work/data/postmaster.pid")" = 999 ] || die "the image does not run as its own user."
+    [ "$(in_image stat -c %u /var/lib/postgresql/data/postmaster.pid)" = 999 ] || die "the image does not run as its own user."
     expect t "SELECT size BETWEEN 32e6 AND 33554432 FROM pgcache.hot_tier"
     in_image psql -X -q -U postgres -c "SELECT cache_set('kept', 'yes')" >/dev/null
     PGPASSWORD="it's secret" psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null || die "the password does not open the image's server."
