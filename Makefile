@@ -31,8 +31,16 @@ help:
 	@echo 'make installcheck    regression and isolation tests against the running server of that Postgres'
 	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
+	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
+	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 20 minutes)'
 	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
+	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
+	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
+	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root)'
+	@echo 'make dist            the release, as tarball and zip file, from the last commit'
+	@echo 'make docker-lint     the files of docker/ through their own tools'
+	@echo 'make docker-check    the image, built without a registry and tried, and what watches it (needs root)'
 	@echo 'make fresh-check     demo and test on a clean Debian: SUITE=bookworm or trixie (needs root)'
 	@echo 'make clean           stop our throwaway clusters, remove everything that was built'
 	@echo
@@ -43,6 +51,12 @@ demo:
 
 test:
 	@scripts/test.sh
+
+test-all postgres-check audit coverage deb deb-check dist docker-check:
+	@scripts/$@.sh
+
+docker-lint:
+	@scripts/docker-check.sh lint
 
 bench:
 	@scripts/bench.sh $(BENCH_OPTS)
@@ -57,7 +71,8 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test bench lint fresh-check clean clean-checkout
+.PHONY: all help demo test test-all postgres-check bench lint audit coverage deb deb-check dist docker-check docker-lint \
+	fresh-check clean clean-checkout
 
 export PG PG_CONFIG
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)

@@ -20,12 +20,12 @@ exec 9>"$cache/cron-$major.lock"
 flock 9
 [ ! -e "$("$pg_config" --pkglibdir)/pg_cron.so" ] || exit 0
 
-# A newer suite's pg_cron fits older majors, too.
 if [ -n "${PGCACHE_CRON_SOURCE:-}" ]; then
     rm -rf "$source"
     cp -r "$PGCACHE_CRON_SOURCE" "$source"
 else
-    "$here/source-package.sh" pg-cron "postgresql-$major-cron" "$source" ||
+    # What was packaged for a newer major fits older ones, too.
+    "$here/source-package.sh" pg-cron "postgresql-($(seq -s '|' "$major" 19))-cron" "$source" ||
         die "pg_cron for Postgres $major could not be fetched: name a source tree of it with PGCACHE_CRON_SOURCE=."
 fi
 

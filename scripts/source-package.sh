@@ -4,7 +4,8 @@
 # Not a change to the system: apt gets a configuration, lists and cache of its own, and the suites are
 # asked at the mirror the machine already uses.
 #
-# Usage: source-package.sh PACKAGE BINARY FOLDER     BINARY: a package that must be built from it
+# Usage: source-package.sh PACKAGE BINARY FOLDER     BINARY: a package that must be built from it, as a
+#                                                    regular expression
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,21 +42,38 @@ clear_hooks='#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-I
 echo "$clear_hooks" >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
+# What is installed may come from the own suite's security archive.
+# shellcheck disable=SC2016 # apt expands these, not the shell
+security=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
+    awk -v suite="${VERSION_CODENAME:-}-security" '$2 == suite && $3 == "main" { print $1; exit }')
+
+# Reads to the end: a grep that leaves early makes apt-cache fail.
+offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
+
 point_apt_at() {
-    echo "deb-src [signed-by=$keyring] $mirror $1 main" >"$work/sources.list"
-    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 &&
-        own_apt apt-cache showsrc "$package" 2>/dev/null | grep -q "^Binary:.*\b$binary\b"
+    local archive=$mirror
+    case $1 in
+        *-security) archive=$security ;;
+    esac
+    echo "deb-src [signed-by=$keyring] $archive $1 main" >"$work/sources.list"
+    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary
 }
 
-for suite in $suites; do
+undelivered=
+for suite in ${security:+$VERSION_CODENAME-security} $suites; do
     point_apt_at "$suite" || continue
     say "$package: source package of $suite"
-    (cd "$work/src" && own_apt apt-get source -q=2 --download-only "$package") >"$work/download.log" 2>&1 || {
-        grep '^E:' "$work/download.log" >&2 || true
-        die "the mirror $mirror lists the source package $package in $suite but does not deliver it: check the network, or use another mirror."
+    (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1 || {
+        say "$package: $suite lists it and the mirror does not deliver it"
+        undelivered=$suite
+        continue
     }
     rm -rf "$folder"
-    dpkg-source --no-check -x "$work/src/${package}"_*.dsc "$folder" >/dev/null 2>&1
+    dpkg-source --no-check --no-copy -x "$work/src/${package}"_*.dsc "$folder" >/dev/null 2>&1
     exit 0
 done
+if [ -n "$undelivered" ]; then
+    grep '^E:' "$work/download.log" >&2 || true
+    die "the mirror $mirror lists the source package $package in $undelivered but does not deliver it: check the network, or use another mirror."
+fi
 die "no suite of $ID ($suites) has $binary at $mirror."

@@ -1,0 +1,6 @@
+#!/bin/sh
+# Healthy: the server answers, and the hot tier is there.
+set -eu
+exec psql -X -q -A -t -v ON_ERROR_STOP=1 --username="${POSTGRES_USER:-postgres}" \
+    --dbname="${POSTGRES_DB:-${POSTGRES_USER:-postgres}}" \
+    --command="SELECT size > 0 FROM pgcache.hot_tier" >/dev/null

@@ -1,0 +1,47 @@
+# shellcheck shell=bash
+# Sourced by the checks that need a clean Debian, after say.sh: base systems made by debootstrap and kept
+# in cache-dir.sh, and what the host lends them. They need root.
+#
+#   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
+#   lend_network ROOT               names, certificates, apt's proxy
+#   lend_rust ROOT                  Debian's own Rust is too old in 12 and in 13
+
+make_base() {
+    local suite=$1 kind=$2 packages=$3 cache mirror work
+    cache=$(scripts/cache-dir.sh)
+    BASE=$cache/$kind-$suite.tar
+    [ ! -e "$BASE" ] || return 0
+    scripts/need.sh debootstrap
+    mirror=$(scripts/mirror.sh)
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/$kind-$suite.XXXXXX")
+    say "making a base system of $suite (once)"
+    debootstrap --variant=minbase --include="$packages" "$suite" "$work/root" "$mirror" >"$work/log" 2>&1 || {
+        tail -n 5 "$work/log" >&2
+        rm -rf "$work"
+        die "debootstrap could not make $suite from $mirror: check the network."
+    }
+    rm -rf "$work/root/var/cache/apt/archives/"*.deb
+    tar -C "$work/root" -cf "$work/tar" .
+    mv "$work/tar" "$BASE"
+    rm -rf "$work"
+}
+
+lend_network() {
+    local root=$1
+    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
+    chroot "$root" update-ca-certificates >/dev/null 2>&1
+    apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
+}
+
+# As a user of rustup would have it.
+lend_rust() {
+    local root=$1 toolchain program
+    toolchain=$(rustc --print sysroot)
+    mkdir -p "$root/opt/rust"
+    cp -r "$toolchain/bin" "$toolchain/lib" "$root/opt/rust/"
+    for program in "$root"/opt/rust/bin/*; do
+        ln -s "${program#"$root"}" "$root/usr/local/bin/"
+    done
+}

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# `make coverage`: which lines of the store its own tests reach, by cargo llvm-cov. The figures are per file;
+# the last line is the whole.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh coverage
+tools=$(scripts/cache-dir.sh)/tools
+PATH=$PATH:$tools/bin
+# Rust's own tools when rustup brought them, else those of the wheel.
+if [ ! -e "$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/llvm-cov" ]; then
+    LLVM_COV=$(echo "$tools"/lib/python3*/site-packages/llvm/bin/llvm-cov)
+    LLVM_PROFDATA=$(echo "$tools"/lib/python3*/site-packages/llvm/bin/llvm-profdata)
+    export LLVM_COV LLVM_PROFDATA
+fi
+CARGO_TARGET_DIR=build/coverage nice cargo llvm-cov --locked --package pgcache-store \
+    --ignore-filename-regex '(testing|model|_tests|tests/.*)\.rs' --summary-only "$@"
