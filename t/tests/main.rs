@@ -15,6 +15,7 @@ mod dump;
 mod expiry;
 mod fuzz;
 mod intruder;
+mod leaks;
 mod life;
 mod memory_caches;
 mod memory_definitions;
