@@ -11,6 +11,7 @@ pub mod datum;
 pub mod events;
 pub mod invalidation;
 pub mod lock;
+mod mapping;
 pub mod name;
 pub mod pause;
 pub mod plan;
