@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::{Tier, tier};
+use crate::pg::transaction;
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
 const MAX_KEYS: usize = 10_000;
@@ -34,6 +35,8 @@ const MAX_KEYS: usize = 10_000;
 struct Transaction {
     /// Some table cache was written, or may have been.
     wrote: bool,
+    /// Relations were made, altered or truncated: there may be files that an abort removes.
+    new_files: bool,
     keys: HashMap<u32, HashSet<Box<[u8]>>>,
     tables: HashMap<u32, Extent>,
     created: Vec<Nested>,
@@ -78,7 +81,12 @@ pub fn register() {
         row: note_row,
         truncated: |relation| note_table(relation, Extent::Rows),
         altered: |relation| note_table(relation, Extent::Definition),
-        created: |relation| with(|t| t.created.push(nested(relation))),
+        created: |relation| {
+            with(|t| {
+                t.new_files = true;
+                t.created.push(nested(relation));
+            });
+        },
         dropped: |relation| {
             with(|t| t.dropped.push(nested(relation)));
             note_table(relation, Extent::Definition);
@@ -114,6 +122,7 @@ fn note_row(relation: Oid, key: &[u8]) {
 
 fn note_table(relation: Oid, extent: Extent) {
     with(|transaction| {
+        transaction.new_files = true;
         transaction.wrote |= extent == Extent::Rows;
         let Some(tier) = tier() else {
             return;
@@ -139,9 +148,26 @@ fn at_moment(moment: Moment) {
             pause::at(Window::VisibleToUnmark);
             with(|t| t.end(true));
         }
-        Moment::Aborted => with(|t| t.end(false)),
+        Moment::Aborted => {
+            let new_files = with(|t| {
+                let new_files = t.new_files;
+                t.end(false);
+                new_files
+            });
+            flush_abort_of(new_files);
+        }
         Moment::SubCommitted { level } => with(|t| t.raise(level)),
-        Moment::SubAborted { level } => with(|t| t.forget(level)),
+        Moment::SubAborted { level } => {
+            with(|t| t.forget(level));
+            flush_abort_of(with(|t| t.new_files));
+        }
+    }
+}
+
+/// Here the abort is recorded, and the files are still there.
+fn flush_abort_of(new_files: bool) {
+    if new_files {
+        transaction::flush_abort();
     }
 }
 

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod convert;
 pub mod database;
 pub mod datum;
+pub mod encoding;
 pub mod events;
 pub mod invalidation;
 pub mod lock;
