@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage ...
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage|sqlsmith ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -207,6 +207,8 @@ need_coverage() {
 need_image() { packages buildah debootstrap prometheus prometheus-postgres-exporter; }
 
 need_debootstrap() { packages debootstrap; }
+
+need_sqlsmith() { packages sqlsmith; }
 
 for what in "$@"; do
     declare -F "need_$what" >/dev/null || die "need.sh knows no '$what'."
