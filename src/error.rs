@@ -44,6 +44,8 @@ pub enum Error {
     NoSuchView,
     /// A query names other columns than a function gives.
     WrongColumns,
+    /// An allocation of so many bytes failed.
+    OutOfMemory(usize),
     /// All slots of the hot tier are taken by other caches.
     NoSlot,
     /// An entry of a memory cache that the hot tier cannot hold.
@@ -83,6 +85,7 @@ impl Error {
             Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
             Error::NoTier => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
@@ -112,6 +115,7 @@ impl Error {
             Error::NoTier => "memory caches need pgcache's shared memory".into(),
             Error::NoSuchView => "there is no memory cache with these settings".into(),
             Error::WrongColumns => "query names other columns than the function gives".into(),
+            Error::OutOfMemory(_) => "out of memory".into(),
             Error::NoSlot => "too many caches for the hot tier".into(),
             Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
             Error::UnknownValueType => "value_type is not supported".into(),
@@ -137,6 +141,7 @@ impl Error {
                 crate::cache::key::MAX_BYTES
             )),
             Error::BrokenCache(_, why) => Some(why.clone()),
+            Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
             _ => None,
         }

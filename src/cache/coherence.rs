@@ -23,6 +23,7 @@ use pgrx::prelude::*;
 use super::{hot, slots};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
+use crate::pg::memory;
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::{Tier, tier};
 
@@ -152,7 +153,10 @@ impl Transaction {
         }
         let keys = self.keys.entry(relation).or_default();
         if !keys.contains(key) {
-            keys.insert(key.into());
+            if keys.try_reserve(1).is_err() {
+                memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
+            }
+            keys.insert(memory::copy(key).into_boxed_slice());
         }
         if keys.len() > MAX_KEYS {
             self.note_extent(relation, Extent::Rows);
@@ -224,7 +228,7 @@ impl Transaction {
                 cache: slot.unwrap_or(u32::MAX),
                 bytes,
             };
-            self.marks.push(Mark::Key(key.hash));
+            memory::push(&mut self.marks, Mark::Key(key.hash));
             tier.change(tier.region().partition_of(key.hash), |partition| {
                 partition.mark(&key)
             });
@@ -273,18 +277,13 @@ impl Transaction {
     /// A savepoint was rolled back. Keys stay: marking too much costs a miss, too little the truth.
     fn forget(&mut self, level: i32) {
         self.dropped.retain(|nested| nested.level < level);
-        let rolled_back: Vec<Nested> = self
-            .created
-            .iter()
-            .copied()
-            .filter(|nested| nested.level >= level)
-            .collect();
-        self.created.retain(|nested| nested.level < level);
-        for Nested { relation, .. } in rolled_back {
-            if let Some(tier) = tier() {
-                slots::free(tier, slots::owner_of(Oid::from_u32(relation)));
+        self.created.retain(|nested| {
+            let stays = nested.level < level;
+            if let (false, Some(tier)) = (stays, tier()) {
+                slots::free(tier, slots::owner_of(Oid::from_u32(nested.relation)));
             }
-        }
+            stays
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use pgcache_store::{
     Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
 };
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::key::Key;
 use super::registry::{self, Cache};
@@ -20,7 +20,7 @@ use super::slots;
 use super::table::Entry;
 use crate::guc;
 use crate::pg::clock;
-use crate::pg::datum::{ValueType, new_varlena, varlena_bytes};
+use crate::pg::datum::{Room, ValueType, new_varlena, varlena_bytes};
 use crate::pg::tier::{Figure, Tier, tier};
 use crate::pg::{lock, session};
 
@@ -59,6 +59,22 @@ pub fn approach(relation: Oid, key: Key) {
     }
 }
 
+/// The same for several keys, followed to their entries: all of a batch are on their way from memory
+/// before the first is looked at.
+pub fn approach_all(relation: Oid, keys: &[Key]) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    let owner = slots::owner_of(relation);
+    let hash = |key: &Key| hash(tier, owner, key.text().bytes());
+    for key in keys {
+        tier.region().prefetch_buckets(hash(key));
+    }
+    for key in keys {
+        tier.region().prefetch_entry(hash(key));
+    }
+}
+
 /// The copy of a live entry. Needs no lock on the table.
 pub fn lookup(cache: &Cache, key: Key) -> Option<Entry> {
     let tier = tier_for(cache)?;
@@ -79,9 +95,12 @@ pub fn lookup(cache: &Cache, key: Key) -> Option<Entry> {
     Some(entry)
 }
 
+/// Values up to this size are copied twice, so that one look-up is enough for them.
+const SHORT: usize = 8192;
+
 thread_local! {
-    /// Where a value is copied to under the lock; grows, never shrinks, never dropped.
-    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; 8192]));
+    /// Where a short value is copied to under the lock; never dropped.
+    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
 }
 
 /// Copies a live, valid entry out of the tier and makes it a datum.
@@ -91,26 +110,51 @@ pub fn copy_out(
     value_type: ValueType,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    BUFFER.with(|buffer| {
+    let look = |buffer: &mut [u8]| {
+        let now = clock::now();
+        tier.read(key.hash, |partition| {
+            partition.get(key, now, &valid, buffer)
+        })
+    };
+    let found = BUFFER.with(|buffer| {
         let buffer = &mut *buffer.borrow_mut();
-        loop {
-            let now = clock::now();
-            match tier.read(key.hash, |partition| {
-                partition.get(key, now, &valid, buffer)
-            }) {
-                Found::Hit(header) if header.kind != value_type as u8 => return None,
-                Found::Hit(header) => return Some(as_entry(&header, buffer)),
-                Found::TooSmall(header) => buffer.resize(header.value_len as usize, 0),
-                Found::Miss => return None,
+        match look(buffer) {
+            Found::Hit(header) => {
+                let value = || new_varlena(&buffer[..header.value_len as usize]);
+                Copied::Entry(as_entry(&header, value_type, value))
             }
+            Found::TooSmall(header) => Copied::Longer(header.value_len),
+            Found::Miss => Copied::Entry(None),
         }
-    })
+    });
+    match found {
+        Copied::Entry(entry) => entry,
+        Copied::Longer(length) => copy_out_long(length, value_type, look),
+    }
 }
 
-fn as_entry(header: &Header, buffer: &[u8]) -> Entry {
-    Entry {
-        value: (!header.negative).then(|| new_varlena(&buffer[..header.value_len as usize])),
-        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+/// What a look-up with the short buffer gave.
+enum Copied {
+    Entry(Option<Entry>),
+    Longer(u32),
+}
+
+/// Copies a value straight into the datum. It may have become longer meanwhile, or shorter.
+fn copy_out_long(
+    mut length: u32,
+    value_type: ValueType,
+    look: impl Fn(&mut [u8]) -> Found,
+) -> Option<Entry> {
+    loop {
+        let mut room = Room::of(length as usize);
+        match look(room.bytes()) {
+            Found::Hit(header) => {
+                let value = || room.into_varlena(header.value_len as usize);
+                return as_entry(&header, value_type, value);
+            }
+            Found::TooSmall(header) => length = header.value_len,
+            Found::Miss => return None,
+        }
     }
 }
 
@@ -127,6 +171,18 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
     };
     tier.read(hot_key.hash, |partition| partition.used(&hot_key))
         .is_some_and(|used| used > 0)
+}
+
+/// None for an entry of another type: the cache was dropped and made again under the same oid.
+fn as_entry(
+    header: &Header,
+    value_type: ValueType,
+    value: impl FnOnce() -> Datum,
+) -> Option<Entry> {
+    (header.kind == value_type as u8).then(|| Entry {
+        value: (!header.negative).then(value),
+        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+    })
 }
 
 /// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the

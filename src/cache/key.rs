@@ -39,6 +39,10 @@ impl Key {
     pub fn text(self) -> Text {
         self.0
     }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
 }
 
 /// The smallest byte string above every string with this prefix in the order of collation "C";

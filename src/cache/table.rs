@@ -4,8 +4,6 @@
 //! calls never wait for each other in a circle. Values are stored datums (of the cache's type);
 //! the api converts. A read judges the deadline after it has the row, by the wall clock.
 
-use std::collections::BTreeMap;
-
 use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
@@ -13,7 +11,8 @@ use super::key::{Key, after_prefix};
 use super::registry::{Cache, Reading};
 use super::statement::Statement;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{Text, Value, ValueType, new_array, new_varlena, varlena_bytes};
+use crate::pg::datum::{Text, Value, ValueType, new_array, new_varlena};
+use crate::pg::memory;
 use crate::pg::plan::Output;
 use crate::pg::privilege::{self, AsOwner, Privileges};
 
@@ -56,20 +55,25 @@ pub fn get(cache: &Reading, key: Key) -> Option<Entry> {
         .filter(live)
 }
 
-/// The live entries under several keys, by key; all from one snapshot.
-pub fn get_many(cache: &Reading, keys: &[Key]) -> BTreeMap<Vec<u8>, Entry> {
+/// The live entries under several keys, in key order; all from one snapshot.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     if cache.is_out_of_reach() || keys.is_empty() {
-        return BTreeMap::new();
+        return Vec::new();
     }
-    let mut datums: Vec<Datum> = keys.iter().map(|key| key.text().raw()).collect();
+    let mut datums = memory::collect(keys.iter().map(|key| key.text().raw()));
     let keys = new_array(&mut datums, ValueType::Text);
-    cache.plan(Statement::GetMany).run(&[Some(keys)], |output| {
-        (0..output.rows())
-            .filter_map(|row| Some((output.raw(row, 2)?, entry(output, row))))
-            .filter(|(_, entry)| live(entry))
-            .map(|(key, entry)| (varlena_bytes(key).to_vec(), entry))
-            .collect()
-    })
+    let mut found = cache.plan(Statement::GetMany).run(&[Some(keys)], entries);
+    found.retain(|(_, entry)| live(entry));
+    found.sort_unstable_by(|(one, _), (other, _)| one.bytes().cmp(other.bytes()));
+    found
+}
+
+/// The rows `value, expires_at, key`.
+fn entries(output: &Output) -> Vec<(Text, Entry)> {
+    memory::collect((0..output.rows()).filter_map(|row| {
+        let key = output.varlena(row, 2)?;
+        Some((Text::from_raw(key), entry(output, row)))
+    }))
 }
 
 /// A page of live entries in key order: from `prefix` on, after `after`, at most `max_rows`.
@@ -97,13 +101,7 @@ pub fn scan(
     arguments.extend(end.map(|end| Some(new_varlena(&end))));
     cache
         .plan(Statement::Scan { bounded })
-        .run(&arguments, |output| {
-            (0..output.rows())
-                .filter_map(|row| {
-                    Some((Text::from_raw(output.varlena(row, 2)?), entry(output, row)))
-                })
-                .collect()
-        })
+        .run(&arguments, entries)
 }
 
 /// Inserts or overwrites.
@@ -120,10 +118,8 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Datum)], deadline: Deadline) {
     if entries.is_empty() {
         return;
     }
-    let (mut keys, mut values): (Vec<Datum>, Vec<Datum>) = entries
-        .iter()
-        .map(|(key, value)| (key.text().raw(), *value))
-        .unzip();
+    let mut keys = memory::collect(entries.iter().map(|(key, _)| key.text().raw()));
+    let mut values = memory::collect(entries.iter().map(|(_, value)| *value));
     run(
         cache,
         Statement::SetMany,
@@ -242,10 +238,8 @@ fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
     cache
         .plan(Statement::Keys { bounded })
         .run(&arguments, |output| {
-            (0..output.rows())
-                .filter_map(|row| output.varlena(row, 0))
-                .map(|key| Key::stored(Text::from_raw(key)))
-                .collect()
+            let keys = (0..output.rows()).filter_map(|row| output.varlena(row, 0));
+            memory::collect(keys.map(|key| Key::stored(Text::from_raw(key))))
         })
 }
 

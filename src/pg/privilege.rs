@@ -3,7 +3,7 @@
 
 use pgrx::pg_sys;
 
-use super::{relation, session, version};
+use super::{relation, reserve, session, version};
 
 /// A set of table privileges.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ impl Privileges {
 
 /// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
+    reserve::secure();
     // SAFETY: syscache look-ups; they raise errors and keep no pointer.
     unsafe {
         let result = aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL);

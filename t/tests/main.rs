@@ -16,6 +16,7 @@ mod expiry;
 mod life;
 mod memory_caches;
 mod memory_definitions;
+mod out_of_memory;
 mod prepared;
 mod readme;
 mod restart;
