@@ -143,6 +143,7 @@ value_datum! {
 
 impl Text {
     /// The characters' bytes, in the server's encoding.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         varlena_bytes(self.0)
     }
@@ -161,6 +162,7 @@ impl Text {
 /// The payload of a varlena, detoasted when needed.
 ///
 /// The borrow is as long as the datum's own memory context lives, which is at least the call.
+#[inline]
 pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     // SAFETY: every caller holds a varlena datum. A detoasted copy is allocated in the current
     // memory context and lives as long as the call. Most datums are plain already: they are spared
@@ -178,6 +180,7 @@ pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
 }
 
 /// A new varlena with this payload, in the current memory context.
+#[inline]
 pub fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
     let mut room = Room::of(bytes.len());
     room.bytes().copy_from_slice(bytes);
@@ -192,6 +195,7 @@ pub struct Room {
 
 impl Room {
     /// Room for so many bytes of payload, zeroed.
+    #[inline]
     pub fn of(payload: usize) -> Room {
         let varlena = memory::palloc(pg_sys::VARHDRSZ + payload);
         // SAFETY: the payload was allocated with the header before it.
@@ -199,6 +203,7 @@ impl Room {
         Room { varlena, payload }
     }
 
+    #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: `payload` bytes after the header are ours and initialised.
         unsafe {
@@ -208,6 +213,7 @@ impl Room {
     }
 
     /// The varlena; its payload is the first `length` bytes of the room.
+    #[inline]
     pub fn into_varlena(self, length: usize) -> pg_sys::Datum {
         let size = pg_sys::VARHDRSZ + length.min(self.payload);
         // SAFETY: the header is allocated, and the size is at most what was.

@@ -3,6 +3,7 @@
 
 use pgrx::pg_sys;
 
+use super::invalidation::Grant;
 use super::{relation, reserve, session, version};
 
 /// A set of table privileges.
@@ -25,6 +26,9 @@ impl Privileges {
 /// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     reserve::secure();
+    if has(relation, privileges) {
+        return;
+    }
     // SAFETY: syscache look-ups; they raise errors and keep no pointer.
     unsafe {
         let result = aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL);
@@ -39,12 +43,19 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
 }
 
 /// Whether the current user has all of these on the relation.
+#[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
-    // SAFETY: as above.
-    unsafe {
-        aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL)
-            == pg_sys::AclResult::ACLCHECK_OK
-    }
+    let grant = Grant {
+        relation,
+        user: session::user(),
+        mask: privileges.0,
+    };
+    grant.is_known()
+        || grant.learn(|| {
+            // SAFETY: a syscache look-up inside a transaction.
+            let result = unsafe { aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL) };
+            result == pg_sys::AclResult::ACLCHECK_OK
+        })
 }
 
 /// pg_class_aclcheck answers for any of the privileges; this one asks for all.

@@ -20,6 +20,7 @@ mod out_of_memory;
 mod prepared;
 mod readme;
 mod restart;
+mod rights_taken_away;
 mod standby;
 mod visibility;
 mod worker;
