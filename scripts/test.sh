@@ -40,7 +40,11 @@ many_tests() {
     tally "$good" "$bad"
 }
 
+# What did not run, because it cannot be had here; said at the end, and no failure.
+absent=()
+
 finish() {
+    [ ${#absent[@]} = 0 ] || printf 'did not run here: %s\n' "${absent[@]}"
     printf '%d passed, %d failed\n' "$passed" "$failed"
     [ "$failed" = 0 ]
 }
@@ -85,6 +89,17 @@ done
 read -r -a crates < <(pure_crates) || true
 [ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
 
+if scripts/need.sh miri; then
+    many_tests miri scripts/miri.sh
+else
+    absent+=("the store's tests under Miri, which needs a nightly toolchain")
+fi
+if scripts/need.sh nightly; then
+    one_test fuzz crates/store/fuzz/run 30
+else
+    absent+=("the store's fuzz target, which needs a nightly toolchain")
+fi
+
 must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
 trap stop_cluster EXIT
@@ -97,6 +112,7 @@ many_tests regress regress ISOLATION=
 many_tests regress-without-preload without_preload ISOLATION=
 many_tests sessions session_tests 1
 many_tests sessions-without-preload session_tests 0
+many_tests storm scripts/storm.sh 60
 [ ! -e bench/pgbench/run.sh ] || one_test bench-smoke bench/pgbench/run.sh --smoke
 [ ! -e bench/expiry/run.sh ] || one_test expiry-smoke bench/expiry/run.sh --smoke
 
