@@ -82,7 +82,7 @@ def read_options():
     parser = argparse.ArgumentParser(prog="run.sh")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int, default=6)
-    parser.add_argument("--hot-size", default="512MB", help="a million of these entries and as many again take 260 MB")
+    parser.add_argument("--hot-size", default="512MB", help="two caches of a million entries, each of 128 bytes, and the index")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench" / time.strftime("tier-%Y%m%d-%H%M%S"))
     return parser.parse_args()
