@@ -200,9 +200,9 @@ def compare_results(declared: Declared, written: Written):
     rust = written.result
     rust = inside(rust, "Answer") or inside(rust, "Result") or rust
     rust = inside(rust, "Option") or rust
-    rows, record = inside(rust, "Rows"), inside(rust, "Record")
-    if inside(rust, "QueryRows"):
-        # The query names the columns, and QueryRows itself compares them with its own at run time.
+    rows, record = inside(rust, "Rows") or inside(rust, "Stream"), inside(rust, "Record")
+    if inside(rust, "QueryStream"):
+        # The query names the columns, and QueryStream itself compares them with its own at run time.
         if not (declared.is_set and declared.columns == 0):
             yield f"SQL declares {declared.columns} columns, Rust leaves them to the query"
     elif declared.is_set or rows:

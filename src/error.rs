@@ -46,6 +46,8 @@ pub enum Error {
     NoSuchView,
     /// A query names other columns than a function gives.
     WrongColumns,
+    /// An allocation of so many bytes failed.
+    OutOfMemory(usize),
     /// All slots of the hot tier are taken by other caches.
     NoSlot,
     /// The system has not got the shared memory that the hot tier asks for, in bytes.
@@ -139,7 +141,7 @@ impl Error {
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
             Error::NoTier | Error::NoLeases => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::NoSharedMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
+            Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
@@ -173,6 +175,7 @@ impl Error {
                 "pgcache.hot_size asks for {} MB of shared memory, which the system does not give",
                 bytes >> 20
             ),
+            Error::OutOfMemory(_) => "out of memory".into(),
             Error::NoSlot => "too many caches for the hot tier".into(),
             Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
             Error::UnknownValueType => "value_type is not supported".into(),
@@ -225,6 +228,7 @@ impl Error {
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
             }
+            Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
             _ => None,
         }

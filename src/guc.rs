@@ -82,18 +82,21 @@ pub fn hot_tier() -> bool {
 
 /// Defines the settings. `preloaded`: shared memory can still be asked for.
 pub fn define(preloaded: bool) {
-    if preloaded {
-        GucRegistry::define_int_guc(
-            c"pgcache.hot_size",
-            c"Shared memory for the hot tier.",
-            c"Copies of hot entries and memory caches live there, bookkeeping included. 0 turns it off.",
-            &HOT_SIZE,
-            0,
-            i32::MAX,
-            GucContext::Postmaster,
-            GucFlags::UNIT_KB,
-        );
-    }
+    GucRegistry::define_int_guc(
+        c"pgcache.hot_size",
+        c"Shared memory for the hot tier.",
+        c"Copies of hot entries and memory caches live there, bookkeeping included. 0 turns it off.",
+        &HOT_SIZE,
+        0,
+        i32::MAX,
+        // Too late for a setting of the postmaster's; known all the same, or each session that finds
+        // it in the configuration file would begin with a warning.
+        match preloaded {
+            true => GucContext::Postmaster,
+            false => GucContext::Sighup,
+        },
+        GucFlags::UNIT_KB,
+    );
     GucRegistry::define_int_guc(
         c"pgcache.hot_max_value",
         c"The longest value that the hot tier holds.",

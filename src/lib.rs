@@ -30,6 +30,7 @@ pub extern "C-unwind" fn _PG_init() {
         pg::tier::register();
         worker::register();
     }
+    pg::reserve::ask();
     pg::invalidation::register();
     cache::coherence::register();
 }

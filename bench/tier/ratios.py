@@ -22,11 +22,14 @@ from rounds.redis_server import RedisServer
 HERE = Path(__file__).resolve().parent
 LATENCIES = ',"latency"'  # of the client: a histogram that no figure here comes from
 CLIENTS = 8
+# Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement is the function
+# and its parameter and nothing else.
+FIRST = 1_000_000_000_000_000
 
 SETUP = """CREATE EXTENSION pgcache;
 SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
 CREATE UNLOGGED TABLE plain (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz);
-INSERT INTO plain SELECT 'key:' || (100000000000 + n), '{value}' FROM generate_series(1, {entries}) AS n;
+INSERT INTO plain SELECT {first} + n, '{value}' FROM generate_series(1, {entries}) AS n;
 INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
 SELECT count(cache_set(key, value, NULL, 'memory')) FROM plain;
 SELECT count(cache_get(key, 'hot')) FROM plain;
@@ -34,14 +37,14 @@ SELECT cache_create('mixed', storage => 'memory'); SELECT count(cache_set(key, v
 
 STATEMENTS = {
     "select 1": "SELECT 1",
-    "select by key": "SELECT value FROM plain WHERE key = 'key:' || :n",
-    "get hot": "SELECT cache_get('key:' || :n, 'hot')",
-    "get memory": "SELECT cache_get('key:' || :n, 'memory')",
-    "get, tier off": "SELECT cache_get('key:' || :n, 'hot')",
-    "upsert": "INSERT INTO plain (key, value, expires_at) VALUES ('key:' || :n, :value, NULL) "
+    "select by key": "SELECT value FROM plain WHERE key = :n",
+    "get hot": "SELECT cache_get(:n, 'hot')",
+    "get memory": "SELECT cache_get(:n, 'memory')",
+    "get, tier off": "SELECT cache_get(:n, 'hot')",
+    "upsert": "INSERT INTO plain (key, value, expires_at) VALUES (:n, :value, NULL) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at",
-    "set unlogged": "SELECT cache_set('key:' || :n, :value, NULL, 'written')",
-    "set memory": "SELECT cache_set('key:' || :n, :value, NULL, 'memory')",
+    "set unlogged": "SELECT cache_set(:n, :value, NULL, 'written')",
+    "set memory": "SELECT cache_set(:n, :value, NULL, 'memory')",
 }
 
 # What is measured, over what, must, aim.
@@ -66,7 +69,9 @@ def main():
     plan = replace(plans.from_words([]), entries=options.entries, out=options.out)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    postgres = PostgresServer(systems.by_names(["pgcache_hot"])[0], plan)
+    system = systems.by_names(["pgcache_hot"])[0]
+    system = replace(system, settings=(*system.settings, f"pgcache.hot_size = '{options.hot_size}'"))
+    postgres = PostgresServer(system, plan)
     with RedisServer(systems.by_names(["redis"])[0], plan) as redis, postgres:
         prepare(postgres, redis, options)
         for repetition in range(options.repeats):
@@ -83,10 +88,11 @@ def read_options():
     parser.add_argument("--quick", action="store_true", help="5 repetitions of 1 s")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int)
+    parser.add_argument("--hot-size", default="512MB", help="three caches of a million entries, each of 128 bytes, and the index")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench" / time.strftime("tier-%Y%m%d-%H%M%S"))
     options = parser.parse_args()
-    options.seconds = options.seconds or (1 if options.quick else 4)
+    options.seconds = options.seconds or (1 if options.quick else 6)
     return options
 
 
@@ -94,14 +100,14 @@ def prepare(postgres, redis, options):
     value = law.value(37)
     postgres.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
     rounds = law.rows_sql(options.entries, value)
-    for statement in SETUP.format(value=value, entries=options.entries, rounds=rounds).split(";"):
+    for statement in SETUP.format(value=value, entries=options.entries, first=FIRST, rounds=rounds).split(";"):
         postgres.sql(statement)
     postgres.sql("VACUUM (ANALYZE) plain, hot, written")
     postgres.sql("CHECKPOINT")
     redis_benchmark(redis, options, "set", 1, options.entries * 3)
     redis.preload()
     for name, text in STATEMENTS.items():
-        draw = f"\\set n 100000000000 + random(1, {options.entries})\n"
+        draw = f"\\set n {FIRST} + random(1, {options.entries})\n"
         script(options, name).write_text(f"{draw if ':n' in text else ''}{text};\n")
 
 
@@ -196,7 +202,7 @@ def render(options, facts):
     lines = [
         "# The hot tier beside its rivals", "",
         f"{', '.join(facts['versions'])}; {system['system']}, Linux {system['kernel']}, {system.get('cores', '?')} cores; "
-        f"{options.entries:,} keys, 37-byte values, {CLIENTS} clients, unix socket, prepared; "
+        f"{options.entries:,} keys, 37-byte values, hot_size {options.hot_size}, {CLIENTS} clients, unix socket, prepared; "
         f"{len(facts['rows'])} repetitions of {options.seconds} s. A ratio is formed within a repetition.", "",
         "| what | must | aim | median | spread | tps |", "|---|---|---|---|---|---|",
     ]

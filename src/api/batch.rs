@@ -11,34 +11,37 @@ use crate::cache::key::Key;
 use crate::cache::{deadline, entries, registry};
 use crate::error::Error;
 use crate::pg::convert;
-use crate::pg::datum::{ArrayOf, Bytes, Rows, Text, Value};
+use crate::pg::datum::{ArrayOf, Bytes, Text, Value};
+use crate::pg::memory;
+use crate::pg::rows::Stream;
 
 #[pg_extern]
-fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
+fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
     get_many::<Text>(keys, cache)
 }
 
 #[pg_extern]
-fn cache_get_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
+fn cache_get_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
     get_many::<Bytes>(keys, cache)
 }
 
-fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Rows<2>> {
-    let cache = registry::open_to_read(cache, TO_READ)?;
-    let Some(keys) = keys else {
-        return Ok(Rows(Vec::new()));
-    };
-    let keys = checked(&keys)?;
-    let found = entries::get_many(&cache, &keys)?;
-    let rows = keys
-        .iter()
-        .map(|key| {
-            let stored = found.get(key.text().bytes()).and_then(|entry| entry.value);
-            let value = stored.map(|stored| convert::result::<V>(stored, cache.value_type).raw());
-            [Some(key.text().raw()), value]
-        })
-        .collect();
-    Ok(Rows(rows))
+fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
+    Ok(Stream::new(move |sink| {
+        let cache = registry::open_to_read(cache, TO_READ)?;
+        let Some(keys) = keys else {
+            return Ok(());
+        };
+        let keys = checked(&keys)?;
+        let found = entries::get_many(&cache, &keys)?;
+        for (key, entry) in keys.iter().zip(&found) {
+            sink.row(|| {
+                let stored = entry.as_ref().and_then(|entry| entry.value);
+                let value = stored.map(|stored| convert::result::<V>(stored, cache.value_type));
+                Some([Some(key.text().raw()), value.map(V::raw)])
+            });
+        }
+        Ok(())
+    }))
 }
 
 #[pg_extern]
@@ -93,5 +96,10 @@ fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<
 }
 
 fn checked(keys: &ArrayOf<Text>) -> Result<Vec<Key>, Error> {
-    keys.elements("keys")?.into_iter().map(Key::new).collect()
+    let texts = keys.elements("keys")?;
+    let mut keys = memory::list(texts.len());
+    for text in texts {
+        keys.push(Key::new(text)?);
+    }
+    Ok(keys)
 }

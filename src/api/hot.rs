@@ -7,33 +7,32 @@ use pgrx::prelude::*;
 
 use super::read::columns;
 use super::{Answer, TO_READ};
-use crate::cache::{registry, slots, verify, view};
+use crate::cache::{memory, registry, slots, verify, view};
 use crate::error::Error;
-use crate::pg::datum::{QueryRows, Record, Rows, Text, Value, ValueType};
+use crate::pg::datum::{Record, Rows, Text, Value, ValueType};
+use crate::pg::rows::{QueryStream, Stream};
 use crate::pg::session;
 use crate::pg::tier::{Figure, Tier, tier};
 
-/// The live entries of a memory cache, for its view.
+/// The live entries of a memory cache, for its view; in no order.
 #[pg_extern]
-fn memory_entries(settings: Option<Text>) -> Answer<QueryRows<3>> {
+fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     let settings = settings.ok_or(Error::NullArgument("settings"))?;
-    let (cache, entries) = view::entries_behind(settings)?;
-    let rows = entries
-        .iter()
-        .map(|(key, entry)| {
-            [
-                Some(key.raw()),
-                entry.value,
-                entry.deadline.map(Datum::from),
-            ]
+    Ok(QueryStream::new(move |sink| {
+        let cache = view::cache_behind(settings)?;
+        sink.require([
+            ValueType::Text.oid(),
+            cache.value_type.oid(),
+            TIMESTAMPTZOID,
+        ])?;
+        memory::all(&cache, &mut |make| {
+            sink.row(|| {
+                let (key, entry) = make()?;
+                let deadline = entry.deadline.map(Datum::from);
+                Some([Some(key.raw()), entry.value, deadline])
+            });
         })
-        .collect();
-    let types = [
-        ValueType::Text.oid(),
-        cache.value_type.oid(),
-        TIMESTAMPTZOID,
-    ];
-    Ok(QueryRows { types, rows })
+    }))
 }
 
 /// Figures of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits,
@@ -123,15 +122,17 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 /// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
 /// hot_value, table_value.
 #[pg_extern]
-fn verify(cache: Option<Oid>) -> Answer<Rows<3>> {
-    let cache = registry::open_to_read(cache, TO_READ)?;
-    let rows = verify::differences(&cache)
-        .iter()
-        .map(|(key, copy, row)| {
-            let [hot_value, _] = columns(copy, cache.value_type);
-            let row_value = row.and_then(|row| columns(&row, cache.value_type)[0]);
-            [Some(key.raw()), hot_value, row_value]
-        })
-        .collect();
-    Ok(Rows(rows))
+fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
+    Ok(Stream::new(move |sink| {
+        let cache = registry::open_to_read(cache, TO_READ)?;
+        verify::each(&cache, &mut |find| {
+            sink.row(|| {
+                let (key, copy, row) = find()?;
+                let [hot_value, _] = columns(&copy, cache.value_type);
+                let row_value = row.and_then(|row| columns(&row, cache.value_type)[0]);
+                Some([Some(key.raw()), hot_value, row_value])
+            });
+        });
+        Ok(())
+    }))
 }

@@ -11,8 +11,9 @@ use crate::cache::{hot, registry};
 use crate::error::Error;
 use crate::pg::clock;
 use crate::pg::convert;
-use crate::pg::datum::{Bytes, Json, Record, Rows, Text, Value, ValueType};
+use crate::pg::datum::{Bytes, Json, Record, Text, Value, ValueType};
 use crate::pg::privilege;
+use crate::pg::rows::Stream;
 
 #[pg_extern]
 fn cache_get(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
@@ -68,22 +69,22 @@ fn cache_scan(
     after: Option<Text>,
     max_rows: Option<i32>,
     cache: Option<Oid>,
-) -> Answer<Rows<3>> {
-    let cache = registry::open_to_read(cache, TO_READ)?;
-    let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
-    if max_rows < 0 {
-        return Err(Error::NegativeCount("max_rows").into());
-    }
-    let prefix = prefix.unwrap_or(Text::new(b""));
-    let page = entries::scan(&cache, prefix, after, max_rows.into())?;
-    let rows = page
-        .iter()
-        .map(|(key, entry)| {
-            let [value, deadline] = columns(entry, cache.value_type);
-            [Some(key.raw()), value, deadline]
+) -> Answer<Stream<3>> {
+    Ok(Stream::new(move |sink| {
+        let cache = registry::open_to_read(cache, TO_READ)?;
+        let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
+        if max_rows < 0 {
+            return Err(Error::NegativeCount("max_rows"));
+        }
+        let prefix = prefix.unwrap_or(Text::new(b""));
+        entries::scan(&cache, prefix, after, max_rows as usize, &mut |make| {
+            sink.row(|| {
+                let (key, entry) = make()?;
+                let [value, deadline] = columns(&entry, cache.value_type);
+                Some([Some(key.raw()), value, deadline])
+            });
         })
-        .collect();
-    Ok(Rows(rows))
+    }))
 }
 
 /// The live entry under a key; None for a miss and for a NULL key.

@@ -24,6 +24,7 @@ use super::sweeping::Sweeping;
 use super::{depend, hot, leases, slots, walk, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
+use crate::pg::memory;
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::{Tier, tier};
 use crate::pg::transaction;
@@ -258,7 +259,12 @@ impl Transaction {
         let voids = !Sweeping::is_on();
         match keys.get_mut(key) {
             Some(known) => *known |= voids,
-            None => drop(keys.insert(key.into(), voids)),
+            None => {
+                if keys.try_reserve(1).is_err() {
+                    memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
+                }
+                keys.insert(memory::copy(key).into_boxed_slice(), voids);
+            }
         }
         if keys.len() > MAX_KEYS {
             self.note_extent(relation, Extent::Rows);
@@ -357,7 +363,7 @@ impl Transaction {
 
     fn mark_key(&mut self, tier: &Tier, key: &HotKey, voids: bool) {
         let hash = key.hash;
-        self.marks.push(Mark::Key { hash, voids });
+        memory::push(&mut self.marks, Mark::Key { hash, voids });
         let voided = tier.change(tier.region().partition_of(hash), |partition| {
             partition.mark(key);
             voids && leases::void(tier, hash)
@@ -409,18 +415,13 @@ impl Transaction {
     /// A savepoint was rolled back. Keys stay: marking too much costs a miss, too little the truth.
     fn forget(&mut self, level: i32) {
         self.dropped.retain(|nested| nested.level < level);
-        let rolled_back: Vec<Nested> = self
-            .created
-            .iter()
-            .copied()
-            .filter(|nested| nested.level >= level)
-            .collect();
-        self.created.retain(|nested| nested.level < level);
-        for Nested { relation, .. } in rolled_back {
-            if let Some(tier) = tier() {
-                slots::free(tier, slots::owner_of(Oid::from_u32(relation)));
+        self.created.retain(|nested| {
+            let stays = nested.level < level;
+            if let (false, Some(tier)) = (stays, tier()) {
+                slots::free(tier, slots::owner_of(Oid::from_u32(nested.relation)));
             }
-        }
+            stays
+        });
     }
 }
 

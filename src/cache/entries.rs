@@ -3,7 +3,6 @@
 //! The one place that knows both. A read of a table cache asks the hot tier first and fills it in
 //! after a miss.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use pgrx::datum::Interval;
@@ -11,14 +10,14 @@ use pgrx::pg_sys::{Datum, Oid};
 
 use super::deadline::Deadline;
 use super::key::Key;
-use super::memory::{self, Decision};
+use super::memory::{self as memory_cache, Decision, Make};
 use super::registry::{self, Cache, Reading, Storage};
 use super::{coherence, hot, table};
 use crate::error::Error;
-use crate::pg::convert;
 use crate::pg::datum::{Text, ValueType, varlena_bytes};
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::Figure;
+use crate::pg::{convert, memory, session};
 
 pub use super::table::Entry;
 
@@ -72,7 +71,7 @@ fn get_from_memory(
     key: Key,
     grace: Option<Interval>,
 ) -> Result<Option<Found>, Error> {
-    let entry = memory::get(cache, key, grace)?;
+    let entry = memory_cache::get(cache, key, grace)?;
     count_read(cache, Figure::HotHits, entry.is_some());
     Ok(entry.map(|entry| found(cache, entry)))
 }
@@ -94,63 +93,77 @@ fn count_read(cache: &Cache, hit: Figure, is_hit: bool) {
     cache.count(if is_hit { hit } else { Figure::Misses }, 1);
 }
 
-/// The live entries under several keys, by key.
-pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<BTreeMap<Vec<u8>, Entry>, Error> {
-    let mut found = BTreeMap::new();
-    let mut missing = Vec::new();
-    for &key in keys {
-        let hit = match cache.storage {
-            Storage::Memory => memory::get(cache, key, None)?,
-            _ => hot::lookup(cache, key, None),
-        };
-        match hit {
-            Some(entry) => drop(found.insert(key.text().bytes().to_vec(), entry)),
-            None => missing.push(key),
+/// Keys whose place in the tier is asked for at once: more would push each other out of the processor's
+/// nearest cache.
+const BATCH: usize = 32;
+
+/// The live entry under each of these keys, in their order.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
+    let mut found = memory::list(keys.len());
+    for batch in keys.chunks(BATCH) {
+        hot::approach_all(cache.relation, batch);
+        for &key in batch {
+            found.push(match cache.storage {
+                Storage::Memory => memory_cache::get(cache, key, None)?,
+                _ => hot::lookup(cache, key, None),
+            });
         }
+        session::check_for_interrupts();
     }
-    let misses = missing.len() as u64;
+    let misses = found.iter().filter(|entry| entry.is_none()).count() as u64;
     if cache.storage == Storage::Memory {
         cache.count(Figure::HotHits, keys.len() as u64 - misses);
         cache.count(Figure::Misses, misses);
-        return Ok(found);
+    } else if misses > 0 {
+        get_many_from_table(cache, keys, &mut found);
     }
-    found.extend(get_many_from_table(cache, &missing));
     Ok(found)
 }
 
-fn get_many_from_table(cache: &Reading, keys: &[Key]) -> BTreeMap<Vec<u8>, Entry> {
-    let tokens: Vec<_> = keys.iter().map(|&key| hot::token(cache, key)).collect();
-    let found = table::get_many(cache, keys);
-    cache.count(Figure::TableHits, found.len() as u64);
-    cache.count(
-        Figure::Misses,
-        (keys.len().saturating_sub(found.len())) as u64,
-    );
-    for (&key, token) in keys.iter().zip(tokens) {
-        if let (Some(token), Some(entry)) = (token, found.get(key.text().bytes())) {
+/// Finds what is missing in the table. The tokens come before the snapshot.
+fn get_many_from_table(cache: &Reading, keys: &[Key], found: &mut [Option<Entry>]) {
+    let absent = |found: &[Option<Entry>]| {
+        memory::collect((0..keys.len()).filter(|&place| found[place].is_none()))
+    };
+    let places = absent(found);
+    let missing = memory::collect(places.iter().map(|&place| keys[place]));
+    let tokens = memory::collect(missing.iter().map(|&key| hot::token(cache, key)));
+    pause::at(Window::TokenToSnapshot);
+    let rows = table::get_many(cache, &missing);
+    pause::at(Window::ReadToFill);
+    for ((&place, &key), token) in places.iter().zip(&missing).zip(tokens) {
+        let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.text().bytes()));
+        found[place] = row.ok().map(|row| rows[row].1);
+        if let (Some(token), Some(entry)) = (token, &found[place]) {
             hot::fill(cache, key, &token, entry);
         }
     }
-    found
+    let misses = absent(found).len();
+    cache.count(Figure::TableHits, (places.len() - misses) as u64);
+    cache.count(Figure::Misses, misses as u64);
 }
 
-/// A page of live entries in key order.
+/// Shows a page of live entries in key order.
 pub fn scan(
     cache: &Reading,
     prefix: Text,
     after: Option<Text>,
-    max_rows: i64,
-) -> Result<Vec<(Text, Entry)>, Error> {
+    max_rows: usize,
+    show: &mut dyn FnMut(Make),
+) -> Result<(), Error> {
     match cache.storage {
-        Storage::Memory => memory::scan(cache, prefix, after, max_rows as usize),
-        _ => Ok(table::scan(cache, prefix, after, max_rows)),
+        Storage::Memory => memory_cache::scan(cache, prefix, after, max_rows, show)?,
+        _ => table::scan(cache, prefix, after, max_rows as i64)
+            .into_iter()
+            .for_each(|row| show(&|| Some(row))),
     }
+    Ok(())
 }
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
     match cache.storage {
-        Storage::Memory => memory::set(cache, key, &entry)?,
+        Storage::Memory => memory_cache::set(cache, key, &entry)?,
         _ => table::set(cache, key, entry.value, entry.deadline),
     }
     cache.count(Figure::Sets, 1);
@@ -163,17 +176,14 @@ pub fn set_many(
     entries: impl Iterator<Item = (Key, Datum)>,
     deadline: Deadline,
 ) -> Result<i64, Error> {
-    let sorted: BTreeMap<Vec<u8>, (Key, Datum)> = entries
-        .map(|(key, value)| (key.text().bytes().to_vec(), (key, value)))
-        .collect();
-    let entries: Vec<(Key, Datum)> = sorted.into_values().collect();
+    let entries = last_of_each(entries);
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
-            memory::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
+            memory_cache::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
         }
         for &(key, value) in &entries {
             let value = Some(value);
-            memory::set(cache, key, &Entry { value, deadline })?;
+            memory_cache::set(cache, key, &Entry { value, deadline })?;
         }
     } else {
         table::set_many(cache, &entries, deadline);
@@ -185,7 +195,9 @@ pub fn set_many(
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| put_if(present.is_none(), entry))?,
+        Storage::Memory => {
+            memory_cache::update(cache, key, |present| put_if(present.is_none(), entry))?
+        }
         _ => table::add(cache, key, entry.value, entry.deadline),
     };
     Ok(counted(cache, Figure::Sets, done))
@@ -194,7 +206,9 @@ pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
 /// Overwrites if a live entry is there.
 pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| put_if(present.is_some(), entry))?,
+        Storage::Memory => {
+            memory_cache::update(cache, key, |present| put_if(present.is_some(), entry))?
+        }
         _ => table::replace(cache, key, entry.value, entry.deadline),
     };
     Ok(counted(cache, Figure::Sets, done))
@@ -208,7 +222,7 @@ pub fn replace_if(
     entry: Entry,
 ) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, key, |present| {
             put_if(
                 same_value(cache, present.and_then(|e| e.value), expected),
                 entry,
@@ -229,7 +243,7 @@ fn put_if(condition: bool, entry: Entry) -> Result<Decision<bool>, Error> {
 fn same_value(cache: &Cache, one: Option<Datum>, other: Option<Datum>) -> bool {
     match (one, other) {
         (None, None) => true,
-        (Some(one), Some(other)) => memory::equal(cache, one, other),
+        (Some(one), Some(other)) => memory_cache::equal(cache, one, other),
         _ => false,
     }
 }
@@ -248,7 +262,7 @@ pub fn increment(
         Ok(convert::argument(text, cache.value_type))
     };
     let done = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, key, |present| {
             let stored = Some(sum(present.and_then(|entry| entry.value))?);
             let deadline = present.map_or(deadline, |entry| entry.deadline);
             let value = stored;
@@ -268,7 +282,7 @@ pub fn touch<R>(
     give: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     match cache.storage {
-        Storage::Memory => memory::touch(cache, key, deadline, give),
+        Storage::Memory => memory_cache::touch(cache, key, deadline, give),
         _ => Ok(table::touch(cache, key, deadline).as_ref().map(give)),
     }
 }
@@ -276,7 +290,7 @@ pub fn touch<R>(
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     match cache.storage {
-        Storage::Memory => Ok(memory::touch(cache, key, None, |_| ())?.is_some()),
+        Storage::Memory => Ok(memory_cache::touch(cache, key, None, |_| ())?.is_some()),
         _ => Ok(table::persist(cache, key)),
     }
 }
@@ -284,7 +298,7 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// Removes an entry; says whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory::delete(cache, key)?,
+        Storage::Memory => memory_cache::delete(cache, key)?,
         _ => {
             note_deletion(cache, key);
             table::delete(cache, key)
@@ -296,7 +310,7 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// Removes an entry; what `give` makes of it if it was live. An error of `give` leaves it there.
 pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     let taken = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, key, |present| {
             Ok(match present {
                 Some(entry) => Decision::Remove(Some(give(entry))),
                 None => Decision::Keep(None),
@@ -314,7 +328,7 @@ pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Op
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, key, |present| {
             Ok(match present {
                 Some(entry) if same_value(cache, entry.value, expected) => Decision::Remove(true),
                 _ => Decision::Keep(false),
@@ -327,19 +341,27 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> Result<boo
 
 /// Removes several; says how many were live.
 pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
-    let sorted: BTreeMap<Vec<u8>, Key> =
-        keys.map(|key| (key.text().bytes().to_vec(), key)).collect();
     let mut removed = 0;
-    for key in sorted.into_values() {
+    for (key, ()) in last_of_each(keys.map(|key| (key, ()))) {
         removed += i64::from(delete(cache, key)?);
     }
     Ok(removed)
 }
 
+/// In the order of the keys, each key once: what comes last of it.
+fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
+    let mut numbered = memory::collect(entries.enumerate());
+    numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
+        (key.bytes(), other_at).cmp(&(other.bytes(), at))
+    });
+    numbered.dedup_by(|(_, (key, _)), (_, (last, _))| key.bytes() == last.bytes());
+    memory::collect(numbered.into_iter().map(|(_, entry)| entry))
+}
+
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let removed = match cache.storage {
-        Storage::Memory => memory::delete_prefix(cache, prefix)?,
+        Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {
             coherence::note_removal(cache.relation);
             table::delete_prefix(cache, prefix)

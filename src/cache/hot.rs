@@ -13,7 +13,7 @@ use pgcache_store::{
     Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
 };
 use pgrx::datum::Interval;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::deadline;
 use super::key::Key;
@@ -22,7 +22,7 @@ use super::slots;
 use super::table::Entry;
 use crate::guc;
 use crate::pg::clock;
-use crate::pg::datum::{ValueType, new_varlena, varlena_bytes};
+use crate::pg::datum::{Room, ValueType, new_varlena, varlena_bytes};
 use crate::pg::tier::{Figure, Tier, tier};
 use crate::pg::{lock, session};
 
@@ -36,12 +36,14 @@ pub struct Token {
 }
 
 /// The hash that places a key in the tier: over database, relation and key, seeded at each start.
+#[inline]
 pub fn hash(tier: &Tier, owner: u64, key: &[u8]) -> u64 {
     let seed = tier.control().seed.load(Relaxed);
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed ^ owner.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 /// The tier, if this session may use copies of this cache's entries now.
+#[inline]
 fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     let tier = tier()?;
     let allowed = guc::hot_tier()
@@ -61,7 +63,24 @@ pub fn approach(relation: Oid, key: Key) {
     }
 }
 
+/// The same for several keys, followed to their entries: all of a batch are on their way from memory
+/// before the first is looked at.
+pub fn approach_all(relation: Oid, keys: &[Key]) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    let owner = slots::owner_of(relation);
+    let hash = |key: &Key| hash(tier, owner, key.text().bytes());
+    for key in keys {
+        tier.region().prefetch_buckets(hash(key));
+    }
+    for key in keys {
+        tier.region().prefetch_entry(hash(key));
+    }
+}
+
 /// The copy of a live entry, or of one within this grace. Needs no lock on the table.
+#[inline]
 pub fn lookup(cache: &Cache, key: Key, grace: Option<Interval>) -> Option<Entry> {
     let tier = tier_for(cache)?;
     let slot = cache.slot(tier)?;
@@ -81,9 +100,12 @@ pub fn lookup(cache: &Cache, key: Key, grace: Option<Interval>) -> Option<Entry>
     Some(entry)
 }
 
+/// Values up to this size are copied twice, so that one look-up is enough for them.
+const SHORT: usize = 8192;
+
 thread_local! {
-    /// Where a value is copied to under the lock; grows, never shrinks, never dropped.
-    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; 8192]));
+    /// Where a short value is copied to under the lock; never dropped.
+    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
 }
 
 /// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.
@@ -94,26 +116,55 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    BUFFER.with(|buffer| {
+    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time.
+    let since = || deadline::swept_until(clock::now(), grace);
+    let valid = |header: &Header| {
+        valid(header) && (header.deadline == NO_DEADLINE || since() < header.deadline)
+    };
+    let look = |buffer: &mut [u8]| {
+        tier.read(key.hash, |partition| {
+            partition.get(key, i64::MIN, valid, buffer)
+        })
+    };
+    let found = BUFFER.with(|buffer| {
         let buffer = &mut *buffer.borrow_mut();
-        loop {
-            let since = deadline::swept_until(clock::now(), grace);
-            match tier.read(key.hash, |partition| {
-                partition.get(key, since, &valid, buffer)
-            }) {
-                Found::Hit(header) if header.kind != value_type as u8 => return None,
-                Found::Hit(header) => return Some(as_entry(&header, buffer)),
-                Found::TooSmall(header) => buffer.resize(header.value_len as usize, 0),
-                Found::Miss => return None,
+        match look(buffer) {
+            Found::Hit(header) => {
+                let value = || new_varlena(&buffer[..header.value_len as usize]);
+                Copied::Entry(as_entry(&header, value_type, value))
             }
+            Found::TooSmall(header) => Copied::Longer(header.value_len),
+            Found::Miss => Copied::Entry(None),
         }
-    })
+    });
+    match found {
+        Copied::Entry(entry) => entry,
+        Copied::Longer(length) => copy_out_long(length, value_type, look),
+    }
 }
 
-fn as_entry(header: &Header, buffer: &[u8]) -> Entry {
-    Entry {
-        value: (!header.negative).then(|| new_varlena(&buffer[..header.value_len as usize])),
-        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+/// What a look-up with the short buffer gave.
+enum Copied {
+    Entry(Option<Entry>),
+    Longer(u32),
+}
+
+/// Copies a value straight into the datum. It may have become longer meanwhile, or shorter.
+fn copy_out_long(
+    mut length: u32,
+    value_type: ValueType,
+    look: impl Fn(&mut [u8]) -> Found,
+) -> Option<Entry> {
+    loop {
+        let mut room = Room::of(length as usize);
+        match look(room.bytes()) {
+            Found::Hit(header) => {
+                let value = || room.into_varlena(header.value_len as usize);
+                return as_entry(&header, value_type, value);
+            }
+            Found::TooSmall(header) => length = header.value_len,
+            Found::Miss => return None,
+        }
     }
 }
 
@@ -130,6 +181,18 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
     };
     tier.read(hot_key.hash, |partition| partition.used(&hot_key))
         .is_some_and(|used| used > 0)
+}
+
+/// None for an entry of another type: the cache was dropped and made again under the same oid.
+fn as_entry(
+    header: &Header,
+    value_type: ValueType,
+    value: impl FnOnce() -> Datum,
+) -> Option<Entry> {
+    (header.kind == value_type as u8).then(|| Entry {
+        value: (!header.negative).then(value),
+        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+    })
 }
 
 /// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the

@@ -13,6 +13,7 @@ pub const MAX_BYTES: usize = 2048;
 pub struct Key(Text);
 
 impl Key {
+    #[inline]
     pub fn new(text: Text) -> Result<Key, Error> {
         match text.bytes().len() {
             0 => Err(Error::EmptyKey),
@@ -36,8 +37,14 @@ impl Key {
         Key(text)
     }
 
+    #[inline]
     pub fn text(self) -> Text {
         self.0
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.bytes()
     }
 }
 

@@ -34,6 +34,10 @@ pub enum Decision<R> {
     Remove(R),
 }
 
+/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides in
+/// which memory that happens.
+pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
+
 /// The tier and the cache's slot in it.
 #[derive(Clone, Copy)]
 struct Home {
@@ -90,6 +94,12 @@ impl Home {
             header.version == self.version() && self.belongs_to(cache)
         };
         hot::copy_out(self.tier, key, cache.value_type, grace, valid)
+    }
+
+    /// The same with a copy of the key.
+    fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
+        let entry = self.copy_out(cache, &self.key(cache, bytes))?;
+        Some((Text::new(bytes), entry))
     }
 
     /// The entry under a lock, if it is of the present content and live.
@@ -331,24 +341,30 @@ pub fn touch<R>(
     Ok(touched.then_some(answer))
 }
 
-/// Live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
+/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
 pub fn scan(
     cache: &Cache,
     prefix: Text,
     after: Option<Text>,
     max_rows: usize,
-) -> Result<Vec<(Text, Entry)>, Error> {
+    show: &mut dyn FnMut(Make),
+) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
-    let keys = walk::least_keys(home.tier, home.slot, prefix.bytes(), after, max_rows);
-    Ok(keys
-        .into_iter()
-        .filter_map(|bytes| {
-            session::check_for_interrupts();
-            let entry = home.copy_out(cache, &home.key(cache, &bytes))?;
-            Some((Text::new(&bytes), entry))
-        })
-        .collect())
+    for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), after, max_rows) {
+        session::check_for_interrupts();
+        show(&|| home.entry(cache, &key));
+    }
+    Ok(())
+}
+
+/// Shows all live entries, in no order.
+pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    walk::each_key(home.tier, home.slot, |key| {
+        show(&|| home.entry(cache, key));
+    });
+    Ok(())
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.

@@ -4,7 +4,6 @@
 //! calls never wait for each other in a circle. Values are stored datums (of the cache's type);
 //! the api converts. A read judges the deadline after it has the row, by the wall clock.
 
-use std::collections::BTreeMap;
 use std::ffi::CString;
 
 use pgrx::datum::Interval;
@@ -13,16 +12,15 @@ use pgrx::pg_sys::Datum;
 use super::deadline::{self, Deadline};
 use super::direct;
 use super::key::{Key, after_prefix};
-use super::memory;
+use super::memory as memory_cache;
 use super::path;
 use super::registry::{Cache, Reading};
 use super::statement::Statement;
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{
-    Text, Value, ValueType, new_array, new_text_array, new_varlena, varlena_bytes,
-};
+use crate::pg::datum::{Text, Value, ValueType, new_array, new_text_array, new_varlena};
 use crate::pg::lock;
+use crate::pg::memory;
 use crate::pg::plan::{Output, Paths, Plan};
 use crate::pg::privilege::{self, AsOwner, Privileges};
 use crate::pg::table_row::New;
@@ -70,30 +68,36 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
         .filter(|entry| deadline::is_within(entry.deadline, grace))
 }
 
-/// The live entries under several keys, by key; all from one snapshot.
-pub fn get_many(cache: &Reading, keys: &[Key]) -> BTreeMap<Vec<u8>, Entry> {
+/// The live entries under several keys, in key order; all from one snapshot.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     if cache.is_out_of_reach() || keys.is_empty() {
-        return BTreeMap::new();
+        return Vec::new();
     }
     if let Some(target) = path::to_read(cache) {
-        let mut entries = BTreeMap::new();
+        let mut found = memory::list(keys.len());
         direct::get_many(target, keys, |place, entry| {
-            if let Some(key) = keys.get(place).filter(|_| live(&entry)) {
-                entries.insert(key.text().bytes().to_vec(), entry);
-            }
+            found.extend(keys.get(place).map(|key| (key.text(), entry)));
         });
-        return entries;
+        return live_in_order(found);
     }
     let _locks = lock::Scope::enter();
-    let mut datums: Vec<Datum> = keys.iter().map(|key| key.text().raw()).collect();
+    let mut datums = memory::collect(keys.iter().map(|key| key.text().raw()));
     let keys = new_array(&mut datums, ValueType::Text);
-    cache.plan(Statement::GetMany).run(&[Some(keys)], |output| {
-        (0..output.rows())
-            .filter_map(|row| Some((output.raw(row, 2)?, entry(output, row))))
-            .filter(|(_, entry)| live(entry))
-            .map(|(key, entry)| (varlena_bytes(key).to_vec(), entry))
-            .collect()
-    })
+    live_in_order(cache.plan(Statement::GetMany).run(&[Some(keys)], entries))
+}
+
+fn live_in_order(mut found: Vec<(Text, Entry)>) -> Vec<(Text, Entry)> {
+    found.retain(|(_, entry)| live(entry));
+    found.sort_unstable_by(|(one, _), (other, _)| one.bytes().cmp(other.bytes()));
+    found
+}
+
+/// The rows `value, expires_at, key`.
+fn entries(output: &Output) -> Vec<(Text, Entry)> {
+    memory::collect((0..output.rows()).filter_map(|row| {
+        let key = output.varlena(row, 2)?;
+        Some((Text::from_raw(key), entry(output, row)))
+    }))
 }
 
 /// A page of live entries in key order: from `prefix` on, after `after`, at most `max_rows`.
@@ -122,13 +126,7 @@ pub fn scan(
     arguments.extend(end.map(|end| Some(new_varlena(&end))));
     cache
         .plan(Statement::Scan { bounded })
-        .run(&arguments, |output| {
-            (0..output.rows())
-                .filter_map(|row| {
-                    Some((Text::from_raw(output.varlena(row, 2)?), entry(output, row)))
-                })
-                .collect()
-        })
+        .run(&arguments, entries)
 }
 
 /// Inserts or overwrites.
@@ -153,10 +151,8 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Datum)], deadline: Deadline) {
     if direct.is_some_and(|target| direct::set_many(target, entries, deadline).is_some()) {
         return;
     }
-    let (mut keys, mut values): (Vec<Datum>, Vec<Datum>) = entries
-        .iter()
-        .map(|(key, value)| (key.text().raw(), *value))
-        .unzip();
+    let mut keys = memory::collect(entries.iter().map(|(key, _)| key.text().raw()));
+    let mut values = memory::collect(entries.iter().map(|(_, value)| *value));
     run(
         cache,
         Statement::SetMany,
@@ -354,17 +350,15 @@ fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
     cache
         .plan(Statement::Keys { bounded })
         .run(&arguments, |output| {
-            (0..output.rows())
-                .filter_map(|row| output.varlena(row, 0))
-                .map(|key| Key::stored(Text::from_raw(key)))
-                .collect()
+            let keys = (0..output.rows()).filter_map(|row| output.varlena(row, 0));
+            memory::collect(keys.map(|key| Key::stored(Text::from_raw(key))))
         })
 }
 
 /// Whether an entry has this value.
 fn has(cache: &Cache, entry: &Entry, expected: Datum) -> bool {
     let value = entry.value;
-    value.is_some_and(|value| memory::equal(cache, value, expected))
+    value.is_some_and(|value| memory_cache::equal(cache, value, expected))
 }
 
 fn write(

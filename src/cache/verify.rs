@@ -18,30 +18,30 @@ use crate::pg::datum::Text;
 use crate::pg::session;
 use crate::pg::tier::{Tier, tier};
 
-/// The entries that differ from their rows: key, the copy, the row.
-pub fn differences(cache: &Reading) -> Vec<(Text, Entry, Option<Entry>)> {
+/// An entry that differs from its row: key, the copy, the row.
+pub type Difference = (Text, Entry, Option<Entry>);
+
+/// Compares one entry.
+pub type Find<'f> = &'f dyn Fn() -> Option<Difference>;
+
+/// Shows what finds out about each entry in turn.
+pub fn each(cache: &Reading, show: &mut dyn FnMut(Find)) {
     // Nothing to compare: no copies, no table, a snapshot that need not see what others committed, or
     // policies that may hide rows from this caller, whose copies nobody is served then.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {
-        return Vec::new();
+        return;
     };
     let Some(slot) = cache.slot(tier) else {
-        return Vec::new();
+        return;
     };
-    walk::least_keys(tier, slot, b"", b"", usize::MAX)
-        .iter()
-        .filter_map(|bytes| difference(cache, tier, slot, bytes))
-        .collect()
+    walk::each_key(tier, slot, |bytes| {
+        show(&|| difference(cache, tier, slot, bytes));
+    });
 }
 
-fn difference(
-    cache: &Reading,
-    tier: &Tier,
-    slot: u32,
-    bytes: &[u8],
-) -> Option<(Text, Entry, Option<Entry>)> {
+fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<Difference> {
     let key = HotKey {
         hash: hot::hash(tier, cache.owner, bytes),
         cache: slot,

@@ -11,7 +11,6 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::entries::{self, Entry};
 use super::registry::{self, Reading};
 use super::settings::Settings;
 use super::sweep;
@@ -19,8 +18,8 @@ use crate::error::Error;
 use crate::pg::datum::Text;
 use crate::pg::privilege::{self, Privileges};
 
-/// All live entries of the memory cache whose view has these settings, in key order.
-pub fn entries_behind(settings: Text) -> Result<(Reading, Vec<(Text, Entry)>), Error> {
+/// The memory cache whose view has these settings, for who may read it.
+pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let words: Vec<Vec<u8>> = settings
         .bytes()
         .split(|&byte| byte == b' ')
@@ -31,9 +30,7 @@ pub fn entries_behind(settings: Text) -> Result<(Reading, Vec<(Text, Entry)>), E
         .and_then(|settings| relation_of(&settings))
         .ok_or(Error::NoSuchView)?;
     privilege::require(relation, Privileges::SELECT);
-    let cache = registry::lock_to_read(relation)?;
-    let rows = entries::scan(&cache, Text::new(b""), None, i64::MAX)?;
-    Ok((cache, rows))
+    registry::lock_to_read(relation)
 }
 
 fn relation_of(settings: &Settings) -> Option<Oid> {

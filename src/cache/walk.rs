@@ -8,13 +8,13 @@ use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, Verdict, Why};
 
 use crate::pg::clock::Timestamp;
 use crate::pg::tier::Tier;
-use crate::pg::{clock, session};
+use crate::pg::{clock, memory, session};
 
 /// Slots of the store's index that are looked at under one lock.
 const STEP: u32 = 512;
 
-/// Removes the entries of a slot that `judge` names; how many. One partition at a time, each in
-/// short steps.
+/// Removes the entries of a slot that `judge` names; how many. Can be cancelled between two steps,
+/// except at the end of a transaction, where Postgres holds interrupts off.
 pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef) -> bool) -> u64 {
     let mut removed = 0;
     for partition in 0..tier.partitions() {
@@ -31,6 +31,7 @@ pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef
             });
             removed += u64::from(swept.removed);
             done = swept.done;
+            session::check_for_interrupts();
         }
     }
     removed
@@ -91,30 +92,34 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
     removed
 }
 
-/// The least `max` live keys with this prefix, after `after`, in order. Keys are copied under the locks
-/// into memory that was reserved before.
-pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usize) -> Vec<Vec<u8>> {
+/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are copied
+/// under the locks into memory that was reserved before.
+pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     let version = tier.slot(slot).version.load(SeqCst);
     let now = clock::now();
-    let counts = |header: &Header| header.version == version && now < header.deadline;
-    least(tier, slot, prefix, after, max, counts)
+    each_key_of(
+        tier,
+        slot,
+        |header| header.version == version && now < header.deadline,
+        visit,
+    );
 }
 
 /// The least `max` keys of entries whose deadline is not after `limit`.
 pub fn expired_keys(tier: &Tier, slot: u32, limit: i64, max: usize) -> Vec<Vec<u8>> {
-    least(tier, slot, b"", b"", max, |header| header.deadline <= limit)
+    let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
+    let expired = |header: &Header| header.deadline <= limit;
+    each_key_of(tier, slot, expired, |key| keep_least(&mut least, key, max));
+    least.into_sorted_vec()
 }
 
-fn least(
+fn each_key_of(
     tier: &Tier,
     slot: u32,
-    prefix: &[u8],
-    after: &[u8],
-    max: usize,
     counts: impl Fn(&Header) -> bool,
-) -> Vec<Vec<u8>> {
-    let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
-    let mut found = Vec::with_capacity(64 * 1024);
+    mut visit: impl FnMut(&[u8]),
+) {
+    let mut found = memory::list(64 * 1024);
     for partition in 0..tier.partitions() {
         let mut cursor = Cursor::default();
         let mut done = false;
@@ -129,10 +134,24 @@ fn least(
                     found.capacity() - found.len() > MAX_KEY + 4
                 })
             });
-            keep_least(&mut least, &found, prefix, after, max);
+            let mut rest = &found[..];
+            while let Some((key, others)) = first_key(rest) {
+                visit(key);
+                rest = others;
+            }
             session::check_for_interrupts();
         }
     }
+}
+
+/// The least `max` live keys with this prefix, after `after`, in order.
+pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usize) -> Vec<Vec<u8>> {
+    let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
+    each_key(tier, slot, |key| {
+        if key.starts_with(prefix) && (after.is_empty() || key > after) {
+            keep_least(&mut least, key, max);
+        }
+    });
     least.into_sorted_vec()
 }
 
@@ -145,26 +164,22 @@ fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
     entry.copy_key(&mut found[at..]);
 }
 
-/// Takes the keys that count into the heap, which never holds more than `max`.
-fn keep_least(
-    least: &mut BinaryHeap<Vec<u8>>,
-    mut found: &[u8],
-    prefix: &[u8],
-    after: &[u8],
-    max: usize,
-) {
-    while let Some((length, rest)) = found.split_first_chunk::<4>() {
-        let (key, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-        found = rest;
-        if !key.starts_with(prefix) || (!after.is_empty() && key <= after) {
-            continue;
+/// The first key of what `push_key` has appended, and the rest.
+fn first_key(found: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = found.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// Takes a key into the heap, which never holds more than `max`.
+fn keep_least(least: &mut BinaryHeap<Vec<u8>>, key: &[u8], max: usize) {
+    if least.len() >= max {
+        if least.peek().is_none_or(|largest| key >= &largest[..]) {
+            return;
         }
-        if least.len() == max && least.peek().is_some_and(|largest| key >= &largest[..]) {
-            continue;
-        }
-        least.push(key.to_vec());
-        if least.len() > max {
-            least.pop();
-        }
+        least.pop();
     }
+    if least.try_reserve(1).is_err() {
+        memory::exhausted(least.len() * 2 * size_of::<Vec<u8>>());
+    }
+    least.push(memory::copy(key));
 }

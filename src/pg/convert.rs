@@ -5,7 +5,7 @@
 
 use pgrx::pg_sys;
 
-use super::datum::{Value, ValueType, new_varlena, varlena_bytes};
+use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 
 /// Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
 pub fn convert(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum {
@@ -38,16 +38,9 @@ fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
 }
 
 fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
-    let mut input = varlena_bytes(text).to_vec();
-    input.push(0);
+    let input = new_c_string(varlena_bytes(text));
     // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
-    unsafe {
-        pgrx::direct_function_call_as_datum(
-            pg_sys::jsonb_in,
-            &[Some(pg_sys::Datum::from(input.as_ptr()))],
-        )
-    }
-    .unwrap_or(text)
+    unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) }.unwrap_or(text)
 }
 
 fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {

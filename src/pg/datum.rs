@@ -4,11 +4,14 @@
 //! without a look at it. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; bytes are taken out
 //! of it only where somebody needs them (the key always, the value rarely).
 
+use std::ptr::NonNull;
+
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::nullable::Nullable;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{FromDatum, PgLogLevel, pg_sys};
+use pgrx::{FromDatum, pg_sys};
 
+use super::memory;
+use super::rows::Sink;
 use crate::error::Error;
 
 /// The three types a value can have, in SQL's arguments and in a cache's column.
@@ -140,6 +143,7 @@ value_datum! {
 
 impl Text {
     /// The characters' bytes, in the server's encoding.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         varlena_bytes(self.0)
     }
@@ -158,6 +162,7 @@ impl Text {
 /// The payload of a varlena, detoasted when needed.
 ///
 /// The borrow is as long as the datum's own memory context lives, which is at least the call.
+#[inline]
 pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     // SAFETY: every caller holds a varlena datum. A detoasted copy is allocated in the current
     // memory context and lives as long as the call. Most datums are plain already: they are spared
@@ -175,14 +180,57 @@ pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
 }
 
 /// A new varlena with this payload, in the current memory context.
+#[inline]
 pub fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
-    // SAFETY: the length is checked by palloc's own limit (1 GB), which raises an error.
-    unsafe {
-        pg_sys::Datum::from(pg_sys::cstring_to_text_with_len(
-            bytes.as_ptr().cast(),
-            i32::try_from(bytes.len()).unwrap_or(i32::MAX),
-        ))
+    let mut room = Room::of(bytes.len());
+    room.bytes().copy_from_slice(bytes);
+    room.into_varlena(bytes.len())
+}
+
+/// Memory for a varlena whose payload is still to come.
+pub struct Room {
+    varlena: NonNull<u8>,
+    payload: usize,
+}
+
+impl Room {
+    /// Room for so many bytes of payload, zeroed.
+    #[inline]
+    pub fn of(payload: usize) -> Room {
+        let varlena = memory::palloc(pg_sys::VARHDRSZ + payload);
+        // SAFETY: the payload was allocated with the header before it.
+        unsafe { varlena.add(pg_sys::VARHDRSZ).write_bytes(0, payload) };
+        Room { varlena, payload }
     }
+
+    #[inline]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `payload` bytes after the header are ours and initialised.
+        unsafe {
+            let payload = self.varlena.add(pg_sys::VARHDRSZ).as_ptr();
+            std::slice::from_raw_parts_mut(payload, self.payload)
+        }
+    }
+
+    /// The varlena; its payload is the first `length` bytes of the room.
+    #[inline]
+    pub fn into_varlena(self, length: usize) -> pg_sys::Datum {
+        let size = pg_sys::VARHDRSZ + length.min(self.payload);
+        // SAFETY: the header is allocated, and the size is at most what was.
+        unsafe { pgrx::varlena::set_varsize_4b(self.varlena.as_ptr().cast(), size as i32) };
+        pg_sys::Datum::from(self.varlena.as_ptr())
+    }
+}
+
+/// A C string of these bytes, in the current memory context.
+pub fn new_c_string(bytes: &[u8]) -> pg_sys::Datum {
+    let string = memory::palloc(bytes.len() + 1);
+    // SAFETY: so many bytes were allocated, and they do not overlap the argument.
+    unsafe {
+        string.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        string.add(bytes.len()).write(0);
+    }
+    pg_sys::Datum::from(string.as_ptr())
 }
 
 /// A one-dimensional array argument without nulls.
@@ -237,12 +285,12 @@ impl<V: Value> ArrayOf<V> {
                 &mut nulls,
                 &mut count,
             );
-            (0..count as usize)
-                .map(|i| match *nulls.add(i) {
-                    true => Err(Error::NullElement(name)),
-                    false => Ok(V::from_raw(*datums.add(i))),
-                })
-                .collect()
+            if (0..count as usize).any(|i| *nulls.add(i)) {
+                return Err(Error::NullElement(name));
+            }
+            Ok(memory::collect(
+                (0..count as usize).map(|i| V::from_raw(*datums.add(i))),
+            ))
         }
     }
 }
@@ -325,72 +373,20 @@ unsafe impl<const N: usize> BoxRet for Record<N> {
 /// The rows of a set-returning function, handed over all at once (materialize mode).
 pub struct Rows<const N: usize>(pub Vec<[Option<pg_sys::Datum>; N]>);
 
-/// The same for a function whose columns only the query names (`AS e (key text, ...)`).
-/// A query can name any types; those of other than the rows' own are refused.
-pub struct QueryRows<const N: usize> {
-    pub types: [pg_sys::Oid; N],
-    pub rows: Vec<[Option<pg_sys::Datum>; N]>,
-}
-
-// SAFETY: as for Record; the function is declared RETURNS TABLE.
+// SAFETY: as for Record; the function is declared RETURNS TABLE with N columns.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: the descriptor comes from the declaration, which has N columns.
-        unsafe { materialize(fcinfo.as_mut_ptr(), self.0, 0, None) };
+        // SAFETY: Postgres passes a valid call.
+        let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), 0) };
+        for row in self.0 {
+            sink.row(|| Some(row));
+        }
+        sink.close();
         fcinfo.return_null()
     }
 }
 
-// SAFETY: the function is declared RETURNS SETOF record and called by a view that names N columns.
-unsafe impl<const N: usize> BoxRet for QueryRows<N> {
-    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: materialize refuses a query that names other types.
-        unsafe {
-            materialize(
-                fcinfo.as_mut_ptr(),
-                self.rows,
-                pg_sys::MAT_SRF_USE_EXPECTED_DESC,
-                Some(self.types),
-            );
-        }
-        fcinfo.return_null()
-    }
-}
-
-/// Puts rows into the tuplestore of a call.
-///
-/// # Safety
-/// `call` is a valid call; the datums fit `types`, or the declared types where there are none.
-unsafe fn materialize<const N: usize>(
-    call: pg_sys::FunctionCallInfo,
-    rows: Vec<[Option<pg_sys::Datum>; N]>,
-    options: u32,
-    types: Option<[pg_sys::Oid; N]>,
-) {
-    // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when
-    // the caller cannot take a set. tuplestore_putvalues reads as many columns as setDesc has.
-    unsafe {
-        pg_sys::InitMaterializedSRF(call, options);
-        let result: *mut pg_sys::ReturnSetInfo = (*call).resultinfo.cast();
-        let descriptor = (*result).setDesc;
-        let column_type = |column: usize| pg_sys::SPI_gettypeid(descriptor, column as i32 + 1);
-        let fits = |types: &[pg_sys::Oid; N]| (0..N).all(|i| column_type(i) == types[i]);
-        if (*descriptor).natts as usize != N || !types.as_ref().is_none_or(fits) {
-            ErrorReport::from(Error::WrongColumns).report(PgLogLevel::ERROR);
-        }
-        for row in rows {
-            let (mut values, mut nulls) = columns(row);
-            pg_sys::tuplestore_putvalues(
-                (*result).setResult,
-                descriptor,
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            );
-        }
-    }
-}
-
-/// Splits a row into what heap_form_tuple and tuplestore_putvalues take.
+/// Splits a row into what heap_form_tuple takes.
 fn columns<const N: usize>(row: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum; N], [bool; N]) {
     (
         row.map(|column| column.unwrap_or(pg_sys::Datum::null())),

@@ -57,6 +57,66 @@ impl Drop for Watch {
     }
 }
 
+/// A privilege that was found granted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    pub relation: pg_sys::Oid,
+    pub user: pg_sys::Oid,
+    pub mask: u64,
+}
+
+/// Few caches are in use at a time; two that meet in one place push each other out.
+const GRANTS: usize = 64;
+
+thread_local! {
+    static GRANTED: [Cell<Option<Grant>>; GRANTS] = const { [const { Cell::new(None) }; GRANTS] };
+    /// Rises with each message that can take a privilege away.
+    static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Grant {
+    fn place(self) -> usize {
+        let mixed = self.relation.to_u32() ^ (self.mask as u32).wrapping_mul(0x9E37_79B9);
+        mixed as usize % GRANTS
+    }
+
+    /// Whether it was granted when last asked and no message since says that it may have changed. Just as
+    /// fresh as the system caches that an answer comes from: they change by the same messages.
+    #[inline]
+    pub fn is_known(self) -> bool {
+        GRANTED.with(|granted| granted[self.place()].get() == Some(self))
+    }
+
+    /// Remembers it if `check` says so, unless a message came while it was looking.
+    pub fn learn(self, check: impl FnOnce() -> bool) -> bool {
+        let before = REVOCATIONS.get();
+        let granted = check();
+        if granted && before == REVOCATIONS.get() {
+            GRANTED.with(|places| places[self.place()].set(Some(self)));
+        }
+        granted
+    }
+}
+
+/// A relation's message says that its privileges or its owner may be others; one of a role or a
+/// membership, that anybody's may.
+fn forget_grants(of: Option<pg_sys::Oid>) {
+    REVOCATIONS.set(REVOCATIONS.get() + 1);
+    GRANTED.with(|granted| {
+        for place in granted {
+            let goes = |grant: Grant| of.is_none_or(|relation| grant.relation == relation);
+            if place.get().is_some_and(goes) {
+                place.set(None);
+            }
+        }
+    });
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    forget_grants(None);
+}
+
 /// Registers the callbacks; called when the library is loaded.
 pub fn register() {
     // SAFETY: the callbacks live as long as the library, which Postgres never unloads.
@@ -67,11 +127,23 @@ pub fn register() {
             Some(schema_changed),
             pg_sys::Datum::null(),
         );
+        for cache in [
+            pg_sys::SysCacheIdentifier::AUTHOID,
+            pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM,
+            pg_sys::SysCacheIdentifier::AUTHMEMMEMROLE,
+        ] {
+            pg_sys::CacheRegisterSyscacheCallback(
+                cache as i32,
+                Some(role_changed),
+                pg_sys::Datum::null(),
+            );
+        }
     }
 }
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
+    forget_grants((relation != pg_sys::InvalidOid).then_some(relation));
     if relation == pg_sys::InvalidOid {
         return flag_all();
     }

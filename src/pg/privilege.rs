@@ -3,7 +3,8 @@
 
 use pgrx::pg_sys;
 
-use super::{relation, session, version};
+use super::invalidation::Grant;
+use super::{relation, reserve, session, version};
 
 /// A set of table privileges.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,10 @@ impl Privileges {
 /// A REVOKE or a policy that somebody has committed counts from now on, also in the middle of a
 /// transaction: a SELECT would hear of it with its lock on the table, and a hot read takes none.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
+    reserve::secure();
+    if has(relation, privileges) {
+        return;
+    }
     // SAFETY: syscache look-ups; they raise errors and keep no pointer.
     unsafe {
         pg_sys::AcceptInvalidationMessages();
@@ -42,12 +47,19 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
 }
 
 /// Whether the current user has all of these on the relation.
+#[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
-    // SAFETY: as above.
-    unsafe {
-        aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL)
-            == pg_sys::AclResult::ACLCHECK_OK
-    }
+    let grant = Grant {
+        relation,
+        user: session::user(),
+        mask: privileges.0,
+    };
+    grant.is_known()
+        || grant.learn(|| {
+            // SAFETY: a syscache look-up inside a transaction.
+            let result = unsafe { aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL) };
+            result == pg_sys::AclResult::ACLCHECK_OK
+        })
 }
 
 /// pg_class_aclcheck answers for any of the privileges; this one asks for all.

@@ -10,6 +10,7 @@ use pgrx::prelude::*;
 
 use super::datum::varlena_bytes;
 use super::events::{self, Change};
+use super::reserve;
 use crate::error::Error;
 
 /// Tells Postgres that the functions below use calling convention version 1.
@@ -30,6 +31,7 @@ pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    reserve::secure();
     let trigger = called_as_trigger(call, "record");
     // SAFETY: Postgres fills TriggerData for a row trigger: the relation is open, the old and the
     // new row are there as the event says. The rows live until the function returns.

@@ -50,3 +50,38 @@ fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     writer.run("UPDATE c SET value = 'new'");
     assert_eq!(reader.agrees("l", "c").as_deref(), Some("new"));
 }
+
+/// A worker cannot have an xid of its own, and its leader's may have written.
+#[test]
+fn a_parallel_query_reads_what_its_transaction_wrote() {
+    let cluster = Cluster::hot();
+    let forced = match cluster.stage.major() {
+        15 => "force_parallel_mode",
+        _ => "debug_parallel_query",
+    };
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    set_up(&mut writer, &mut reader);
+    writer.run("CREATE TABLE many AS SELECT i FROM generate_series(1, 20000) AS i; ANALYZE many");
+    writer.run(&format!(
+        "SET {forced} = on; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; \
+         SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2"
+    ));
+    let ask = "SELECT string_agg(DISTINCT cache_get('k', 'c'), ',') FROM many";
+    let plan = writer.lines(&format!("EXPLAIN {}", ask)).join("\n");
+    assert!(
+        !plan.contains("Partial Aggregate"),
+        "cache_get is restricted:\n{plan}"
+    );
+    for (write, end, expected) in [
+        ("UPDATE c SET value = 'undone'", "ROLLBACK", "undone"),
+        ("UPDATE c SET value = 'new'", "COMMIT", "new"),
+    ] {
+        writer.run(&format!("BEGIN; {write}"));
+        assert_eq!(writer.text(ask), expected);
+        sees_nothing_of_it(&mut reader, write);
+        writer.run(end);
+        let row = reader.agrees("k", "c");
+        assert_eq!(Some(writer.text(ask)), row);
+    }
+}

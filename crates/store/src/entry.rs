@@ -78,6 +78,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    #[inline]
     pub fn new(key_len: usize, value_len: usize) -> Shape {
         let whole = HEADER + key_len + value_len <= PAGE;
         let pages = if whole { 0 } else { value_len / PAGE };
@@ -134,6 +135,7 @@ impl Place {
         u64::from(self.head_len + self.tail_len) + u64::from(self.pages) * u64::from(PAGE_GRANULES)
     }
 
+    #[inline]
     fn extended(&self) -> bool {
         self.tail != 0 || self.pages > 0
     }
@@ -151,22 +153,27 @@ fn pair(low: u32, high: u32) -> u64 {
 }
 
 impl<'r> EntryRef<'r> {
+    #[inline]
     pub(crate) fn new(region: &'r Region, location: u32) -> EntryRef<'r> {
         EntryRef { region, location }
     }
 
+    #[inline]
     fn at(&self) -> usize {
         self.location as usize * GRANULE
     }
 
+    #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.region.load(self.at() + index * 8)
     }
 
+    #[inline]
     fn set_word(&self, index: usize, value: u64) {
         self.region.store(self.at() + index * 8, value);
     }
 
+    #[inline]
     pub fn header(&self) -> Header {
         let lengths = self.word(2);
         Header {
@@ -193,18 +200,22 @@ impl<'r> EntryRef<'r> {
         self.word(1) as u32
     }
 
+    #[inline]
     pub(crate) fn deadline(&self) -> i64 {
         self.word(3) as i64
     }
 
+    #[inline]
     fn key_len(&self) -> usize {
         (self.word(2) >> 32 & 0xFFF) as usize
     }
 
+    #[inline]
     fn value_len(&self) -> usize {
         self.word(2) as u32 as usize
     }
 
+    #[inline]
     fn extended(&self) -> bool {
         self.word(2) >> 58 & EXTENDED != 0
     }
@@ -232,6 +243,7 @@ impl<'r> EntryRef<'r> {
         }
     }
 
+    #[inline]
     fn key_at(&self) -> usize {
         self.at()
             + if self.extended() {
@@ -260,6 +272,7 @@ impl<'r> EntryRef<'r> {
     }
 
     /// Copies the value to the start of `into`; false, and nothing copied, if it does not fit.
+    #[inline]
     pub fn copy_value(&self, into: &mut [u8]) -> bool {
         let Some(into) = into.get_mut(..self.value_len()) else {
             return false;
@@ -284,6 +297,7 @@ impl<'r> EntryRef<'r> {
 
     /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value until
     /// one call gives false.
+    #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();
         if !self.extended() {

@@ -54,14 +54,17 @@ pub struct PartitionMut<'r> {
 }
 
 impl<'r> PartitionRef<'r> {
+    #[inline]
     pub(crate) fn new(region: &'r Region, id: u32) -> PartitionRef<'r> {
         PartitionRef { region, id }
     }
 
+    #[inline]
     pub(crate) fn region(&self) -> &'r Region {
         self.region
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
@@ -71,17 +74,20 @@ impl<'r> PartitionRef<'r> {
     }
 
     /// Adds to a statistic; shared lock suffices.
+    #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         let at = self.region.partition_at(self.id) + counter.at();
         self.region.word(at).fetch_add(1, Relaxed);
     }
 
+    #[inline]
     pub(crate) fn entry(&self, location: u32) -> EntryRef<'r> {
         EntryRef::new(self.region, location)
     }
 
     /// Copies a live value out. `valid` is the caller's rule about version and xid; an entry that fails
     /// it, or whose deadline is not after `now`, is a miss and stays where it is.
+    #[inline]
     pub fn get(
         &self,
         key: &Key,
@@ -108,6 +114,7 @@ impl<'r> PartitionRef<'r> {
     }
 
     /// The entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
+    #[inline]
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
@@ -128,6 +135,7 @@ impl<'r> Deref for PartitionMut<'r> {
 }
 
 impl<'r> PartitionMut<'r> {
+    #[inline]
     pub(crate) fn new(
         view: PartitionRef<'r>,
         ledger: &'r mut dyn FnMut(Change),

@@ -90,6 +90,7 @@ impl Region {
     ///
     /// # Safety
     /// The caller holds lock `id`, shared or exclusive, until the value is gone.
+    #[inline]
     pub unsafe fn partition(&self, id: u32) -> PartitionRef<'_> {
         PartitionRef::new(self, id & (self.layout.partitions - 1))
     }
@@ -98,6 +99,7 @@ impl Region {
     ///
     /// # Safety
     /// The caller holds lock `id` exclusively until the value is gone.
+    #[inline]
     pub unsafe fn partition_mut<'a>(
         &'a self,
         id: u32,
@@ -143,6 +145,18 @@ impl Region {
     #[inline]
     pub(crate) fn store(&self, at: usize, value: u64) {
         self.word(at).store(value, Relaxed);
+    }
+
+    /// The eight words of a cache line. An offset outside the region gives zeros.
+    #[inline]
+    pub(crate) fn line(&self, at: usize) -> [u64; 8] {
+        if at > self.bytes - 64 {
+            return [0; 8];
+        }
+        // SAFETY: the 64 bytes from `at`, rounded down to a line, lie inside the region, which is
+        // 64-byte aligned as its base is; for the rest see `word`.
+        let line: &[AtomicU64; 8] = unsafe { &*self.base.as_ptr().add(at & !63).cast() };
+        line.each_ref().map(|word| word.load(Relaxed))
     }
 
     /// Bytes from `at` that an access of `len` may touch: none when it would leave the region or
