@@ -87,8 +87,10 @@ COMMENT ON FUNCTION cache_clear(regclass) IS
 -- The cache that is used when none is named ------------------------------------------------------
 
 -- It comes here because the functions below name it in their defaults. Nothing is granted on it.
--- A dump brings back its entries; its settings are those of this file.
-SELECT @extschema@.cache_create('pgcache.main');
+-- A dump brings back its entries; its settings are those of this file. Every argument is given with its
+-- type: whoever may create functions in that schema could have put a cache_create(text) beside this one.
+SELECT @extschema@.cache_create('pgcache.main'::pg_catalog.text, NULL::pg_catalog.interval, 'unlogged'::pg_catalog.text,
+       'pg_catalog.text'::pg_catalog.regtype, NULL::pg_catalog.int8, NULL::pg_catalog.interval, false);
 SELECT pg_catalog.pg_extension_config_dump('pgcache.main', '');
 
 -- Writing ----------------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             unlogged: class.relpersistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
             row_security: class.relrowsecurity,
             temporary: class.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8,
-            triggers_always: fires_always(open, rows) && fires_always(open, truncate),
+            triggers_always: fires_always(open, rows, EVERY_ROW)
+                && fires_always(open, truncate, EVERY_TRUNCATE),
             has_key: has_key(open),
             value_type: column(relation, c"value").and_then(|c| ValueType::from_oid(c.type_oid)),
             has_deadline: column(relation, c"expires_at")
@@ -191,15 +192,28 @@ unsafe fn trigger_arguments(
     }
 }
 
-/// Whether the trigger that calls `function` is enabled ALWAYS.
+/// AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
+const EVERY_ROW: u32 = pg_sys::TRIGGER_TYPE_ROW
+    | pg_sys::TRIGGER_TYPE_INSERT
+    | pg_sys::TRIGGER_TYPE_UPDATE
+    | pg_sys::TRIGGER_TYPE_DELETE;
+/// BEFORE TRUNCATE, FOR EACH STATEMENT.
+const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_TRUNCATE;
+
+/// Whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events,
+/// without a WHEN and without a list of columns.
 ///
 /// # Safety
 /// `relation` must be open.
-unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid) -> bool {
+unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events: u32) -> bool {
     // SAFETY: the relation is open.
     unsafe {
-        trigger_calling(relation, function)
-            .is_some_and(|trigger| trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8)
+        trigger_calling(relation, function).is_some_and(|trigger| {
+            trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8
+                && trigger.tgtype as u32 == events
+                && trigger.tgnattr == 0
+                && trigger.tgqual.is_null()
+        })
     }
 }
 

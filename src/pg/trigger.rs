@@ -60,7 +60,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; of a row without a key column, that anything may have changed.
+/// Reports the key of one row; of a row without a key of type text, that anything may have changed.
+/// Anybody may put this trigger on a table of his own, with whatever column named key.
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
@@ -73,8 +74,11 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
         let relation_oid = (*relation).rd_id;
         let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
         let mut null = true;
-        let key = match number > 0 {
-            true => pg_sys::heap_getattr(row, i32::from(number), (*relation).rd_att, &mut null),
+        let descriptor = (*relation).rd_att;
+        let is_text = number > 0
+            && pg_sys::SPI_gettypeid(descriptor, i32::from(number)) == pg_sys::TEXTOID;
+        let key = match is_text {
+            true => pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null),
             false => Datum::null(),
         };
         events::tell(|observer| match null {
