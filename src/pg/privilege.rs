@@ -100,11 +100,16 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 /// promises to need DELETE alone; and a sweep over all caches must not run their triggers with the
 /// sweeper's rights. The privilege was checked for the caller before; the statement is ours, no text
 /// of the caller's; triggers on the table run as the owner then, as they do when a foreign key
-/// cascades. Never used where row-level security applies to the caller.
+/// cascades, but under a search_path that is not the caller's: what they do not qualify must not be
+/// found in a schema of his. Never used where row-level security applies to the caller.
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
+    settings: i32,
 }
+
+/// Where code of an owner finds what it does not qualify: nowhere but in Postgres itself.
+const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
@@ -122,9 +127,21 @@ impl AsOwner {
         let mut former = AsOwner {
             user: pg_sys::InvalidOid,
             context: 0,
+            settings: 0,
         };
-        // SAFETY: the former identity is put back by drop; after an error the abort does it.
+        // SAFETY: the former identity and path are put back by drop; after an error the abort does it.
         unsafe {
+            former.settings = pg_sys::NewGUCNestLevel();
+            pg_sys::set_config_option(
+                c"search_path".as_ptr(),
+                SAFE_PATH.as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_SAVE,
+                true,
+                0,
+                false,
+            );
             pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
             pg_sys::SetUserIdAndSecContext(
                 owner,
@@ -140,7 +157,14 @@ impl AsOwner {
 
 impl Drop for AsOwner {
     fn drop(&mut self) {
-        // SAFETY: the identity that was current in `of`.
-        unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) };
+        // An error that unwinds ends in an abort, which puts both back.
+        if std::thread::panicking() {
+            return;
+        }
+        // SAFETY: the identity and the level of settings that were current in `with`.
+        unsafe {
+            pg_sys::AtEOXact_GUC(false, self.settings);
+            pg_sys::SetUserIdAndSecContext(self.user, self.context);
+        }
     }
 }

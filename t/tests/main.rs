@@ -20,6 +20,7 @@ mod life;
 mod memory_caches;
 mod memory_definitions;
 mod prepared;
+mod privilege_matrix;
 mod readme;
 mod restart;
 mod standby;

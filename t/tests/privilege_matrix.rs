@@ -1,0 +1,402 @@
+//! Promise P9 from end to end: what each function needs, tried by roles with every subset of the
+//! privileges and by owners, on entries in the hot tier, in the table and in a memory cache.
+//!
+//! A function of the extension that the table below does not know fails the test.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use postgres::Client;
+
+/// What a function asks of its caller.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    /// These privileges on the cache, each of them.
+    All(&'static [&'static str]),
+    /// Ownership of the cache, and these privileges.
+    Owner(&'static [&'static str]),
+    /// Nothing of a cache.
+    Nothing,
+    /// EXECUTE, which PUBLIC has not.
+    Granted,
+    /// Only a trigger can call it.
+    Trigger,
+    /// A right that is no table's; tested elsewhere.
+    Elsewhere,
+}
+
+use Needs::*;
+
+const READ: Needs = All(&["SELECT"]);
+const WRITE: Needs = All(&["SELECT", "INSERT", "UPDATE"]);
+const DELETE: Needs = All(&["DELETE"]);
+const TAKE: Needs = All(&["SELECT", "DELETE"]);
+
+/// Function, what it needs, a call on the cache `$c` that nothing but a missing privilege refuses.
+const FUNCTIONS: &[(&str, Needs, &str)] = &[
+    ("cache_forever", Nothing, "cache_forever()"),
+    ("cache_create", Elsewhere, ""),
+    ("cache_schedule_expiry", Elsewhere, ""),
+    (
+        "cache_alter",
+        Owner(&[]),
+        "cache_alter($c, ttl => '1 hour')",
+    ),
+    ("cache_drop", Owner(&[]), "cache_drop($c)"),
+    ("cache_clear", All(&["TRUNCATE"]), "cache_clear($c)"),
+    ("cache_get", READ, "cache_get('k', $c)"),
+    ("cache_get_json", READ, "cache_get_json('k', $c)"),
+    ("cache_get_bytes", READ, "cache_get_bytes('k', $c)"),
+    ("cache_lookup", READ, "cache_lookup('k', $c)"),
+    ("cache_exists", READ, "cache_exists('k', $c)"),
+    ("cache_ttl", READ, "cache_ttl('k', $c)"),
+    ("cache_scan", READ, "count(*) FROM cache_scan(cache => $c)"),
+    (
+        "cache_get_many",
+        READ,
+        "count(*) FROM cache_get_many('{k,l}', $c)",
+    ),
+    (
+        "cache_get_many_bytes",
+        READ,
+        "count(*) FROM cache_get_many_bytes('{k}', $c)",
+    ),
+    ("cache_set", WRITE, "cache_set('k', '1', cache => $c)"),
+    (
+        "cache_set_json",
+        WRITE,
+        "cache_set_json('k', '1', cache => $c)",
+    ),
+    (
+        "cache_set_bytes",
+        WRITE,
+        "cache_set_bytes('k', '1', cache => $c)",
+    ),
+    (
+        "cache_set_many",
+        WRITE,
+        "cache_set_many('{k}', '{1}', cache => $c)",
+    ),
+    (
+        "cache_set_many_bytes",
+        WRITE,
+        "cache_set_many_bytes('{k}', '{1}', cache => $c)",
+    ),
+    ("cache_add", WRITE, "cache_add('k', '1', cache => $c)"),
+    (
+        "cache_replace",
+        WRITE,
+        "cache_replace('k', '1', cache => $c)",
+    ),
+    ("cache_cas", WRITE, "cache_cas('k', '1', '1', cache => $c)"),
+    ("cache_incr", WRITE, "cache_incr('n', 0, cache => $c)"),
+    ("cache_touch", WRITE, "cache_touch('k', '1 hour', $c)"),
+    ("cache_persist", WRITE, "cache_persist('k', $c)"),
+    (
+        "cache_get_touch",
+        WRITE,
+        "cache_get_touch('k', '1 hour', $c)",
+    ),
+    ("cache_delete", DELETE, "cache_delete('k', $c)"),
+    (
+        "cache_delete_many",
+        DELETE,
+        "cache_delete_many('{k,l}', $c)",
+    ),
+    (
+        "cache_delete_prefix",
+        DELETE,
+        "cache_delete_prefix('k', $c)",
+    ),
+    ("cache_expire", DELETE, "cache_expire($c)"),
+    ("cache_delete_if", TAKE, "cache_delete_if('k', '1', $c)"),
+    ("cache_take", TAKE, "cache_take('k', $c)"),
+    (
+        "cache_fetch",
+        WRITE,
+        "cache_fetch('k', 'SELECT 1', cache => $c)",
+    ),
+    (
+        "cache_fetch_json",
+        WRITE,
+        "cache_fetch_json('k', 'SELECT ''1''::jsonb', cache => $c)",
+    ),
+    ("cache_lease", READ, "cache_lease('k', cache => $c)"),
+    (
+        "cache_set_leased",
+        WRITE,
+        "cache_set_leased('k', '1', 1, cache => $c)",
+    ),
+    (
+        "cache_rate_limit",
+        WRITE,
+        "cache_rate_limit('r', 1000000, '1 hour', $c)",
+    ),
+    ("cache_watch", Owner(&[]), "cache_watch($c)"),
+    ("cache_unwatch", Owner(&[]), "cache_unwatch($c)"),
+    ("cache_settings", READ, "pgcache.cache_settings($c)"),
+    ("verify", READ, "count(*) FROM pgcache.verify($c)"),
+    ("counter_sum", Nothing, "pgcache.counter_sum('1', 1)"),
+    ("memory_entries", Elsewhere, ""),
+    ("record", Trigger, "pgcache.record()"),
+    ("record_truncate", Trigger, "pgcache.record_truncate()"),
+    ("figures", Granted, "count(*) FROM pgcache.figures()"),
+    ("tier_figures", Granted, "pgcache.tier_figures()"),
+    ("reset_stats", Granted, "pgcache.reset_stats()"),
+];
+
+const PRIVILEGES: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
+const SUBSETS: u32 = 1 << PRIVILEGES.len();
+
+fn privileges(subset: u32) -> Vec<&'static str> {
+    let chosen = |&i: &usize| subset & (1 << i) != 0;
+    (0..PRIVILEGES.len())
+        .filter(chosen)
+        .map(|i| PRIVILEGES[i])
+        .collect()
+}
+
+/// Whether a caller with these privileges may, as the table says.
+fn may(needs: Needs, subset: u32, owner: bool) -> bool {
+    let has_all = |all: &[&str]| all.iter().all(|one| privileges(subset).contains(one));
+    match needs {
+        All(all) => has_all(all),
+        Owner(all) => owner && has_all(all),
+        Nothing => true,
+        Granted | Trigger | Elsewhere => false,
+    }
+}
+
+/// Everything that a role does is undone; the answer is its SQLSTATE, or 00000.
+const TRY: &str = "
+    CREATE FUNCTION public.try_as(role name, call text) RETURNS text LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE format('SET LOCAL ROLE %I', role);
+        EXECUTE call;
+        RAISE EXCEPTION SQLSTATE 'DONE0';
+    EXCEPTION
+        WHEN SQLSTATE 'DONE0' THEN RETURN '00000';
+        WHEN OTHERS THEN RETURN SQLSTATE;
+    END $$";
+
+/// A cache `name` with entries, and for each subset a role that has it, `prefix_subset`.
+fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &str) {
+    session.run(&format!(
+        "SELECT cache_create('{name}', storage => '{storage}')"
+    ));
+    session.run(&format!(
+        "SELECT cache_set_many('{{k,l,n}}', '{{1,2,3}}', cache => '{name}')"
+    ));
+    for subset in 0..SUBSETS {
+        let role = format!("{prefix}_{subset}");
+        session.run(&format!("CREATE ROLE {role}"));
+        if subset > 0 {
+            let list = privileges(subset).join(",");
+            session.run(&format!("GRANT {list} ON {name} TO {role}"));
+        }
+    }
+}
+
+/// What each role is told, in the order of the subsets. One query is one transaction, so that reads in
+/// it stay hot: each is before any write.
+fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
+    session.lines(&format!(
+        "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \
+         FROM generate_series(0, {}) AS s ORDER BY s",
+        SUBSETS - 1
+    ))
+}
+
+fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
+    for (function, needs, call) in present(session) {
+        if matches!(needs, Elsewhere | Trigger) {
+            continue;
+        }
+        let call = call.replace("$c", &format!("'{cache}'"));
+        for (subset, answer) in answers(session, roles, &call).iter().enumerate() {
+            let (subset, expected) = (subset as u32, may(needs, subset as u32, false));
+            let right = answer == if expected { "00000" } else { "42501" };
+            let has = privileges(subset);
+            assert!(
+                right,
+                "{function} {where_} with {has:?}: {answer}, should be allowed: {expected}"
+            );
+        }
+    }
+}
+
+/// The owner has no privilege that he has not granted himself; ownership alone is another right.
+fn check_owner(session: &mut Client, cache: &str, where_: &str) {
+    session.run("CREATE ROLE the_owner");
+    session.run("GRANT CREATE ON SCHEMA public TO the_owner");
+    session.run(&format!("ALTER TABLE {cache} OWNER TO the_owner"));
+    for subset in 0..SUBSETS {
+        session.run(&format!(
+            "REVOKE SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON {cache} FROM the_owner"
+        ));
+        if subset > 0 {
+            let list = privileges(subset).join(",");
+            session.run(&format!("GRANT {list} ON {cache} TO the_owner"));
+        }
+        for (function, needs, call) in present(session) {
+            // A statement that needs more than its caller has runs as the owner, who has it: unless he has
+            // taken SELECT or UPDATE from himself, which then holds for everybody.
+            let has = privileges(subset);
+            let lends = needs == DELETE && !(has.contains(&"SELECT") && has.contains(&"UPDATE"));
+            if lends || matches!(needs, Elsewhere | Trigger) {
+                continue;
+            }
+            let call = call.replace("$c", &format!("'{cache}'"));
+            let answer = session.text(&format!(
+                "SELECT public.try_as('the_owner', $call$SELECT {call}$call$)"
+            ));
+            let right = answer
+                == if may(needs, subset, true) {
+                    "00000"
+                } else {
+                    "42501"
+                };
+            assert!(
+                right,
+                "{function} {where_} by the owner with {has:?}: {answer}"
+            );
+        }
+    }
+    session.run(&format!("ALTER TABLE {cache} OWNER TO postgres"));
+    session.run("REVOKE ALL ON SCHEMA public FROM the_owner; DROP ROLE the_owner");
+}
+
+/// The rows of the table whose function this extension has.
+fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {
+    let there = functions_of_the_extension(session);
+    let is_there =
+        |(name, ..): &&(&str, Needs, &str)| there.iter().any(|function| function == name);
+    FUNCTIONS.iter().filter(is_there).copied().collect()
+}
+
+fn functions_of_the_extension(session: &mut Client) -> Vec<String> {
+    session.lines(
+        "SELECT DISTINCT p.proname FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid \
+         JOIN pg_extension e ON e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
+         AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'pgcache' ORDER BY 1",
+    )
+}
+
+fn remove_roles(session: &mut Client, prefix: &str) {
+    for subset in 0..SUBSETS {
+        session.run(&format!(
+            "DROP OWNED BY {prefix}_{subset}; DROP ROLE {prefix}_{subset}"
+        ));
+    }
+}
+
+#[test]
+fn the_table_of_needs_knows_every_function_of_the_extension() {
+    let mut session = Cluster::shared().database().connect();
+    for function in functions_of_the_extension(&mut session) {
+        assert!(
+            FUNCTIONS.iter().any(|(name, ..)| *name == function),
+            "{function}() is missing in the table of what functions need"
+        );
+    }
+}
+
+#[test]
+fn every_function_on_a_table_cache_needs_what_the_table_of_needs_says() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(TRY);
+    cache_with_roles(&mut session, "on_table", "c", "unlogged");
+    check(&mut session, "on_table", "c", "on a table");
+    check_owner(&mut session, "c", "on a table");
+    session.run("SET pgcache.hot_tier = off");
+    check(&mut session, "on_table", "c", "with the tier off");
+    remove_roles(&mut session, "on_table");
+}
+
+#[test]
+fn a_hot_entry_is_read_by_those_who_may_and_by_nobody_else() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(TRY);
+    cache_with_roles(&mut session, "on_copy", "c", "unlogged");
+    session.run("SELECT cache_get('k', 'c'), cache_get('l', 'c')");
+    let reads = [
+        "cache_get",
+        "cache_get_json",
+        "cache_get_bytes",
+        "cache_lookup",
+        "cache_exists",
+        "cache_ttl",
+    ];
+    for (function, needs, call) in present(&mut session) {
+        if !reads.contains(&function) {
+            continue;
+        }
+        let call = call.replace("$c", "'c'");
+        let hits = "SELECT hot_hits FROM pgcache.stats WHERE cache = 'c'::regclass";
+        let before = session.number(hits);
+        let answers = answers(&mut session, "on_copy", &call);
+        for (subset, answer) in answers.iter().enumerate() {
+            let right = answer
+                == if may(needs, subset as u32, false) {
+                    "00000"
+                } else {
+                    "42501"
+                };
+            assert!(
+                right,
+                "{function} with {:?}: {answer}",
+                privileges(subset as u32)
+            );
+        }
+        let served = answers.iter().filter(|answer| *answer == "00000").count() as i64;
+        assert_eq!(
+            session.number(hits) - before,
+            served,
+            "{function} was not served from the tier"
+        );
+    }
+    // A privilege that is taken away counts at once, however hot the entry.
+    session.run("REVOKE SELECT ON c FROM on_copy_1");
+    assert_eq!(
+        session.text("SELECT public.try_as('on_copy_1', $$SELECT cache_get('k', 'c')$$)"),
+        "42501"
+    );
+    remove_roles(&mut session, "on_copy");
+}
+
+#[test]
+fn every_function_on_a_memory_cache_needs_what_the_table_of_needs_says() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(TRY);
+    cache_with_roles(&mut session, "on_memory", "m", "memory");
+    for (function, needs, call) in present(&mut session) {
+        // Nothing is rolled back there: what one role has removed the next must find again.
+        if matches!(needs, Elsewhere | Trigger) {
+            continue;
+        }
+        let call = call.replace("$c", "'m'");
+        for subset in 0..SUBSETS {
+            session.run("SELECT cache_set_many('{k,l,n}', '{1,2,3}', cache => 'm')");
+            let answer = session.text(&format!(
+                "SELECT public.try_as('on_memory_{subset}', $call$SELECT {call}$call$)"
+            ));
+            let right = answer
+                == if may(needs, subset, false) {
+                    "00000"
+                } else {
+                    "42501"
+                };
+            assert!(
+                right,
+                "{function} on a memory cache with {:?}: {answer}",
+                privileges(subset)
+            );
+        }
+    }
+    remove_roles(&mut session, "on_memory");
+}
