@@ -23,9 +23,13 @@ impl Privileges {
 }
 
 /// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone.
+///
+/// A REVOKE or a policy that somebody has committed counts from now on, also in the middle of a
+/// transaction: a SELECT would hear of it with its lock on the table, and a hot read takes none.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     // SAFETY: syscache look-ups; they raise errors and keep no pointer.
     unsafe {
+        pg_sys::AcceptInvalidationMessages();
         let result = aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL);
         if result != pg_sys::AclResult::ACLCHECK_OK {
             pg_sys::aclcheck_error(

@@ -6,17 +6,20 @@
 //! - [`database`]: a database of one test, with the extension in it.
 //! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
 //!   long answers compared.
+//! - [`needs`]: what each function needs of its caller, as a table.
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`chance`]: random numbers; [`readme`]: what README.md claims.
+//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
 
 pub mod ask;
 pub mod chance;
 pub mod cluster;
 pub mod database;
 pub mod exclusion;
+pub mod fuzz;
 pub mod guard;
 pub mod history;
+pub mod needs;
 pub mod readme;
 pub mod refusal;
 pub mod same;

@@ -5,144 +5,9 @@
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::needs::Needs::{self, *};
+use pgcache_tests::needs::{DELETE, FUNCTIONS, functions_of_the_extension, present};
 use postgres::Client;
-
-/// What a function asks of its caller.
-#[derive(Clone, Copy, PartialEq)]
-enum Needs {
-    /// These privileges on the cache, each of them.
-    All(&'static [&'static str]),
-    /// Ownership of the cache, and these privileges.
-    Owner(&'static [&'static str]),
-    /// Nothing of a cache.
-    Nothing,
-    /// EXECUTE, which PUBLIC has not.
-    Granted,
-    /// Only a trigger can call it.
-    Trigger,
-    /// A right that is no table's; tested elsewhere.
-    Elsewhere,
-}
-
-use Needs::*;
-
-const READ: Needs = All(&["SELECT"]);
-const WRITE: Needs = All(&["SELECT", "INSERT", "UPDATE"]);
-const DELETE: Needs = All(&["DELETE"]);
-const TAKE: Needs = All(&["SELECT", "DELETE"]);
-
-/// Function, what it needs, a call on the cache `$c` that nothing but a missing privilege refuses.
-const FUNCTIONS: &[(&str, Needs, &str)] = &[
-    ("cache_forever", Nothing, "cache_forever()"),
-    ("cache_create", Elsewhere, ""),
-    ("cache_schedule_expiry", Elsewhere, ""),
-    (
-        "cache_alter",
-        Owner(&[]),
-        "cache_alter($c, ttl => '1 hour')",
-    ),
-    ("cache_drop", Owner(&[]), "cache_drop($c)"),
-    ("cache_clear", All(&["TRUNCATE"]), "cache_clear($c)"),
-    ("cache_get", READ, "cache_get('k', $c)"),
-    ("cache_get_json", READ, "cache_get_json('k', $c)"),
-    ("cache_get_bytes", READ, "cache_get_bytes('k', $c)"),
-    ("cache_lookup", READ, "cache_lookup('k', $c)"),
-    ("cache_exists", READ, "cache_exists('k', $c)"),
-    ("cache_ttl", READ, "cache_ttl('k', $c)"),
-    ("cache_scan", READ, "count(*) FROM cache_scan(cache => $c)"),
-    (
-        "cache_get_many",
-        READ,
-        "count(*) FROM cache_get_many('{k,l}', $c)",
-    ),
-    (
-        "cache_get_many_bytes",
-        READ,
-        "count(*) FROM cache_get_many_bytes('{k}', $c)",
-    ),
-    ("cache_set", WRITE, "cache_set('k', '1', cache => $c)"),
-    (
-        "cache_set_json",
-        WRITE,
-        "cache_set_json('k', '1', cache => $c)",
-    ),
-    (
-        "cache_set_bytes",
-        WRITE,
-        "cache_set_bytes('k', '1', cache => $c)",
-    ),
-    (
-        "cache_set_many",
-        WRITE,
-        "cache_set_many('{k}', '{1}', cache => $c)",
-    ),
-    (
-        "cache_set_many_bytes",
-        WRITE,
-        "cache_set_many_bytes('{k}', '{1}', cache => $c)",
-    ),
-    ("cache_add", WRITE, "cache_add('k', '1', cache => $c)"),
-    (
-        "cache_replace",
-        WRITE,
-        "cache_replace('k', '1', cache => $c)",
-    ),
-    ("cache_cas", WRITE, "cache_cas('k', '1', '1', cache => $c)"),
-    ("cache_incr", WRITE, "cache_incr('n', 0, cache => $c)"),
-    ("cache_touch", WRITE, "cache_touch('k', '1 hour', $c)"),
-    ("cache_persist", WRITE, "cache_persist('k', $c)"),
-    (
-        "cache_get_touch",
-        WRITE,
-        "cache_get_touch('k', '1 hour', $c)",
-    ),
-    ("cache_delete", DELETE, "cache_delete('k', $c)"),
-    (
-        "cache_delete_many",
-        DELETE,
-        "cache_delete_many('{k,l}', $c)",
-    ),
-    (
-        "cache_delete_prefix",
-        DELETE,
-        "cache_delete_prefix('k', $c)",
-    ),
-    ("cache_expire", DELETE, "cache_expire($c)"),
-    ("cache_delete_if", TAKE, "cache_delete_if('k', '1', $c)"),
-    ("cache_take", TAKE, "cache_take('k', $c)"),
-    (
-        "cache_fetch",
-        WRITE,
-        "cache_fetch('k', 'SELECT 1', cache => $c)",
-    ),
-    (
-        "cache_fetch_json",
-        WRITE,
-        "cache_fetch_json('k', 'SELECT ''1''::jsonb', cache => $c)",
-    ),
-    ("cache_lease", READ, "cache_lease('k', cache => $c)"),
-    (
-        "cache_set_leased",
-        WRITE,
-        "cache_set_leased('k', '1', 1, cache => $c)",
-    ),
-    (
-        "cache_rate_limit",
-        WRITE,
-        "cache_rate_limit('r', 1000000, '1 hour', $c)",
-    ),
-    ("cache_watch", Owner(&[]), "cache_watch($c)"),
-    ("cache_unwatch", Owner(&[]), "cache_unwatch($c)"),
-    ("cache_settings", READ, "pgcache.cache_settings($c)"),
-    ("verify", READ, "count(*) FROM pgcache.verify($c)"),
-    ("counter_sum", Nothing, "pgcache.counter_sum('1', 1)"),
-    ("memory_entries", Elsewhere, ""),
-    ("record", Trigger, "pgcache.record()"),
-    ("record_truncate", Trigger, "pgcache.record_truncate()"),
-    ("figures", Granted, "count(*) FROM pgcache.figures()"),
-    ("tier_figures", Granted, "pgcache.tier_figures()"),
-    ("reset_stats", Granted, "pgcache.reset_stats()"),
-];
 
 const PRIVILEGES: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
 const SUBSETS: u32 = 1 << PRIVILEGES.len();
@@ -263,22 +128,6 @@ fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     }
     session.run(&format!("ALTER TABLE {cache} OWNER TO postgres"));
     session.run("REVOKE ALL ON SCHEMA public FROM the_owner; DROP ROLE the_owner");
-}
-
-/// The rows of the table whose function this extension has.
-fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {
-    let there = functions_of_the_extension(session);
-    let is_there =
-        |(name, ..): &&(&str, Needs, &str)| there.iter().any(|function| function == name);
-    FUNCTIONS.iter().filter(is_there).copied().collect()
-}
-
-fn functions_of_the_extension(session: &mut Client) -> Vec<String> {
-    session.lines(
-        "SELECT DISTINCT p.proname FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid \
-         JOIN pg_extension e ON e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
-         AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'pgcache' ORDER BY 1",
-    )
 }
 
 fn remove_roles(session: &mut Client, prefix: &str) {

@@ -1,0 +1,423 @@
+//! Random calls of every SQL function that the extension has: typed arguments from the ordinary to the
+//! absurd, in all kinds of transactions. The same seed gives the same calls.
+//!
+//! Nothing here knows what a function does. It is asked of the catalog which there are, so a new one
+//! is called from the day it is declared.
+
+use postgres::Client;
+
+use crate::ask::Ask;
+use crate::chance::Chance;
+
+/// A function as the catalog describes it.
+pub struct Function {
+    pub name: String,
+    /// Name and type of each argument that can be given.
+    arguments: Vec<(String, String)>,
+    /// How many of them must be given.
+    required: usize,
+    /// Returns rows whose columns only the query names.
+    nameless_rows: bool,
+}
+
+/// Every function of the extension that SQL can call; triggers are called, too, and must refuse it.
+pub fn functions(session: &mut Client) -> Vec<Function> {
+    let rows = session.lines(
+        "SELECT p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.pronargdefaults, \
+         p.proretset AND p.prorettype = 'record'::regtype AND p.proallargtypes IS NULL, \
+         (SELECT string_agg(coalesce(p.proargnames[i], '') || ':' || t::regtype, ';' ORDER BY i) \
+          FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, i)) \
+         FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid \
+         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass \
+         AND d.deptype = 'e' AND e.extname = 'pgcache' ORDER BY 1",
+    );
+    rows.iter().map(|row| Function::from_line(row)).collect()
+}
+
+impl Function {
+    fn from_line(line: &str) -> Function {
+        let fields: Vec<&str> = line.split('|').collect();
+        let arguments: Vec<(String, String)> = fields[3]
+            .split(';')
+            .filter_map(|argument| argument.split_once(':'))
+            .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
+            .collect();
+        let defaults: usize = fields[1].parse().expect("a count");
+        Function {
+            name: fields[0].to_owned(),
+            required: arguments.len() - defaults,
+            arguments,
+            nameless_rows: fields[2] == "t",
+        }
+    }
+}
+
+/// What a database of fuzzing holds: caches of all kinds, and relations of all kinds that are none.
+pub const ODD_RELATIONS: &str = "
+    CREATE TABLE plain (key text PRIMARY KEY, value text);
+    CREATE INDEX plain_value ON plain (value);
+    CREATE SEQUENCE numbers;
+    CREATE VIEW looking AS SELECT * FROM plain;
+    CREATE MATERIALIZED VIEW looked AS SELECT * FROM plain;
+    CREATE TABLE parts (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key);
+    CREATE TABLE part PARTITION OF parts FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+    CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON parts FOR EACH ROW EXECUTE FUNCTION pgcache.record();
+    CREATE FOREIGN DATA WRAPPER nowhere;
+    CREATE SERVER nowhere FOREIGN DATA WRAPPER nowhere;
+    CREATE FOREIGN TABLE abroad (key text, value text) SERVER nowhere;
+    CREATE TYPE composite AS (key text, value text);
+    CREATE TABLE wrong_key (key int PRIMARY KEY, value text, expires_at timestamptz);
+    CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON wrong_key FOR EACH ROW EXECUTE FUNCTION pgcache.record('ttl=PT5S');
+    CREATE TABLE wrong_settings (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz);
+    CREATE TRIGGER t AFTER INSERT OR UPDATE OR DELETE ON wrong_settings FOR EACH ROW EXECUTE FUNCTION pgcache.record('ttl=P-M', 'what');
+    CREATE VIEW wrong_view AS SELECT * FROM pgcache.memory_entries('id=1 oid=2') AS e (key text, value text, expires_at timestamptz);
+    CREATE VIEW wrong_words AS SELECT * FROM pgcache.memory_entries(repeat('x', 9)) AS e (key int, value text[]);";
+
+const TABLES: &[(&str, &str)] = &[
+    ("c_text", "storage => 'unlogged'"),
+    (
+        "c_logged",
+        "storage => 'logged', ttl => '1 second', grace => '1 day'",
+    ),
+    ("c_json", "value_type => 'jsonb', ttl => '5 milliseconds'"),
+    ("c_bytes", "value_type => 'bytea', max_entries => 10"),
+    ("c_rls", "storage => 'unlogged'"),
+    ("c_strict", "storage => 'unlogged'"),
+];
+
+const MEMORY: &[(&str, &str)] = &[
+    ("m_text", "ttl => '1 second'"),
+    ("m_json", "value_type => 'jsonb'"),
+    ("m_bytes", "value_type => 'bytea', max_entries => 10"),
+];
+
+/// Makes the caches that are not there (any more).
+pub fn make_caches(session: &mut Client, with_memory: bool) {
+    let make = |(name, options): &(&str, &str)| {
+        format!("SELECT cache_create('{name}', {options}, if_not_exists => true);")
+    };
+    let mut all: String = TABLES.iter().map(make).collect();
+    if with_memory {
+        let memory = MEMORY
+            .iter()
+            .map(|&(name, options)| (name, format!("storage => 'memory', {options}")));
+        all.extend(memory.map(|(name, options)| make(&(name, options.as_str()))));
+    }
+    all += "ALTER TABLE c_rls ENABLE ROW LEVEL SECURITY; ALTER TABLE c_strict DROP CONSTRAINT IF EXISTS small; \
+            ALTER TABLE c_strict ADD CONSTRAINT small CHECK (length(value) < 100) NOT VALID;";
+    session.run(&all);
+}
+
+const CACHES: &[&str] = &[
+    "'c_text'",
+    "'c_logged'",
+    "'c_json'",
+    "'c_bytes'",
+    "'c_rls'",
+    "'c_strict'",
+    "'m_text'",
+    "'m_json'",
+    "'m_bytes'",
+    "'pgcache.main'",
+];
+
+/// What is no cache, or one that no longer works.
+const OTHERS: &[&str] = &[
+    "'plain'",
+    "'plain_value'",
+    "'numbers'",
+    "'looking'",
+    "'looked'",
+    "'parts'",
+    "'part'",
+    "'abroad'",
+    "'composite'",
+    "'wrong_key'",
+    "'wrong_settings'",
+    "'wrong_view'",
+    "'wrong_words'",
+    "'pg_class'",
+    "'pg_proc_oid_index'",
+    "'pg_stat_activity'",
+    "'information_schema.tables'",
+    "'pgcache.all_caches'",
+    "'pgcache.stats'",
+    "0::oid::regclass",
+    "4294967295::oid::regclass",
+    "123456::oid::regclass",
+    "(SELECT reltoastrelid FROM pg_class WHERE relname = 'c_text')::regclass",
+    "'nothing_of_this_name'",
+    "NULL",
+];
+
+/// Words that mean something to some function: keys, storages, schedules, settings, SQL.
+const WORDS: &[&str] = &[
+    "k1",
+    "k2",
+    "k3",
+    "k",
+    "1",
+    "-1",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "1e5",
+    " 7",
+    "",
+    " ",
+    "null",
+    "{\"a\": [1, 2]}",
+    "[]",
+    "{",
+    "\\x00ff",
+    "a%b_c\\",
+    "'quoted'",
+    "\"quoted\"",
+    "public.x",
+    "a.b.c.d",
+    "memory",
+    "logged",
+    "unlogged",
+    "10 seconds",
+    "* * * * *",
+    "5 seconds; SELECT 1",
+    "id=1 oid=2",
+    "id=",
+    "ttl=PT5S",
+    "key",
+    "SELECT 1",
+    "SELECT $1",
+    "SELECT NULL",
+    "SELECT",
+    "SELECT 1, 2",
+    "SELECT g FROM generate_series(1, 3) g",
+    "SELECT 1/0",
+    "DROP TABLE plain",
+    "SELECT 1; SELECT 2",
+    "COMMIT",
+    "NEW.key",
+    "key || $1",
+    "(SELECT key)",
+    "value -> 'a'",
+];
+
+const INTERVALS: &[&str] = &[
+    "NULL",
+    "NULL",
+    "'1 hour'",
+    "'1 millisecond'",
+    "'5 milliseconds'",
+    "'0'",
+    "'-1 second'",
+    "'1 microsecond'",
+    "'1 mon -30 days'",
+    "'178000000 years'",
+    "'-178000000 years'",
+    "'2147483647 days'",
+    "'1 mon -31 days'",
+    "'2147483647 mons 2147483647 days 2562047788 hours'",
+    "'999999 years'",
+    "'infinity'",
+    "'-infinity'",
+];
+
+const NUMBERS: &[&str] = &[
+    "NULL",
+    "0",
+    "1",
+    "1",
+    "3",
+    "-1",
+    "100",
+    "2147483647",
+    "-2147483648",
+];
+const BIG_NUMBERS: &[&str] = &[
+    "9223372036854775807",
+    "(-9223372036854775807 - 1)",
+    "4294967296",
+];
+const TYPES: &[&str] = &[
+    "'text'",
+    "'jsonb'",
+    "'bytea'",
+    "'int'",
+    "'json'",
+    "'text[]'",
+    "'anyelement'",
+    "'composite'",
+    "0::oid::regtype",
+    "NULL",
+];
+
+fn text(chance: &mut Chance) -> String {
+    match chance.below(12) {
+        0 => "NULL".into(),
+        1 => format!(
+            "repeat('x', {})",
+            chance.pick(&[2047, 2048, 2049, 8000, 70_000, 1_200_000])
+        ),
+        2 => format!("repeat('k1', {})", 1 + chance.below(900)),
+        3 => "chr(1) || chr(127)".into(),
+        4 => letters(chance),
+        5..=7 => format!("'k{}'", chance.below(20)),
+        _ => format!("'{}'", chance.pick(WORDS).replace('\'', "''")),
+    }
+}
+
+/// Letters beyond ASCII that are valid in the encoding of whichever database this runs in.
+fn letters(chance: &mut Chance) -> String {
+    let bytes = match chance.below(4) {
+        0 => {
+            "CASE getdatabaseencoding() WHEN 'UTF8' THEN '\\xc3a9' WHEN 'EUC_JP' THEN '\\xa4a2' ELSE '\\xe9' END"
+        }
+        1 => {
+            "CASE getdatabaseencoding() WHEN 'UTF8' THEN '\\xf09f98806b' WHEN 'EUC_JP' THEN '\\x8fb0a1' ELSE '\\xff80' END"
+        }
+        2 => {
+            "CASE getdatabaseencoding() WHEN 'UTF8' THEN '\\xefbfbf' WHEN 'EUC_JP' THEN '\\x8ea76b' ELSE '\\xc3a9' END"
+        }
+        _ => "'\\x6b31'",
+    };
+    let times = chance.pick(&[1, 1, 1, 500, 1024, 3000]);
+    format!("repeat(convert_from(({bytes})::bytea, getdatabaseencoding()), {times})")
+}
+
+fn jsonb(chance: &mut Chance) -> String {
+    match chance.below(8) {
+        0 => "NULL".into(),
+        1 => "'null'".into(),
+        2 => "to_jsonb(repeat('x', 100000))".into(),
+        3 => "(repeat('[', 500) || repeat(']', 500))::jsonb".into(),
+        4 => "jsonb_build_object('a', array_fill(1, ARRAY[1000]))".into(),
+        _ => format!(
+            "'{}'",
+            chance.pick(&[
+                "1",
+                "{\"a\": [1, 2, null]}",
+                "[]",
+                "\"text\"",
+                "1e400",
+                "true"
+            ])
+        ),
+    }
+}
+
+fn bytea(chance: &mut Chance) -> String {
+    match chance.below(8) {
+        0 => "NULL".into(),
+        1 => "''".into(),
+        2 => format!(
+            "decode(repeat('00ff', {}), 'hex')",
+            chance.pick(&[10, 4000, 600_000])
+        ),
+        3 => "'\\xff80fe'".into(),
+        4 => "'\\x7b7d'".into(),
+        _ => "'\\x31'".into(),
+    }
+}
+
+fn array(chance: &mut Chance, of: &str, element: fn(&mut Chance) -> String) -> String {
+    match chance.below(10) {
+        0 => "NULL".into(),
+        1 => format!("'{{}}'::{of}[]"),
+        2 => format!("ARRAY[[{0}], [{0}]]::{of}[]", element(chance)),
+        3 => format!(
+            "array_fill({}::{of}, ARRAY[{}])",
+            element(chance),
+            chance.pick(&[3, 100, 5000])
+        ),
+        4 => format!("array_fill('k'::{of}, ARRAY[2], ARRAY[-5])"),
+        5 => format!(
+            "(SELECT array_agg(('k' || i)::{of}) FROM generate_series(1, {}) i)",
+            chance.pick(&[3, 200, 11_000])
+        ),
+        _ => {
+            let elements: Vec<String> = (0..1 + chance.below(4)).map(|_| element(chance)).collect();
+            format!("ARRAY[{}]::{of}[]", elements.join(", "))
+        }
+    }
+}
+
+fn argument(chance: &mut Chance, kind: &str) -> String {
+    let value = match kind {
+        "text" => text(chance),
+        "jsonb" => jsonb(chance),
+        "bytea" => bytea(chance),
+        "text[]" => array(chance, "text", text),
+        "bytea[]" => array(chance, "bytea", bytea),
+        "interval" => (*chance.pick(INTERVALS)).into(),
+        "regclass" if chance.below(4) > 0 => (*chance.pick(CACHES)).into(),
+        "regclass" => (*chance.pick(OTHERS)).into(),
+        "regtype" => (*chance.pick(TYPES)).into(),
+        "boolean" => (*chance.pick(&["true", "false", "NULL"])).into(),
+        "bigint" if chance.below(4) == 0 => (*chance.pick(BIG_NUMBERS)).into(),
+        "bigint" | "integer" | "oid" => (*chance.pick(NUMBERS)).into(),
+        _ => (*chance.pick(&["NULL", "'1'", "'k'"])).into(),
+    };
+    format!("({value})::{kind}")
+}
+
+/// A call in FROM.
+fn call(chance: &mut Chance, function: &Function) -> String {
+    let extra = function.arguments.len() - function.required;
+    let given = function.required + chance.below(extra as u64 + 1) as usize;
+    let mut arguments: Vec<String> = function.arguments[..given]
+        .iter()
+        .map(|(_, kind)| argument(chance, kind))
+        .collect();
+    // The cache is last: by name, so that it is not always pgcache.main.
+    if let Some((name, kind)) = function.arguments[given..]
+        .last()
+        .filter(|_| chance.below(5) > 0)
+    {
+        arguments.push(format!("{name} => {}", argument(chance, kind)));
+    }
+    let columns = match function.nameless_rows {
+        true => *chance.pick(&[
+            "AS e (key text, value text, expires_at timestamptz)",
+            "AS e (a int, b point, c text[])",
+            "AS e (a text)",
+            "",
+        ]),
+        false => "",
+    };
+    format!("{}({}) {columns}", function.name, arguments.join(", "))
+}
+
+/// One statement batch with a random call in it, in a transaction of a random kind.
+pub fn statement(chance: &mut Chance, functions: &[Function]) -> String {
+    let function = chance.pick(functions);
+    let select = format!("SELECT * FROM {}", call(chance, function));
+    let begin = *chance.pick(&[
+        "BEGIN",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+        "BEGIN READ ONLY",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    ]);
+    let end = *chance.pick(&["COMMIT", "ROLLBACK"]);
+    match chance.below(12) {
+        0 => format!("{begin}; {select}; {select}; {end}"),
+        1 => format!("{begin}; SAVEPOINT s; {select}; ROLLBACK TO s; {select}; RELEASE s; {end}"),
+        2 => {
+            let other = chance.pick(functions);
+            let other = call(chance, other);
+            format!("{begin}; {select}; SELECT * FROM {other}; {end}")
+        }
+        3 => format!(
+            "DO $do$BEGIN BEGIN PERFORM * FROM ({select}) s; EXCEPTION WHEN OTHERS THEN PERFORM 1; END; PERFORM * FROM ({select}) s; END$do$"
+        ),
+        4 => format!("SELECT count(*) FROM generate_series(1, 20) AS i, LATERAL ({select}) AS s"),
+        5 => format!("SELECT ({select} LIMIT 1)"),
+        6 => format!("BEGIN; DECLARE c CURSOR FOR {select}; FETCH 1 FROM c; FETCH 1 FROM c; {end}"),
+        7 => format!(
+            "SET statement_timeout = {}; {select}; RESET statement_timeout",
+            1 + chance.below(4)
+        ),
+        8 => format!("{begin}; SET LOCAL pgcache.hot_tier = off; {select}; {end}"),
+        9 => format!("SET ROLE fuzz_user; {select}; RESET ROLE"),
+        _ => select,
+    }
+}

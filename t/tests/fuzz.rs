@@ -1,0 +1,169 @@
+//! Random calls of every function: no crash, no error without a documented SQLSTATE, and a tier that is
+//! sound afterwards. `scripts/fuzz-sql.sh` runs many more of them.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::fuzz::{self, Function};
+use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+/// What a call may be answered with: the errors that README.md lists, and those of Postgres itself that
+/// belong to what the calls contain (other people's constraints, broken SQL, timeouts, odd encodings).
+const DOCUMENTED: &[&str] = &[
+    "22004", "22023", "22001", "42809", "42501", "42P07", "42P01", "22P02", "22003", "22021",
+    "25006", "40001", "54000", "53400", "55000", "0A000",
+];
+const OF_POSTGRES: &[(&str, &str)] = &[
+    ("57014", "the statement's timeout"),
+    ("23514", "a CHECK constraint on the cache"),
+    ("22008", "an interval in the arguments that is out of range"),
+    ("22007", "an interval in the arguments that is none"),
+    ("42602", "a malformed name for cache_create"),
+    (
+        "3F000",
+        "a schema that is not there, in a name for cache_create",
+    ),
+    (
+        "42601",
+        "a loader or a key expression that is no SQL; a query that names no columns",
+    ),
+    (
+        "42703",
+        "a loader or a key expression that names a column that is not there",
+    ),
+    (
+        "42804",
+        "a query that names other columns than a function gives",
+    ),
+    ("42704", "a type or role that is not there"),
+    ("21000", "a loader that gives several rows"),
+    ("22012", "a loader that divides by zero"),
+    (
+        "25P02",
+        "a statement after an error in the same transaction",
+    ),
+    ("22P05", "a character that the other encoding has not"),
+    ("39P01", "a trigger function called by hand"),
+    ("42939", "a name that is reserved"),
+    ("42P16", "a cache in the schema of temporary tables"),
+    ("54001", "JSON nested too deeply"),
+    ("2BP01", "cache_drop of what something else depends on"),
+    ("40P01", "a deadlock"),
+    ("55P03", "a lock that is not to be had at once"),
+];
+
+fn calls() -> u64 {
+    let asked = std::env::var("PGCACHE_FUZZ_CALLS").ok();
+    asked.map_or(1500, |n| n.parse().expect("PGCACHE_FUZZ_CALLS is a number"))
+}
+
+fn seed() -> u64 {
+    let asked = std::env::var("PGCACHE_FUZZ_SEED").ok();
+    asked.map_or(1, |n| n.parse().expect("PGCACHE_FUZZ_SEED is a number"))
+}
+
+const ENCODINGS: [&str; 4] = ["UTF8", "SQL_ASCII", "LATIN1", "EUC_JP"];
+
+fn database_in<'c>(cluster: &'c Cluster, encoding: &str) -> Database<'c> {
+    let database = cluster.empty_database(&format!(
+        "TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+    ));
+    let mut session = database.connect();
+    session.run("CREATE EXTENSION pgcache");
+    session.run(fuzz::ODD_RELATIONS);
+    database
+}
+
+/// Calls at random; how often each SQLSTATE came.
+fn call_at_random(
+    session: &mut Client,
+    functions: &[Function],
+    seed: u64,
+    calls: u64,
+) -> BTreeMap<String, u64> {
+    let (mut chance, mut answers) = (Chance::seeded(seed), BTreeMap::new());
+    let memory = session.holds("SELECT size > 0 FROM pgcache.hot_tier");
+    let mut surprises = Vec::new();
+    for number in 0..calls {
+        if number % 50 == 0 {
+            fuzz::make_caches(session, memory);
+        }
+        let statement = fuzz::statement(&mut chance, functions);
+        let state = match session.try_lines(&statement) {
+            Ok(_) => "00000".to_owned(),
+            Err(error) => {
+                let call = format!("seed {seed}, call {number}: {statement}\n{error:?}");
+                assert!(error.code().is_some(), "the session broke: {call}");
+                let state = sqlstate(&error).to_owned();
+                if !is_known(&state) {
+                    surprises.push(call);
+                }
+                state
+            }
+        };
+        *answers.entry(state).or_insert(0) += 1;
+        session.run("ROLLBACK; RESET statement_timeout; RESET ROLE");
+    }
+    assert!(
+        surprises.is_empty(),
+        "undocumented errors:\n{}",
+        surprises.join("\n\n")
+    );
+    answers
+}
+
+fn is_known(state: &str) -> bool {
+    DOCUMENTED.contains(&state) || OF_POSTGRES.iter().any(|(known, _)| *known == state)
+}
+
+/// No copy differs, every byte is accounted for, no mark is left, and the server has not crashed.
+fn is_sound(cluster: &Cluster, session: &mut Client) {
+    let caches = session.lines(
+        "SELECT a.cache::regclass FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \
+         WHERE relkind = 'r' AND relname NOT LIKE 'wrong%' AND relname <> 'part'",
+    );
+    for cache in caches {
+        session.verified(&cache);
+    }
+    if session.holds("SELECT size > 0 FROM pgcache.hot_tier") {
+        session.nothing_pending();
+        session.sums_up();
+    }
+    let log = cluster.log_text();
+    for word in ["terminated by signal", "PANIC", "FATAL", "TRAP"] {
+        assert!(!log.contains(word), "{word} in the log:\n{log}");
+    }
+}
+
+#[test]
+fn random_calls_in_databases_of_all_encodings_neither_crash_nor_give_undocumented_errors() {
+    let cluster = Cluster::start(&[
+        "log_min_messages = fatal",
+        "log_min_error_statement = panic",
+    ]);
+    cluster.connect("postgres").run("CREATE ROLE fuzz_user");
+    let (calls, seed) = (calls(), seed());
+    println!("seed {seed}, {calls} calls in each of {ENCODINGS:?}");
+    let databases = ENCODINGS.map(|encoding| database_in(&cluster, encoding));
+    thread::scope(|scope| {
+        for (number, database) in databases.iter().enumerate() {
+            scope.spawn(move || {
+                let mut session = database.connect();
+                session.run("SET client_min_messages = error");
+                let functions = fuzz::functions(&mut session);
+                let seed = seed * 10 + number as u64;
+                let answers = call_at_random(&mut session, &functions, seed, calls);
+                println!("{}: {answers:?}", ENCODINGS[number]);
+            });
+        }
+    });
+    for database in &databases {
+        is_sound(&cluster, &mut database.connect());
+    }
+}

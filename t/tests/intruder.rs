@@ -1,0 +1,352 @@
+//! A role that may create things lays traps: objects with names of Postgres' own in a schema that comes
+//! first, functions where the extension will be installed, triggers of ours on tables of his.
+
+use std::fs;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::needs::{self, Needs};
+use pgcache_tests::refusal::refused;
+use postgres::Client;
+
+/// For every function and operator of Postgres that our statements could mean, one of the same name and
+/// types that raises an error; for every relation of its catalogs an empty table; for types, domains.
+const TRAPS: &str = "
+    CREATE SCHEMA trap;
+    SET search_path = pg_catalog;
+    DO $do$
+    DECLARE
+        f record; sprung text;
+        plain CONSTANT regtype[] := '{text,bytea,jsonb,timestamptz,interval,int8,int4,oid,bool,name,regclass,text[],bytea[],anyarray,anyelement,regtype,\"char\"}';
+    BEGIN
+        FOR f IN SELECT p.oid, p.proname, pg_get_function_identity_arguments(p.oid) AS args, format_type(p.prorettype, NULL) AS result, p.proretset
+                   FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND p.prorettype <> 'internal'::regtype
+                    AND p.pronargs <= 3 AND p.provariadic = 0 AND p.proargmodes IS NULL
+                    AND NOT EXISTS (SELECT FROM unnest(p.proargtypes) t WHERE t <> ALL (plain)) AND p.prorettype = ANY (plain) LOOP
+            BEGIN
+                EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s %s LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION SQLSTATE ''TRAP0'' USING MESSAGE = %L; END$$',
+                               f.proname, f.args, CASE WHEN f.proretset THEN 'SETOF' ELSE '' END, f.result, f.proname);
+            EXCEPTION WHEN OTHERS THEN NULL; -- a pseudo-type that PL/pgSQL does not take
+            END;
+        END LOOP;
+        FOR f IN SELECT o.oprname, format_type(o.oprleft, NULL) AS l, format_type(o.oprright, NULL) AS r, format_type(o.oprresult, NULL) AS result
+                   FROM pg_operator o WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND o.oprleft = ANY (plain) AND o.oprright = ANY (plain)
+                    AND o.oprresult = ANY (plain) LOOP
+            BEGIN
+                sprung := 'op_' || md5(f.oprname || f.l || f.r);
+                EXECUTE format('CREATE FUNCTION trap.%I(%s, %s) RETURNS %s LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION SQLSTATE ''TRAP0'' USING MESSAGE = %L; END$$',
+                               sprung, f.l, f.r, f.result, f.oprname);
+                EXECUTE format('CREATE OPERATOR trap.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = trap.%I)', f.oprname, f.l, f.r, sprung);
+            EXCEPTION WHEN OTHERS THEN NULL;
+            END;
+        END LOOP;
+        FOR f IN SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind IN ('r', 'v') LOOP
+            EXECUTE format('CREATE TABLE trap.%I (trap int)', f.relname);
+        END LOOP;
+        FOREACH sprung IN ARRAY '{text,jsonb,bytea,timestamptz,interval,int8,bool,oid,regclass,regtype}'::text[] LOOP
+            EXECUTE format('CREATE DOMAIN trap.%I AS pg_catalog.%1$I CHECK (false)', sprung);
+        END LOOP;
+    END $do$;
+    RESET search_path;";
+
+/// A row of the table of needs.
+type Row = (&'static str, Needs, &'static str);
+
+/// Every function that can be called, on every kind of cache, answers as it does without the traps.
+fn is_not_trapped(session: &mut Client, functions: &[Row], caches: &[&str]) {
+    for &(function, needs, call) in functions {
+        if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
+            continue;
+        }
+        for cache in caches {
+            let call = call.replace("$c", &format!("'public.{cache}'"));
+            let answer = session.try_value(&format!("BEGIN; SELECT {call}"));
+            assert!(answer.is_ok(), "{function} on {cache}: {answer:?}");
+            session.run("ROLLBACK");
+        }
+    }
+    for statement in [
+        "SELECT public.cache_create('public.new', '1 hour', 'unlogged', 'pg_catalog.jsonb', 1, '1 hour', true)",
+        "SELECT public.cache_expire()",
+        "TABLE pgcache.caches",
+        "TABLE pgcache.stats",
+        "TABLE pgcache.hot_tier",
+        "TABLE pgcache.all_caches",
+    ] {
+        session.run(&format!("BEGIN; {statement}; ROLLBACK"));
+    }
+}
+
+#[test]
+fn no_function_looks_a_name_up_in_the_callers_path() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let mut maker = database.connect();
+    let mut caches = vec!["c", "j", "b"];
+    maker.run("SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea')");
+    if maker.holds("SELECT size > 0 FROM pgcache.hot_tier") {
+        maker.run("SELECT cache_create('m', storage => 'memory')");
+        caches.push("m");
+    }
+    for cache in &caches {
+        maker.run(&format!(
+            "SELECT cache_set_many('{{k,l,n}}', '{{1,2,3}}', cache => '{cache}')"
+        ));
+    }
+    let functions = needs::present(&mut maker);
+    maker.run(TRAPS);
+    let traps =
+        maker.number("SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace");
+    assert!(traps > 500, "only {traps} traps");
+    // New sessions, so that every statement is planned under the path of the traps.
+    for path in [
+        "trap, pg_catalog, public",
+        "trap, public, pg_catalog",
+        "pg_temp, trap, pg_catalog, public",
+    ] {
+        let mut session = database.connect();
+        session.run("CREATE TEMP TABLE c (key int); CREATE TEMP TABLE pg_trigger (i int); CREATE TEMP TABLE pg_class (i int)");
+        session.run(&format!(
+            "SET client_min_messages = error; SET search_path = {path}"
+        ));
+        refused(
+            session.try_value("SELECT 'a' = 'b'::pg_catalog.text"),
+            "TRAP0",
+        );
+        is_not_trapped(&mut session, &functions, &caches);
+    }
+}
+
+#[test]
+fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.empty_database("");
+    let (mut admin, mallory) = (database.connect(), cluster.role());
+    admin.run(&format!("CREATE SCHEMA app AUTHORIZATION {mallory}; CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC"));
+    let mut session = database.connect_as(&mallory);
+    for arguments in [
+        "text",
+        "name text, ttl interval DEFAULT NULL",
+        "VARIADIC text[]",
+        "varchar",
+        "anyelement",
+    ] {
+        session.run(&format!(
+            "CREATE FUNCTION app.cache_create({arguments}) RETURNS regclass LANGUAGE plpgsql \
+             AS $$BEGIN INSERT INTO public.stolen VALUES (current_user); RETURN NULL; END$$"
+        ));
+    }
+    admin.run("CREATE EXTENSION pgcache SCHEMA app");
+    assert_eq!(admin.lines("TABLE stolen"), [""; 0]);
+    assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "1");
+    // A function of the very signature is not adopted, and not replaced, either.
+    admin.run("DROP EXTENSION pgcache CASCADE");
+    session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'his'$$");
+    refused(
+        admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
+        "42723",
+    );
+    session.run("DROP FUNCTION app.cache_get(text, regclass)");
+    // Nor is a schema of our name that somebody has made.
+    admin.run(&format!("CREATE SCHEMA pgcache AUTHORIZATION {mallory}"));
+    refused(
+        admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
+        "42P06",
+    );
+}
+
+#[test]
+fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let (mut admin, owner, mallory) = (database.connect(), cluster.role(), cluster.role());
+    admin.run(&format!(
+        "SELECT cache_create('c'); ALTER TABLE c OWNER TO {owner}; GRANT DELETE ON c TO {mallory}; \
+         CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
+         CREATE SCHEMA his AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA his TO PUBLIC"
+    ));
+    // Careless: its function names another without its schema.
+    admin.run(
+        "CREATE FUNCTION note() RETURNS void LANGUAGE sql AS 'SELECT NULL::void'; \
+         CREATE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM note(); RETURN OLD; END$$; \
+         CREATE TRIGGER careless BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION careless()",
+    );
+    let mut session = database.connect_as(&mallory);
+    session.run(
+        "CREATE FUNCTION his.note() RETURNS void LANGUAGE sql AS $$INSERT INTO public.stolen VALUES (current_user)$$",
+    );
+    session.run("SET search_path = his, public");
+    for call in [
+        "cache_delete('k', 'c')",
+        "cache_delete_many('{k}', 'c')",
+        "cache_delete_prefix('k', 'c')",
+        "cache_expire('c')",
+        "cache_expire()",
+    ] {
+        admin.run("INSERT INTO c VALUES ('k', 'v', '-infinity') ON CONFLICT DO NOTHING");
+        let _ = session.try_value(&format!("SELECT {call}"));
+        assert_eq!(
+            admin.lines("TABLE stolen"),
+            [""; 0],
+            "{call} lent the owner's rights"
+        );
+    }
+    assert_eq!(session.text("SHOW search_path"), "his, public");
+    // A careful one works, for him as for others.
+    admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
+    admin.run(
+        "INSERT INTO c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
+    );
+    assert!(session.holds("SELECT cache_delete('k', 'c')"));
+    assert_eq!(session.text("SHOW search_path"), "his, public");
+}
+
+#[test]
+fn our_triggers_on_anybodys_table_crash_nothing() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let (mut admin, mallory) = (database.connect(), cluster.role());
+    admin.run(&format!(
+        "GRANT CREATE, USAGE ON SCHEMA public TO {mallory}; CREATE TYPE pair AS (a int, b text)"
+    ));
+    admin.run("CREATE DOMAIN short AS text CHECK (length(value) < 10)");
+    let mut session = database.connect_as(&mallory);
+    let keys = [
+        ("int", "12345"),
+        ("bigint", "-1"),
+        ("name", "'n'"),
+        ("\"char\"", "'c'"),
+        ("bool", "true"),
+        ("float8", "1e300"),
+        ("uuid", "gen_random_uuid()"),
+        ("bytea", "'\\xff'"),
+        ("text[]", "'{a,NULL}'"),
+        ("pair", "(1, 'x')"),
+        ("short", "'s'"),
+        ("varchar(5)", "'v'"),
+        ("bpchar", "'b'"),
+        ("jsonb", "'1'"),
+        ("text", "NULL"),
+        ("text", "repeat('k', 1000000)"),
+        ("text", "''"),
+        ("point", "'(1,2)'"),
+        ("interval", "'1 day'"),
+        ("xid", "'7'"),
+        ("void_key", ""),
+    ];
+    let timings = [
+        "AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW",
+        "BEFORE INSERT OR UPDATE OR DELETE ON t FOR EACH ROW",
+        "AFTER INSERT OR DELETE ON t FOR EACH STATEMENT",
+        "AFTER INSERT OR UPDATE ON t FOR EACH ROW WHEN (true)",
+    ];
+    for (kind, value) in keys {
+        let column = if kind == "void_key" {
+            "other int"
+        } else {
+            &format!("key {kind}")
+        };
+        for timing in timings {
+            session.run(&format!(
+                "CREATE TABLE t ({column}, value text, expires_at timestamptz, gone text)"
+            ));
+            for function in ["record", "record_truncate"] {
+                session.run(&format!("CREATE TRIGGER {function} {timing} EXECUTE FUNCTION pgcache.{function}('ttl=x', 'garbage')"));
+            }
+            let value = if kind == "void_key" { "1" } else { value };
+            for change in [
+                &format!("INSERT INTO t SELECT {value} FROM generate_series(1, 3)"),
+                "UPDATE t SET value = 'v'",
+                "ALTER TABLE t DROP COLUMN gone",
+                "ALTER TABLE t ADD COLUMN more text DEFAULT 'm'",
+                "UPDATE t SET value = 'w'",
+                "DELETE FROM t",
+                "TRUNCATE t",
+            ] {
+                let done = session.try_value(change);
+                assert!(
+                    !session.is_closed(),
+                    "{change} with a key of type {kind}, {timing}: {done:?}"
+                );
+            }
+            refused(session.try_value("SELECT cache_get('k', 't')"), "42809");
+            session.run("DROP TABLE t");
+        }
+    }
+    // As a deferred constraint trigger, on a view, on a partitioned table, on a temporary one.
+    session.run(
+        "CREATE TABLE t (key int); CREATE CONSTRAINT TRIGGER c AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \
+         INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT * FROM t; CREATE TRIGGER i INSTEAD OF INSERT ON v FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO v VALUES (7); \
+         CREATE TABLE p (key int) PARTITION BY LIST (key); CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); \
+         CREATE TRIGGER r AFTER INSERT ON p FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO p VALUES (1); \
+         CREATE TEMP TABLE tmp (key text); CREATE TRIGGER r AFTER INSERT ON tmp FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO tmp VALUES ('k')",
+    );
+    for call in ["pgcache.record()", "pgcache.record_truncate()"] {
+        refused(session.try_value(&format!("SELECT {call}")), "39P01");
+    }
+    assert!(!cluster.log_text().contains("terminated by signal"));
+}
+
+#[test]
+fn a_trigger_that_no_longer_sees_every_row_ends_the_copies() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    for (number, trigger) in [
+        "AFTER INSERT OR UPDATE OR DELETE ON $c FOR EACH STATEMENT",
+        "AFTER INSERT ON $c FOR EACH ROW",
+        "AFTER INSERT OR DELETE OR UPDATE OF key ON $c FOR EACH ROW",
+        "AFTER INSERT OR UPDATE OR DELETE ON $c FOR EACH ROW WHEN (false)",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let cache = format!("c{number}");
+        let trigger = trigger
+            .replace("$c", &cache)
+            .replace("WHEN (false)", "WHEN (pg_trigger_depth() > 5)");
+        session.run(&format!(
+            "SELECT cache_create('{cache}'); SELECT cache_set('k', 'old', cache => '{cache}')"
+        ));
+        session.run(&format!(
+            "DROP TRIGGER pgcache_record ON {cache}; CREATE TRIGGER pgcache_record {trigger} EXECUTE FUNCTION pgcache.record(); \
+             ALTER TABLE {cache} ENABLE ALWAYS TRIGGER pgcache_record"
+        ));
+        let get = format!("SELECT cache_get('k', '{cache}')");
+        assert_eq!(
+            (session.text(&get), session.text(&get)),
+            ("old".into(), "old".into())
+        );
+        session.run(&format!("UPDATE {cache} SET value = 'new'"));
+        assert_eq!(session.text(&get), "new", "{trigger}");
+    }
+}
+
+#[test]
+fn the_scripts_leave_no_operator_or_function_to_the_search_path() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql");
+    let scripts: Vec<_> = fs::read_dir(folder)
+        .expect("the scripts are in the checkout")
+        .map(|file| file.expect("a file").path())
+        .filter(|path| {
+            path.to_string_lossy().contains("pgcache--")
+                && path.to_string_lossy().ends_with("--0.3.0.sql")
+        })
+        .collect();
+    assert!(!scripts.is_empty());
+    for script in scripts {
+        let text = fs::read_to_string(&script).expect("a script can be read");
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("--").next().unwrap_or_default();
+            let compares = [" = ", " <> ", " || ", " >= ", " <= "]
+                .iter()
+                .any(|operator| code.contains(operator));
+            assert!(
+                !compares || code.trim_start().starts_with('\''),
+                "{}:{}: an operator without its schema: {line}",
+                script.display(),
+                number + 1
+            );
+        }
+    }
+}
