@@ -125,7 +125,7 @@ fn is_known(state: &str) -> bool {
 /// No copy differs, every byte is accounted for, no mark is left, and the server has not crashed.
 fn is_sound(cluster: &Cluster, session: &mut Client) {
     let caches = session.lines(
-        "SELECT a.cache::regclass FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \
+        "SELECT a.cache FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \
          WHERE relkind = 'r' AND relname NOT LIKE 'wrong%' AND relname <> 'part'",
     );
     for cache in caches {

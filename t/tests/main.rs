@@ -17,6 +17,7 @@ mod expiry;
 mod fetch;
 mod fuzz;
 mod intruder;
+mod leaks;
 mod leases;
 mod life;
 mod memory_caches;

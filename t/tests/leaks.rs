@@ -1,0 +1,145 @@
+//! A backend's memory after many calls of each function, failing ones among them: it stays what it was
+//! after the first. `PGCACHE_LEAK_CALLS=1000000` is the long form (an hour).
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::needs::{self, Needs};
+use postgres::Client;
+
+/// Calls of one statement: a transaction of its own each, so that nothing waits for its end.
+const ROUND: u64 = 200;
+/// What may come on top: a relcache entry that is built again, a plan that is made at its second use.
+const SLACK_KB: i64 = 250;
+
+fn calls() -> u64 {
+    let asked = std::env::var("PGCACHE_LEAK_CALLS").ok();
+    asked.map_or(3_000, |n| {
+        n.parse().expect("PGCACHE_LEAK_CALLS is a number")
+    })
+}
+
+/// A backend's own memory in kB: what Postgres' contexts hold, and all that is not shared. Less what its
+/// catalog caches hold: they grow with every CREATE and DROP, ours or anybody's.
+fn memory(session: &mut Client) -> (i64, i64) {
+    let contexts = session.lines(
+        "SELECT (sum(total_bytes) FILTER (WHERE name <> 'CacheMemoryContext') / 1024)::bigint, \
+         (sum(used_bytes) FILTER (WHERE name = 'CacheMemoryContext') / 1024)::bigint, \
+         pg_backend_pid() FROM pg_backend_memory_contexts",
+    );
+    let numbers: Vec<i64> = contexts[0]
+        .split('|')
+        .map(|n| n.parse().expect("a number"))
+        .collect();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", numbers[2]));
+    let status = status.expect("the backend lives");
+    let anonymous = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let anonymous = anonymous
+        .expect("Linux counts it")
+        .trim()
+        .trim_end_matches(" kB");
+    (
+        numbers[0],
+        anonymous.parse::<i64>().expect("a number") - numbers[1],
+    )
+}
+
+/// Runs a statement again and again; a tenth of the rounds is to warm up.
+fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
+    let repeat = |times: u64, session: &mut Client| {
+        for _ in 0..times {
+            let done = session.try_lines(statement);
+            assert!(done.is_ok(), "{statement}: {done:?}");
+        }
+    };
+    repeat(rounds / 10 + 2, session);
+    let before = memory(session);
+    repeat(rounds, session);
+    let after = memory(session);
+    println!("{before:?} {after:?} {statement}");
+    assert!(
+        after.0 - before.0 < SLACK_KB && after.1 - before.1 < SLACK_KB,
+        "{rounds} rounds took memory from {before:?} to {after:?} kB: {statement}"
+    );
+}
+
+/// A statement that makes a round of calls; some fail and are caught, as PL/pgSQL does.
+fn round_of(call: &str, cache: &str, fails: bool) -> String {
+    let key = if fails { "''" } else { "('k' || i % 50)" };
+    let call = call
+        .replace("$c", &format!("'{cache}'"))
+        .replace("'k'", key);
+    if !fails {
+        return match call.strip_prefix("count(*) FROM ") {
+            Some(rows) => format!(
+                "SELECT count(*) FROM generate_series(1, {ROUND}) AS i, LATERAL {rows} AS r"
+            ),
+            None => format!("SELECT count({call}) FROM generate_series(1, {ROUND}) AS i"),
+        };
+    }
+    format!(
+        "DO $do$BEGIN FOR i IN 1..{ROUND} LOOP BEGIN PERFORM {call}; EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; END$do$"
+    )
+}
+
+#[test]
+fn no_function_leaks_memory_whether_it_succeeds_or_fails() {
+    let cluster = Cluster::with_tier(&["autovacuum_naptime = 5s"]);
+    let database = cluster.database();
+    let mut maker = database.connect();
+    maker.run("SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('m', storage => 'memory')");
+    let functions = needs::present(&mut maker);
+    for cache in ["c", "m", "j"] {
+        let mut session = database.connect();
+        for &(function, needs, call) in &functions {
+            // Definitions are made and dropped in the next test.
+            if matches!(needs, Needs::Elsewhere | Needs::Trigger | Needs::Owner(_))
+                || function == "cache_clear"
+            {
+                continue;
+            }
+            // The third cache is for conversions alone.
+            if cache == "j"
+                && ![
+                    "cache_get",
+                    "cache_set",
+                    "cache_get_bytes",
+                    "cache_incr",
+                    "cache_scan",
+                ]
+                .contains(&function)
+            {
+                continue;
+            }
+            session.run(&format!(
+                "SELECT cache_delete('n', '{cache}'), cache_set('k1', '1', cache => '{cache}')"
+            ));
+            does_not_grow(&mut session, &round_of(call, cache, false), calls() / ROUND);
+            if call.contains("'k'") && cache != "j" {
+                does_not_grow(
+                    &mut session,
+                    &round_of(call, cache, true),
+                    calls() / ROUND / 10,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn making_using_and_dropping_caches_leaks_no_memory() {
+    let cluster = Cluster::with_tier(&[]);
+    let mut session = cluster.database().connect();
+    let (rounds, tables) = (calls() / 60, ["unlogged", "memory"]);
+    for storage in tables {
+        does_not_grow(
+            &mut session,
+            &format!(
+                "SELECT cache_create('c', storage => '{storage}'); SELECT cache_set('k', 'v', cache => 'c'); SELECT cache_get('k', 'c'); \
+                 SELECT cache_alter('c', ttl => '1 hour'); SELECT cache_clear('c'); SELECT cache_drop('c')"
+            ),
+            rounds,
+        );
+    }
+}
