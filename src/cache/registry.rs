@@ -179,14 +179,33 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
         return Ok(cache);
     }
     let loaded = load(relation).map(Rc::new);
-    let former = CACHES.with(|caches| match &loaded {
-        Ok(cache) => caches
-            .borrow_mut()
-            .insert(relation.to_u32(), Rc::clone(cache)),
-        Err(_) => caches.borrow_mut().remove(&relation.to_u32()),
-    });
-    drop(former); // frees its plans, outside of the borrow
+    let former = forget_changed();
+    if let Ok(cache) = &loaded {
+        CACHES.with(|caches| {
+            caches
+                .borrow_mut()
+                .insert(relation.to_u32(), Rc::clone(cache))
+        });
+    }
+    drop(former); // frees their plans, outside of the borrow
     loaded
+}
+
+/// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a session
+/// that makes and drops caches must not remember them all.
+fn forget_changed() -> Vec<Rc<Cache>> {
+    CACHES.with(|caches| {
+        let mut caches = caches.borrow_mut();
+        let changed: Vec<u32> = caches
+            .iter()
+            .filter(|(_, cache)| cache.watch.is_stale())
+            .map(|(&relation, _)| relation)
+            .collect();
+        changed
+            .iter()
+            .filter_map(|relation| caches.remove(relation))
+            .collect()
+    })
 }
 
 fn load(relation: Oid) -> Result<Cache, Error> {
