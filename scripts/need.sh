@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|debootstrap ...
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|debootstrap|sqlsmith ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -166,6 +166,8 @@ need_lint() {
 need_postgres-source() { packages build-essential dpkg-dev bison flex perl pkg-config zlib1g-dev; }
 
 need_debootstrap() { packages debootstrap; }
+
+need_sqlsmith() { packages sqlsmith; }
 
 for what in "$@"; do
     declare -F "need_$what" >/dev/null || die "need.sh knows no '$what'."

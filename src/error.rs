@@ -46,6 +46,8 @@ pub enum Error {
     WrongColumns,
     /// All slots of the hot tier are taken by other caches.
     NoSlot,
+    /// The system has not got the shared memory that the hot tier asks for, in bytes.
+    NoSharedMemory(usize),
     /// An entry of a memory cache that the hot tier cannot hold.
     EntryTooLarge(usize),
     /// `value_type` is none of text, jsonb, bytea.
@@ -135,6 +137,7 @@ impl Error {
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
             Error::NoTier | Error::NoLeases => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NoSharedMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
@@ -164,6 +167,10 @@ impl Error {
             Error::NoTier => "memory caches need pgcache's shared memory".into(),
             Error::NoSuchView => "there is no memory cache with these settings".into(),
             Error::WrongColumns => "query names other columns than the function gives".into(),
+            Error::NoSharedMemory(bytes) => format!(
+                "pgcache.hot_size asks for {} MB of shared memory, which the system does not give",
+                bytes >> 20
+            ),
             Error::NoSlot => "too many caches for the hot tier".into(),
             Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
             Error::UnknownValueType => "value_type is not supported".into(),
@@ -237,6 +244,9 @@ impl Error {
             }
             Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
+            }
+            Error::NoSharedMemory(_) => {
+                "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier."
             }
             Error::NoSlot => "Raise pgcache.hot_size: each 512 kB carry one cache.",
             Error::EntryTooLarge(_) => "Raise pgcache.hot_max_value, or pgcache.hot_size.",

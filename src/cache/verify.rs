@@ -22,9 +22,8 @@ use crate::pg::tier::{Tier, tier};
 pub fn differences(cache: &Reading) -> Vec<(Text, Entry, Option<Entry>)> {
     // Nothing to compare: no copies, no table, a snapshot that need not see what others committed, or
     // policies that may hide rows from this caller, whose copies nobody is served then.
-    let judges = cache.storage != Storage::Memory
-        && session::reads_committed_only()
-        && !cache.row_security;
+    let judges =
+        cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {
         return Vec::new();
     };

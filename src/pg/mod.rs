@@ -17,6 +17,7 @@ pub mod invalidation;
 pub mod lease;
 pub mod loader;
 pub mod lock;
+mod mapping;
 pub mod name;
 pub mod notify;
 pub mod pause;

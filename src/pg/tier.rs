@@ -20,12 +20,13 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region, Why};
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::board;
 use super::fence::Fences;
 use super::lease::{Leases, Shape};
-use super::version;
+use super::{board, mapping, version};
+use crate::error::Error;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.
 unsafe extern "C-unwind" {
@@ -379,6 +380,10 @@ unsafe extern "C-unwind" fn request() {
     let Some(plan) = Plan::for_size(size) else {
         return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
     };
+    if !mapping::system_gives(plan.total) {
+        // Postgres fails right after this, and its hint speaks of its own settings only.
+        ErrorReport::from(Error::NoSharedMemory(plan.total)).report(PgLogLevel::WARNING);
+    }
     // SAFETY: this is the request hook, where both are allowed.
     unsafe {
         pg_sys::RequestAddinShmemSpace(plan.total);

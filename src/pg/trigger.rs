@@ -75,8 +75,8 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
         let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
         let mut null = true;
         let descriptor = (*relation).rd_att;
-        let is_text = number > 0
-            && pg_sys::SPI_gettypeid(descriptor, i32::from(number)) == pg_sys::TEXTOID;
+        let is_text =
+            number > 0 && pg_sys::SPI_gettypeid(descriptor, i32::from(number)) == pg_sys::TEXTOID;
         let key = match is_text {
             true => pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null),
             false => Datum::null(),

@@ -69,18 +69,24 @@ impl Cluster {
 
     /// A hot standby that follows this cluster.
     pub fn standby(&self) -> Cluster {
-        let standby = Cluster::prepare(&self.stage);
+        self.from_backup(&["--write-recovery-conf"])
+    }
+
+    /// A server of its own, from a backup of this cluster.
+    pub fn restored(&self) -> Cluster {
+        self.from_backup(&[])
+    }
+
+    fn from_backup(&self, options: &[&str]) -> Cluster {
+        let copy = Cluster::prepare(&self.stage);
         let mut backup = self.program("pg_basebackup");
-        backup.args([
-            "--checkpoint=fast",
-            "--no-sync",
-            "--write-recovery-conf",
-            "-D",
-        ]);
-        succeed(backup.arg(standby.data()));
-        standby.configure(&[]);
-        standby.up();
-        standby
+        backup
+            .args(["--checkpoint=fast", "--no-sync"])
+            .args(options);
+        succeed(backup.arg("-D").arg(copy.data()));
+        copy.configure(&[]);
+        copy.up();
+        copy
     }
 
     /// A folder with a guard and without a server.
@@ -115,18 +121,19 @@ impl Cluster {
 
     /// Starts the server and waits until it takes connections.
     pub fn up(&self) {
-        let mut start = self.control("start");
-        start.args(["-w", "-t", "60", "-l"]).arg(self.log());
-        let status = start
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .expect("pg_ctl can run");
         assert!(
-            status.success(),
+            self.try_up(),
             "the server did not start:\n{}",
             self.log_text()
         );
+    }
+
+    /// The same; false when it does not start.
+    pub fn try_up(&self) -> bool {
+        let mut start = self.control("start");
+        start.args(["-w", "-t", "60", "-l"]).arg(self.log());
+        let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.expect("pg_ctl can run").success()
     }
 
     /// Stops the server and waits for its end.

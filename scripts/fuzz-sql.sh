@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Random calls of every SQL function (t/tests/fuzz.rs), more of them than `make test` makes: in databases
+# of four encodings, with the library preloaded and without. The same seed makes the same calls.
+#
+# Usage: fuzz-sql.sh [CALLS [SEED]]      20000 calls in each database and a seed of the clock, when not given.
+#                                        SQLSMITH=SECONDS: Debian's sqlsmith as well, for that long.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust server
+. scripts/env.sh
+scripts/stage.sh
+
+calls=${1:-20000} seed=${2:-$(date +%s)}
+say "$calls calls in each database, seed $seed"
+mkdir -p "$RUN/t"
+[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
+for preload in 1 0; do
+    PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=$preload \
+        PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed CARGO_TARGET_DIR=$ROOT/build/target \
+        nice cargo test --locked --package pgcache-tests --test sessions random_calls -- --nocapture
+done
+
+[ -n "${SQLSMITH:-}" ] || exit 0
+
+# Whole queries, as only sqlsmith makes them. It stops when the server does; errors are its business.
+scripts/need.sh sqlsmith
+stop() { scripts/cluster.sh remove sqlsmith; }
+trap stop EXIT
+stop >/dev/null 2>&1 || true
+scripts/cluster.sh start sqlsmith "shared_preload_libraries = 'pgcache'" 'statement_timeout = 2s' 'max_connections = 20' \
+    'log_min_messages = error' 'log_min_error_statement = panic'
+scripts/cluster.sh psql sqlsmith -q -c "CREATE EXTENSION pgcache" -c "SELECT cache_create('u'), cache_create('j', value_type => 'jsonb'), \
+    cache_create('m', storage => 'memory')" -c "SELECT cache_set('k' || i, 'v', cache => c) FROM generate_series(1, 100) i, \
+    unnest('{u,m}'::regclass[]) c" >/dev/null
+eval "$(scripts/cluster.sh env sqlsmith)"
+say "sqlsmith for $SQLSMITH s, seed $seed"
+timeout "$SQLSMITH" sqlsmith --seed="$seed" --target="host=$PGHOST port=$PGPORT user=postgres dbname=postgres" \
+    >"$LOG/sqlsmith.log" 2>&1 || true
+tail -n 3 "$LOG/sqlsmith.log"
+! as_server grep -E 'terminated by signal|PANIC|TRAP' "$RUN/sqlsmith/log" || die "the server crashed: see $RUN/sqlsmith/log."
+differences=$(scripts/cluster.sh psql sqlsmith -At -c "SELECT count(*) FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \
+    AND c.relkind = 'r', LATERAL pgcache.verify(a.cache)" -c "SELECT pending FROM pgcache.hot_tier" | tr '\n' ' ')
+[ "$differences" = '0 0 ' ] || die "differences and marks at the end: $differences"
+say 'no crash, no difference, no mark'

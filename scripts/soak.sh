@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# A mixed load over all kinds of caches while backends are killed and the server is restarted
+# (t/tests/soak.rs); prints availability, errors by SQLSTATE and the tier's accounts, and fails when an
+# invariant does not hold at the end.
+#
+# Usage: soak.sh [SECONDS [SEED]]      300 and a seed of the clock, when not given
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/need.sh rust server
+. scripts/env.sh
+scripts/stage.sh
+
+mkdir -p "$RUN/t"
+[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
+PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_SOAK_SECONDS=${1:-300} \
+    PGCACHE_SOAK_SEED=${2:-$(date +%s)} CARGO_TARGET_DIR=$ROOT/build/target \
+    nice cargo test --locked --package pgcache-tests --test sessions soak:: -- --nocapture
