@@ -7,6 +7,8 @@
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::ErrorReport;
 
+use crate::pg::encoding::printable;
+
 /// What can go wrong, in the words of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
@@ -272,13 +274,13 @@ impl Error {
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
-        let report = ErrorReport::new(error.code(), error.message(), "pgcache");
+        let report = ErrorReport::new(error.code(), printable(error.message()), "pgcache");
         let report = match error.detail() {
-            Some(detail) => report.set_detail(detail),
+            Some(detail) => report.set_detail(printable(detail)),
             None => report,
         };
         match error.hint() {
-            Some(hint) => report.set_hint(hint),
+            Some(hint) => report.set_hint(printable(hint)),
             None => report,
         }
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::pg::datum::{Record, Text, Value, ValueType};
 use crate::pg::lock::Mode;
 use crate::pg::privilege::{self, Privileges};
-use crate::pg::{name, transaction};
+use crate::pg::{encoding, name, transaction};
 
 #[pg_extern]
 #[allow(clippy::too_many_arguments)] // the signature that users call
@@ -50,10 +50,10 @@ fn skip_existing(cache: Oid) {
     ereport!(
         NOTICE,
         PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE,
-        format!(
+        encoding::printable(format!(
             "cache \"{}\" already exists, skipping",
             definition::display_name(cache)
-        )
+        ))
     );
 }
 

@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::{Tier, tier};
+use crate::pg::transaction;
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
 const MAX_KEYS: usize = 10_000;
@@ -35,6 +36,8 @@ const MAX_KEYS: usize = 10_000;
 struct Transaction {
     /// Some table cache was written, or may have been.
     wrote: bool,
+    /// Relations were made, altered or truncated: there may be files that an abort removes.
+    new_files: bool,
     /// By relation; for each key whether its lease is voided, which expiry does not do.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     tables: HashMap<u32, Extent>,
@@ -99,7 +102,12 @@ pub fn register() {
         depended_on: depend::note,
         depended_on_all: depend::note_all,
         altered: |relation| note_table(relation, Extent::Definition),
-        created: |relation| with(|t| t.created.push(nested(relation))),
+        created: |relation| {
+            with(|t| {
+                t.new_files = true;
+                t.created.push(nested(relation));
+            });
+        },
         dropped: |relation| {
             with(|t| t.dropped.push(nested(relation)));
             note_table(relation, Extent::Definition);
@@ -180,6 +188,7 @@ pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
 
 fn note_table(relation: Oid, extent: Extent) {
     with(|transaction| {
+        transaction.new_files = true;
         transaction.wrote |= extent == Extent::Rows;
         let Some(tier) = tier() else {
             return;
@@ -213,8 +222,10 @@ fn at_moment(moment: Moment) {
             leases::end(true);
         }
         Moment::Aborted => {
+            let new_files = with(|t| t.new_files);
             with(|t| t.end(false));
             leases::end(false);
+            flush_abort_of(new_files);
         }
         Moment::SubCommitted { level } => {
             with(|t| t.raise(level));
@@ -223,7 +234,15 @@ fn at_moment(moment: Moment) {
         Moment::SubAborted { level } => {
             with(|t| t.forget(level));
             leases::forget(level);
+            flush_abort_of(with(|t| t.new_files));
         }
+    }
+}
+
+/// Here the abort is recorded, and the files are still there.
+fn flush_abort_of(new_files: bool) {
+    if new_files {
+        transaction::flush_abort();
     }
 }
 

@@ -151,7 +151,7 @@ impl Text {
 
     /// The text as UTF-8, for words that pgcache itself compares or prints (names, settings).
     pub fn to_string_lossy(self) -> String {
-        String::from_utf8_lossy(self.bytes()).into_owned()
+        super::encoding::decode(self.bytes())
     }
 }
 

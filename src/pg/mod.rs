@@ -10,6 +10,7 @@ pub mod convert;
 pub mod database;
 pub mod datum;
 pub mod dependency;
+pub mod encoding;
 pub mod events;
 pub mod expression;
 pub mod fence;

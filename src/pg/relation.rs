@@ -341,7 +341,7 @@ pub fn display_name(relation: pg_sys::Oid) -> String {
         let name = pg_sys::get_rel_name(relation);
         match name.is_null() {
             true => String::new(),
-            false => CStr::from_ptr(name).to_string_lossy().into_owned(),
+            false => super::encoding::decode(CStr::from_ptr(name).to_bytes()),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Refusals that depend on the transaction, and work that may fail without ending it.
+//! Refusals that depend on the transaction, work that may fail without ending it, and the durability of
+//! an abort.
 
 use std::panic::AssertUnwindSafe;
 
@@ -130,6 +131,22 @@ impl Drop for Snapshot {
         if !std::thread::panicking() {
             // SAFETY: pushed in enter; what came after it has been popped.
             unsafe { pg_sys::PopActiveSnapshot() };
+        }
+    }
+}
+
+/// Waits until the record of an abort that this process has just written is on disk. For a transaction
+/// that made files of unlogged tables, before Postgres removes them.
+///
+/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting: recovery
+/// replays that the file was made and finds it there, because the end of its transaction is lost. It
+/// starts when it is told to a second time, which nobody knows at that hour (Postgres bug 17731).
+pub fn flush_abort() {
+    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush goes
+    // up to the end of what has been inserted, hence of this record, and needs no transaction.
+    unsafe {
+        if pg_sys::ProcLastRecPtr != 0 && !pg_sys::RecoveryInProgress() {
+            pg_sys::XLogFlush(pg_sys::ProcLastRecPtr + 1);
         }
     }
 }

@@ -266,3 +266,40 @@ fn a_database_that_was_not_updated_yet_works_with_this_library() {
         }
     }
 }
+
+#[test]
+fn a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_down() {
+    let undone = [
+        "BEGIN; SELECT cache_clear('c'); $flush; ROLLBACK",
+        "BEGIN; TRUNCATE c; $flush; ROLLBACK",
+        "BEGIN; SELECT cache_create('new'); $flush; ROLLBACK",
+        "BEGIN; SAVEPOINT s; SELECT cache_clear('c'); $flush; ROLLBACK TO s; SELECT 1",
+    ];
+    for preload in [PRELOAD, "shared_preload_libraries = ''"] {
+        let cluster = Cluster::start(&[preload, "wal_writer_delay = 10s", "autovacuum = off"]);
+        let mut session = cluster.connect("postgres");
+        session
+            .run("CREATE EXTENSION pgcache; CREATE TABLE logged (i int); SELECT cache_create('c')");
+        for statements in undone {
+            session.run("CHECKPOINT");
+            session.run("SELECT cache_set('k', 'v', cache => 'c')");
+            for statement in statements.split("; ") {
+                match statement {
+                    // What the transaction has done so far reaches the disk, as it does with any commit.
+                    "$flush" => cluster
+                        .connect("postgres")
+                        .run("INSERT INTO logged VALUES (1)"),
+                    statement => session.run(statement),
+                }
+            }
+            cluster.down(pgcache_tests::cluster::Shutdown::Immediate);
+            assert!(
+                cluster.try_up(),
+                "after {statements}:\n{}",
+                cluster.log_text()
+            );
+            session = cluster.connect("postgres");
+            assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
+        }
+    }
+}

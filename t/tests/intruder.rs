@@ -350,3 +350,36 @@ fn the_scripts_leave_no_operator_or_function_to_the_search_path() {
         }
     }
 }
+
+#[test]
+fn our_messages_name_what_is_not_ascii_in_every_encoding() {
+    let cluster = Cluster::shared();
+    for (encoding, letter, shown) in [
+        ("UTF8", "é", "é"),
+        ("LATIN1", "é", "\\u{e9}"),
+        ("EUC_JP", "あ", "\\u{3042}"),
+    ] {
+        let options =
+            format!("TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
+        let mut session = cluster.empty_database(&options).connect();
+        session.run(&format!("SET client_encoding = 'UTF8'; CREATE EXTENSION pgcache; CREATE TABLE \"{letter}\" (a int)"));
+        let no_cache = refused(
+            session.try_value(&format!("SELECT cache_get('k', '\"{letter}\"')")),
+            "42809",
+        );
+        assert_eq!(
+            no_cache.message(),
+            format!("\"{shown}\" is not a cache"),
+            "{encoding}"
+        );
+        let storage = refused(
+            session.try_value(&format!("SELECT cache_create('c', storage => '{letter}')")),
+            "22023",
+        );
+        assert_eq!(
+            storage.message(),
+            format!("unknown storage \"{shown}\""),
+            "{encoding}"
+        );
+    }
+}
