@@ -183,7 +183,13 @@ fn is_sound(session: &mut Client) {
     );
     assert_eq!(sums, ["t"], "the caches' entries are not the tier's");
     session.run("SELECT cache_clear(c) FROM unnest('{unlogged,logged,json,bytes,memory,memory_json}'::regclass[]) AS c");
-    assert_eq!(session.number("SELECT entries FROM pgcache.hot_tier"), 0);
+    // Copies of what was truncated may stay until their room is needed: they are of another version.
+    let left = session.lines("SELECT cache, hot_entries FROM pgcache.stats WHERE cache::text LIKE 'memory%' AND hot_entries <> 0");
+    assert_eq!(left, [""; 0]);
+    assert_eq!(
+        session.lines("SELECT key FROM memory UNION ALL SELECT key FROM memory_json"),
+        [""; 0]
+    );
     session.sums_up();
 }
 
