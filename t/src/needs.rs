@@ -140,6 +140,11 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("record", Trigger, "pgcache.record()"),
     ("record_truncate", Trigger, "pgcache.record_truncate()"),
     ("figures", Granted, "count(*) FROM pgcache.figures()"),
+    (
+        "sweep_figures",
+        Granted,
+        "count(*) FROM pgcache.sweep_figures()",
+    ),
     ("tier_figures", Granted, "pgcache.tier_figures()"),
     ("reset_stats", Granted, "pgcache.reset_stats()"),
 ];
