@@ -69,15 +69,15 @@ impl Cluster {
 
     /// A hot standby that follows this cluster.
     pub fn standby(&self) -> Cluster {
-        self.from_backup(&["--write-recovery-conf"])
+        self.backed_up(&["--write-recovery-conf"])
     }
 
     /// A server of its own, from a backup of this cluster.
     pub fn restored(&self) -> Cluster {
-        self.from_backup(&[])
+        self.backed_up(&[])
     }
 
-    fn from_backup(&self, options: &[&str]) -> Cluster {
+    fn backed_up(&self, options: &[&str]) -> Cluster {
         let copy = Cluster::prepare(&self.stage);
         let mut backup = self.program("pg_basebackup");
         backup
