@@ -37,6 +37,8 @@ const MAX_KEYS: usize = 10_000;
 struct Transaction {
     /// Some table cache was written, or may have been.
     wrote: bool,
+    /// Relations were made, altered or truncated: there may be files that an abort removes.
+    new_files: bool,
     /// By relation; for each key whether its lease is voided, which expiry does not do.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     /// Relations were made, altered or truncated: there may be files that an abort removes.

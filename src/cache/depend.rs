@@ -331,8 +331,8 @@ pub fn release(cache: Oid) {
           WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
           AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
           AND d.refobjid OPERATOR(pg_catalog.=) $1 \
-          AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY['pgcache.invalidate'::pg_catalog.regproc, \
-          'pgcache.invalidate_all'::pg_catalog.regproc]::pg_catalog.oid[])",
+          AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regproc('pgcache.invalidate'), \
+          pg_catalog.to_regproc('pgcache.invalidate_all')]::pg_catalog.oid[])",
         &[OIDOID],
         &[Some(Datum::from(cache))],
         |output| -> Vec<Oid> {
