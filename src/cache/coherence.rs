@@ -41,8 +41,6 @@ struct Transaction {
     new_files: bool,
     /// By relation; for each key whether its lease is voided, which expiry does not do.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
-    /// Relations were made, altered or truncated: there may be files that an abort removes.
-    new_files: bool,
     tables: HashMap<u32, Extent>,
     /// Caches all of whose leases are voided.
     removals: Vec<u64>,

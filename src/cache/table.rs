@@ -57,7 +57,7 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
         return None;
     }
     if let Some(target) = path::to_read(cache) {
-        return direct::get(target, key).filter(live);
+        return direct::get(target, key).filter(|entry| deadline::is_within(entry.deadline, grace));
     }
     let _locks = lock::Scope::enter();
     cache

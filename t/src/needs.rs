@@ -137,6 +137,19 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("verify", READ, "count(*) FROM pgcache.verify($c)"),
     ("counter_sum", Nothing, "pgcache.counter_sum('1', 1)"),
     ("memory_entries", Elsewhere, ""),
+    ("cache_release", READ, "cache_release('k', 1, $c)"),
+    (
+        "cache_tune",
+        Owner(&[]),
+        "cache_tune($c, negative_ttl => '1 hour')",
+    ),
+    ("cache_depend", Elsewhere, ""),
+    ("cache_undepend", Elsewhere, ""),
+    ("refresh_settings", READ, "pgcache.refresh_settings($c)"),
+    ("depends", Nothing, "pgcache.depends($c, 'k')"),
+    ("table_path_taken", Nothing, "pgcache.table_path_taken()"),
+    ("invalidate", Trigger, "pgcache.invalidate()"),
+    ("invalidate_all", Trigger, "pgcache.invalidate_all()"),
     ("record", Trigger, "pgcache.record()"),
     ("record_truncate", Trigger, "pgcache.record_truncate()"),
     ("figures", Granted, "count(*) FROM pgcache.figures()"),
@@ -149,12 +162,20 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("reset_stats", Granted, "pgcache.reset_stats()"),
 ];
 
-/// The rows of the table whose function this extension has.
+/// Without shared memory these raise 55000, whoever calls them.
+const WITH_PRELOAD_ONLY: [&str; 3] = ["cache_lease", "cache_set_leased", "cache_release"];
+
+/// The rows of the table whose function this extension has and this server can run.
 pub fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {
     let there = functions_of_the_extension(session);
-    let is_there =
-        |(name, ..): &&(&str, Needs, &str)| there.iter().any(|function| function == name);
-    FUNCTIONS.iter().filter(is_there).copied().collect()
+    let preloaded = session
+        .text("SHOW shared_preload_libraries")
+        .contains("pgcache");
+    let can_run = |(name, ..): &&(&str, Needs, &str)| {
+        there.iter().any(|function| function == name)
+            && (preloaded || !WITH_PRELOAD_ONLY.contains(name))
+    };
+    FUNCTIONS.iter().filter(can_run).copied().collect()
 }
 
 /// Every function that the extension owns, by its bare name.

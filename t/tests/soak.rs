@@ -128,6 +128,14 @@ fn work(cluster: &Cluster, seed: u64, functions: &[Row], seen: &Seen, ends: &Ato
     }
 }
 
+struct EndsAtDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndsAtDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// One blow, from the mild to the hard.
 fn strike(cluster: &Cluster, chance: &mut Chance) -> &'static str {
     const OTHERS: &str = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
@@ -220,12 +228,12 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
             let (cluster, functions, seen, ends) = (&cluster, &functions, &seen, &ends);
             scope.spawn(move || work(cluster, seed * 100 + worker, functions, seen, ends));
         }
+        let _end = EndsAtDrop(&ends); // a blow that fails must not leave the workers at work for ever
         let mut chance = Chance::seeded(seed * 100 + 99);
         while from.elapsed() < Duration::from_secs(seconds()) {
             thread::sleep(Duration::from_millis(20 + chance.below(150)));
             *blows.entry(strike(&cluster, &mut chance)).or_insert(0) += 1;
         }
-        ends.store(true, Ordering::SeqCst);
     });
     let errors = seen.errors.lock().expect("a count").clone();
     let away = seen.away.load(Ordering::SeqCst) as f64
