@@ -29,12 +29,13 @@ impl Privileges {
 /// transaction: a SELECT would hear of it with its lock on the table, and a hot read takes none.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     reserve::secure();
+    // SAFETY: inside a transaction; delivers what others have committed.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
     if has(relation, privileges) {
         return;
     }
     // SAFETY: syscache look-ups; they raise errors and keep no pointer.
     unsafe {
-        pg_sys::AcceptInvalidationMessages();
         let result = aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL);
         if result != pg_sys::AclResult::ACLCHECK_OK {
             pg_sys::aclcheck_error(
