@@ -13,15 +13,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Key as HotKey, Why};
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
-use super::{depend, hot, leases, slots, walk, watch};
+use super::{depend, leases, slots, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer};
 use crate::pg::memory;
@@ -47,18 +46,9 @@ struct Transaction {
     created: Vec<Nested>,
     dropped: Vec<Nested>,
     databases: Vec<Oid>,
-    marks: Vec<Mark>,
+    marks: Marks,
     /// Marks were made: what is recorded from now on is marked at once.
     marked: bool,
-}
-
-/// How a table changed as a whole.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Extent {
-    /// Its rows.
-    Rows,
-    /// Its definition or triggers: nothing may be filled until somebody has verified them.
-    Definition,
 }
 
 /// A relation and the savepoint level at which something happened to it.
@@ -66,23 +56,6 @@ enum Extent {
 struct Nested {
     relation: u32,
     level: i32,
-}
-
-/// Something to undo after the end of the transaction.
-enum Mark {
-    Key {
-        hash: u64,
-        voids: bool,
-    },
-    /// The leases of a whole cache, by its owner.
-    Leases(u64),
-    Cache(u32),
-    /// A key of a memory cache that nobody may store.
-    Fence(u64),
-    /// A memory cache in which nobody may store anything.
-    FencedCache(u32),
-    /// A writer whose cache has no slot, because all are taken.
-    Global,
 }
 
 thread_local! {
@@ -139,7 +112,9 @@ pub fn note_key(relation: Oid, key: &[u8]) {
         };
         if transaction.marked {
             let voids = !Sweeping::is_on();
-            return transaction.mark_keys(tier, relation.to_u32(), [(key, voids)].into_iter());
+            return transaction
+                .marks
+                .keys(tier, relation.to_u32(), [(key, voids)].into_iter());
         }
         transaction.note_key(relation.to_u32(), key);
     });
@@ -154,37 +129,12 @@ pub fn note_removal(relation: Oid) {
 
 /// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
 pub fn fence<'k>(tier: &Tier, slot: u32, owner: u64, keys: impl Iterator<Item = &'k [u8]>) {
-    with(|transaction| {
-        let mut all_fenced = false;
-        for bytes in keys {
-            let key = HotKey {
-                hash: hot::hash(tier, owner, bytes),
-                cache: slot,
-                bytes,
-            };
-            // The fence first: what is stored before it stands is removed after it.
-            if !all_fenced && tier.control().fences.raise(key.hash) {
-                transaction.marks.push(Mark::Fence(key.hash));
-            } else if !all_fenced {
-                all_fenced = true;
-                transaction.fence_cache(tier, slot);
-            }
-            transaction.mark_key(tier, &key, true);
-        }
-    });
+    with(|transaction| transaction.marks.fence(tier, slot, owner, keys));
 }
 
 /// The same for all entries of a memory cache.
 pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
-    with(|transaction| {
-        transaction.fence_cache(tier, slot);
-        transaction.void_all(tier, owner);
-    });
-    tier.slot(slot).version.store(tier.new_version(), SeqCst);
-    let version = tier.slot(slot).version.load(SeqCst);
-    walk::remove_entries(tier, slot, Why::Invalidated, |entry| {
-        entry.header().version < version
-    });
+    with(|transaction| transaction.marks.fence_all(tier, slot, owner));
 }
 
 fn note_table(relation: Oid, extent: Extent) {
@@ -195,7 +145,7 @@ fn note_table(relation: Oid, extent: Extent) {
             return;
         };
         if transaction.marked {
-            return transaction.mark_table(tier, relation.to_u32(), extent);
+            return transaction.marks.table(tier, relation.to_u32(), extent);
         }
         transaction.note_extent(relation.to_u32(), extent);
     });
@@ -290,96 +240,21 @@ impl Transaction {
         }
     }
 
-    fn fence_cache(&mut self, tier: &Tier, slot: u32) {
-        self.marks.push(Mark::FencedCache(slot));
-        tier.slot(slot).pend.fetch_add(1, SeqCst);
-    }
-
     fn mark(&mut self) {
         let Some(tier) = tier() else {
             return;
         };
         self.marked = true;
         for owner in std::mem::take(&mut self.removals) {
-            self.void_all(tier, owner);
+            self.marks.void_leases(tier, owner);
         }
         for (relation, extent) in std::mem::take(&mut self.tables) {
-            self.mark_table(tier, relation, extent);
+            self.marks.table(tier, relation, extent);
         }
         for (relation, keys) in std::mem::take(&mut self.keys) {
             let keys = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
-            self.mark_keys(tier, relation, keys);
+            self.marks.keys(tier, relation, keys);
         }
-    }
-
-    /// Leases of the whole cache are void now, and those that begin before the commit is visible after it.
-    fn void_all(&mut self, tier: &Tier, owner: u64) {
-        self.marks.push(Mark::Leases(owner));
-        leases::void_all(tier, owner);
-    }
-
-    /// Definitions are noted of any relation, rows of caches only: a relation without a slot whose
-    /// definition changes has no entries, and one that gets a slot later begins suspended.
-    fn mark_table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
-        let owner = slots::owner_of(Oid::from_u32(relation));
-        self.void_all(tier, owner);
-        let slot = match extent {
-            Extent::Rows => self.slot_or_global(tier, owner),
-            Extent::Definition => slots::find(tier, owner),
-        };
-        let Some(number) = slot else {
-            return;
-        };
-        let slot = tier.slot(number);
-        if slot.memory.load(SeqCst) != 0 {
-            return; // its entries do not come from a table
-        }
-        self.marks.push(Mark::Cache(number));
-        slot.pend.fetch_add(1, SeqCst);
-        if extent == Extent::Definition {
-            slot.suspended.store(1, SeqCst);
-        }
-        slot.version.store(tier.new_version(), SeqCst);
-    }
-
-    fn mark_keys<'k>(
-        &mut self,
-        tier: &Tier,
-        relation: u32,
-        keys: impl Iterator<Item = (&'k [u8], bool)>,
-    ) {
-        let owner = slots::owner_of(Oid::from_u32(relation));
-        // The slot first: whoever gets one later finds the stripes or the global pair marked.
-        let slot = self.slot_or_global(tier, owner);
-        for (bytes, voids) in keys {
-            let key = HotKey {
-                hash: hot::hash(tier, owner, bytes),
-                cache: slot.unwrap_or(u32::MAX),
-                bytes,
-            };
-            self.mark_key(tier, &key, voids);
-        }
-    }
-
-    fn mark_key(&mut self, tier: &Tier, key: &HotKey, voids: bool) {
-        let hash = key.hash;
-        memory::push(&mut self.marks, Mark::Key { hash, voids });
-        let voided = tier.change(tier.region().partition_of(hash), |partition| {
-            partition.mark(key);
-            voids && leases::void(tier, hash)
-        });
-        if voided {
-            leases::wake_waiting(tier, hash);
-        }
-    }
-
-    /// The slot of a cache that was written; without a free one, the global pair is marked instead.
-    fn slot_or_global(&mut self, tier: &Tier, owner: u64) -> Option<u32> {
-        slots::assign_or(tier, owner, || {
-            tier.control().global_pend.fetch_add(1, SeqCst);
-            tier.control().global_epoch.fetch_add(1, SeqCst);
-            self.marks.push(Mark::Global);
-        })
     }
 
     fn end(&mut self, committed: bool) {
@@ -387,9 +262,7 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
-        for mark in &ended.marks {
-            mark.undo(tier);
-        }
+        ended.marks.undo(tier);
         let gone = if committed {
             ended.dropped
         } else {
@@ -422,35 +295,5 @@ impl Transaction {
             }
             stays
         });
-    }
-}
-
-impl Mark {
-    fn undo(&self, tier: &Tier) {
-        match *self {
-            Mark::Key { hash, voids } => {
-                let voided = tier.change(tier.region().partition_of(hash), |partition| {
-                    partition.unmark(hash);
-                    voids && leases::void(tier, hash)
-                });
-                if voided {
-                    leases::wake_waiting(tier, hash);
-                }
-            }
-            Mark::Leases(owner) => leases::void_all(tier, owner),
-            Mark::Cache(number) => {
-                let slot = tier.slot(number);
-                slot.version.store(tier.new_version(), SeqCst);
-                slot.pend.fetch_sub(1, SeqCst);
-            }
-            Mark::Fence(hash) => tier.control().fences.lower(hash),
-            Mark::FencedCache(number) => {
-                tier.slot(number).pend.fetch_sub(1, SeqCst);
-            }
-            Mark::Global => {
-                tier.control().global_epoch.fetch_add(1, SeqCst);
-                tier.control().global_pend.fetch_sub(1, SeqCst);
-            }
-        }
     }
 }

@@ -12,7 +12,7 @@ use super::deadline::Deadline;
 use super::key::Key;
 use super::memory::{self as memory_cache, Decision, Make};
 use super::registry::{self, Cache, Reading, Storage};
-use super::{coherence, hot, table};
+use super::{coherence, home, hot, table};
 use crate::error::Error;
 use crate::pg::datum::{Text, ValueType, varlena_bytes};
 use crate::pg::pause::{self, Window};
@@ -179,7 +179,7 @@ pub fn set_many(
     let entries = last_of_each(entries);
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
-            memory_cache::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
+            home::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
         }
         for &(key, value) in &entries {
             let value = Some(value);

@@ -101,6 +101,13 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
     );
 }
 
+/// ON CONFLICT in Postgres knows the old index of the key, while REINDEX CONCURRENTLY has the new one (or the
+/// one that goes) checked for duplicates as well: a writer who meets another there gets 23505.
+fn is_of_a_new_index(error: &postgres::Error) -> bool {
+    let constraint = error.as_db_error().map_or("", |error| error.message());
+    sqlstate(error) == "23505" && constraint.contains("c_pkey_cc")
+}
+
 #[test]
 fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_indexes() {
     let database = database_with_cache("");
@@ -118,8 +125,10 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
                     let mut chance = Chance::seeded(number + 1);
                     while Instant::now() < until {
                         let (key, call) = call_on(&mut chance);
-                        let said = session.value(&call);
-                        is_of(key, &call, said.as_deref());
+                        match session.try_value(&call) {
+                            Ok(said) => is_of(key, &call, said.as_deref()),
+                            Err(error) => assert!(is_of_a_new_index(&error), "{call}: {error:?}"),
+                        }
                     }
                 })
             })

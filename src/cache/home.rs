@@ -1,0 +1,211 @@
+//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in and out.
+//!
+//! Guards that what changes an entry does so under its partition's lock, in one step with the lease of its
+//! key, and only while the cache is still the one that the caller knows and no fence stands.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Record, Why};
+use pgrx::datum::Interval;
+
+use super::hot::{self, Stored};
+use super::leases;
+use super::registry::{self, Cache};
+use super::table::Entry;
+use crate::error::Error;
+use crate::guc;
+use crate::pg::clock;
+use crate::pg::datum::{Text, varlena_bytes};
+use crate::pg::tier::{Tier, tier};
+
+/// The tier and the cache's slot in it.
+#[derive(Clone, Copy)]
+pub struct Home {
+    pub tier: &'static Tier,
+    pub slot: u32,
+}
+
+impl Home {
+    pub fn of(cache: &Cache) -> Result<Home, Error> {
+        let tier = tier().ok_or(Error::NoTier)?;
+        let slot = match cache.slot(tier) {
+            Some(slot) => slot,
+            None => Home::found(cache, tier)?,
+        };
+        Ok(Home { tier, slot })
+    }
+
+    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
+    /// a slot that is given after the drop would be freed by nobody.
+    fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
+        let _open = registry::lock_to_read(cache.relation)?;
+        let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
+        tier.slot(slot).memory.store(1, SeqCst);
+        Ok(slot)
+    }
+
+    pub fn key<'k>(&self, cache: &Cache, bytes: &'k [u8]) -> HotKey<'k> {
+        HotKey {
+            hash: hot::hash(self.tier, cache.owner, bytes),
+            cache: self.slot,
+            bytes,
+        }
+    }
+
+    pub fn version(&self) -> u64 {
+        self.tier.slot(self.slot).version.load(SeqCst)
+    }
+
+    fn belongs_to(&self, cache: &Cache) -> bool {
+        self.tier.owner(self.slot).load(SeqCst) == cache.owner
+    }
+
+    pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
+        self.copy_out_within(cache, key, None)
+    }
+
+    pub fn copy_out_within(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        grace: Option<Interval>,
+    ) -> Option<Entry> {
+        let valid = |header: &pgcache_store::Header| {
+            header.version == self.version() && self.belongs_to(cache)
+        };
+        hot::copy_out(self.tier, key, cache.value_type, grace, valid)
+    }
+
+    /// The same with a copy of the key.
+    pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
+        let entry = self.copy_out(cache, &self.key(cache, bytes))?;
+        Some((Text::new(bytes), entry))
+    }
+
+    /// The entry under a lock, if it is of the present content and live.
+    pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
+        let now = clock::now();
+        partition
+            .peek(key)
+            .filter(|entry| entry.header().version == self.version())
+            .filter(|entry| now < entry.header().deadline)
+    }
+
+    /// Whether the entry is still what `entry` was copied from.
+    pub fn is_unchanged(
+        &self,
+        partition: &PartitionRef,
+        key: &HotKey,
+        entry: Option<&Entry>,
+    ) -> bool {
+        match (self.live(partition, key), entry) {
+            (None, None) => true,
+            (Some(present), Some(entry)) => {
+                present.header().deadline == entry.deadline.unwrap_or(NO_DEADLINE)
+                    && present.header().negative == entry.value.is_none()
+                    && entry
+                        .value
+                        .is_none_or(|value| present.value_equals(varlena_bytes(value)))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a transaction that commits right now keeps this key from being stored.
+    fn is_fenced(&self, hash: u64) -> bool {
+        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+            || self.tier.control().fences.stands_before(hash)
+    }
+
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
+    pub fn put(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        entry: &Entry,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> Result<bool, Error> {
+        let value = entry.value.map_or(&[][..], varlena_bytes);
+        check_size(key.bytes, value)?;
+        let record = Record {
+            version: self.version(),
+            xid: 0,
+            deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+            kind: cache.value_type as u8,
+            negative: entry.value.is_none(),
+            value,
+        };
+        let (voided, fenced) = (Cell::new(false), Cell::new(false));
+        let stored = hot::store(
+            self.tier,
+            key,
+            &record,
+            |partition| {
+                fenced.set(self.is_fenced(key.hash));
+                !fenced.get()
+                    && self.version() == record.version
+                    && self.belongs_to(cache)
+                    && still(partition)
+            },
+            || voided.set(leases::void(self.tier, key.hash)),
+        );
+        if voided.get() {
+            leases::wake_waiting(self.tier, key.hash);
+        }
+        match stored {
+            Stored::Yes => Ok(true),
+            // As good as evicted at once: what it was computed from is changing.
+            Stored::Refused if fenced.get() => Ok(true),
+            Stored::Refused => Ok(false),
+            Stored::TooLarge => {
+                self.tier.control().rejected.fetch_add(1, Relaxed);
+                Err(Error::EntryTooLarge(value.len()))
+            }
+            // Written and evicted at once: what was there before must not survive it.
+            Stored::Crowded => {
+                self.remove(key, |_| true);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
+    pub fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
+        self.remove_because(key, Why::Cleared, still)
+    }
+
+    pub fn remove_because(
+        &self,
+        key: &HotKey,
+        why: Why,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> bool {
+        let home = self.tier.region().partition_of(key.hash);
+        let (holds, voided) = self.tier.change(home, |partition| {
+            let holds = still(partition);
+            if holds {
+                partition.remove(key, why);
+            }
+            (
+                holds,
+                holds && why != Why::Expired && leases::void(self.tier, key.hash),
+            )
+        });
+        if voided {
+            leases::wake_waiting(self.tier, key.hash);
+        }
+        holds
+    }
+}
+
+/// Raises 54000 for an entry that the tier cannot hold.
+pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    let tier = tier().ok_or(Error::NoTier)?;
+    let limit = tier.region().layout().max_value(key.len());
+    if value.len() <= limit.min(guc::hot_max_value()) {
+        return Ok(());
+    }
+    tier.control().rejected.fetch_add(1, Relaxed);
+    Err(Error::EntryTooLarge(value.len()))
+}
