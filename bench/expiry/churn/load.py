@@ -28,7 +28,7 @@ class Run:
         self.case, self.system, self.options = case, system, options
         self.interval = 10 * options.scale
         settings = [line.format(ms=round(self.interval * 1000)) for line in system.settings]
-        self.server = PostgresServer(SimpleNamespace(settings=settings), None)
+        self.server = PostgresServer(SimpleNamespace(tier=False), SimpleNamespace(tcp=False, clients=8, conf=settings))
         self.samples, self.stop = [], threading.Event()
 
     def measure(self):
