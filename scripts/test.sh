@@ -86,7 +86,7 @@ over_plans() {
 
 without_preload() {
     scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "shared_preload_libraries = ''"
-    regress "$@" REGRESS_TIER=
+    regress "$@" REGRESS_TIER= ISOLATION_TIER=
 }
 
 for lint in scripts/lint-*; do
@@ -119,6 +119,7 @@ many_tests regress regress ISOLATION=
 many_tests regress-over-plans over_plans ISOLATION=
 ! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-over-plans over_plans REGRESS=
 many_tests regress-without-preload without_preload ISOLATION=
+! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-without-preload without_preload REGRESS=
 many_tests sessions session_tests 1 auto
 many_tests sessions-over-plans session_tests 1 plan
 many_tests sessions-without-preload session_tests 0 auto
