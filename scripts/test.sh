@@ -93,19 +93,24 @@ for lint in scripts/lint-*; do
     one_test "$(basename "${lint%.*}")" "$lint"
 done
 
-read -r -a crates < <(pure_crates) || true
-[ ${#crates[@]} = 0 ] || [ "${UNIT:-1}" = 0 ] || many_tests unit cargo_test "${crates[@]}"
+# What links with no Postgres.
+unit_tests() {
+    local crates
+    read -r -a crates < <(pure_crates) || true
+    [ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
 
-if scripts/need.sh miri; then
-    many_tests miri scripts/miri.sh
-else
-    absent+=("the store's tests under Miri, which needs a nightly toolchain")
-fi
-if scripts/need.sh nightly; then
-    one_test fuzz crates/store/fuzz/run 30
-else
-    absent+=("the store's fuzz target, which needs a nightly toolchain")
-fi
+    if scripts/need.sh miri; then
+        many_tests miri scripts/miri.sh
+    else
+        absent+=("the store's tests under Miri, which needs a nightly toolchain")
+    fi
+    if scripts/need.sh nightly; then
+        one_test fuzz crates/store/fuzz/run 30
+    else
+        absent+=("the store's fuzz target, which needs a nightly toolchain")
+    fi
+}
+[ "${UNIT:-1}" = 0 ] || unit_tests
 
 must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
