@@ -48,7 +48,10 @@ pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) 
 /// Between statements of a process of ours: nothing that Rust would have to drop is alive.
 pub unsafe fn proc_exit(code: i32) -> ! {
     // The headers of 18 say noreturn in a way that the bindings do not carry over.
-    #[cfg_attr(not(feature = "pg18"), expect(unreachable_code, reason = "the bindings know it"))]
+    #[cfg_attr(
+        not(feature = "pg18"),
+        expect(unreachable_code, reason = "the bindings know it")
+    )]
     // SAFETY: as the caller says; it does not come back.
     unsafe {
         pg_sys::proc_exit(code);
