@@ -13,9 +13,10 @@ REGRESS_TIER = memory hot_tier leases settings
 REGRESS = install create entries value_types ttl expired negative arguments counters batch scan caches_view privileges \
 	row_security read_only plain_sql depend rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
-# specs/NAME.spec with expected/NAME.out
+# specs/NAME.spec with expected/NAME.out; likewise
+ISOLATION_TIER = memory_drop
 ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \
-	expire_race alter_in_use memory_drop
+	expire_race alter_in_use $(ISOLATION_TIER)
 
 REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
 ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache

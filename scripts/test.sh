@@ -86,26 +86,31 @@ over_plans() {
 
 without_preload() {
     scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "shared_preload_libraries = ''"
-    regress "$@" REGRESS_TIER=
+    regress "$@" REGRESS_TIER= ISOLATION_TIER=
 }
 
 for lint in scripts/lint-*; do
     one_test "$(basename "${lint%.*}")" "$lint"
 done
 
-read -r -a crates < <(pure_crates) || true
-[ ${#crates[@]} = 0 ] || [ "${UNIT:-1}" = 0 ] || many_tests unit cargo_test "${crates[@]}"
+# What links with no Postgres.
+unit_tests() {
+    local crates
+    read -r -a crates < <(pure_crates) || true
+    [ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
 
-if scripts/need.sh miri; then
-    many_tests miri scripts/miri.sh
-else
-    absent+=("the store's tests under Miri, which needs a nightly toolchain")
-fi
-if scripts/need.sh nightly; then
-    one_test fuzz crates/store/fuzz/run 30
-else
-    absent+=("the store's fuzz target, which needs a nightly toolchain")
-fi
+    if scripts/need.sh miri; then
+        many_tests miri scripts/miri.sh
+    else
+        absent+=("the store's tests under Miri, which needs a nightly toolchain")
+    fi
+    if scripts/need.sh nightly; then
+        one_test fuzz crates/store/fuzz/run 30
+    else
+        absent+=("the store's fuzz target, which needs a nightly toolchain")
+    fi
+}
+[ "${UNIT:-1}" = 0 ] || unit_tests
 
 must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
@@ -119,6 +124,7 @@ many_tests regress regress ISOLATION=
 many_tests regress-over-plans over_plans ISOLATION=
 ! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-over-plans over_plans REGRESS=
 many_tests regress-without-preload without_preload ISOLATION=
+! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-without-preload without_preload REGRESS=
 many_tests sessions session_tests 1 auto
 many_tests sessions-over-plans session_tests 1 plan
 many_tests sessions-without-preload session_tests 0 auto

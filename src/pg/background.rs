@@ -218,8 +218,8 @@ pub fn asked_to_end() -> bool {
 
 /// Ends the process. Code 1 lets the postmaster start the launcher again.
 pub fn end(code: i32) -> ! {
-    // SAFETY: runs the exit callbacks and does not return.
-    unsafe { pg_sys::proc_exit(code) }
+    // SAFETY: runs the exit callbacks.
+    unsafe { version::proc_exit(code) }
 }
 
 /// Takes over changed settings. Outside of transactions only.

@@ -42,6 +42,23 @@ pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) 
     unsafe { pg_sys::pqsignal_be(signal as i32, Some(handler)) };
 }
 
+/// Runs the exit callbacks and ends the process.
+///
+/// # Safety
+/// Between statements of a process of ours: nothing that Rust would have to drop is alive.
+pub unsafe fn proc_exit(code: i32) -> ! {
+    // The headers of 18 say noreturn in a way that the bindings do not carry over.
+    #[cfg_attr(
+        not(feature = "pg18"),
+        expect(unreachable_code, reason = "the bindings know it")
+    )]
+    // SAFETY: as the caller says; it does not come back.
+    unsafe {
+        pg_sys::proc_exit(code);
+        std::process::abort()
+    }
+}
+
 /// What pg_stat_activity shows while one of our processes waits for its time.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn idle_wait_event() -> u32 {
