@@ -142,11 +142,11 @@ impl Home {
             key,
             &record,
             |partition| {
-                fenced.set(self.is_fenced(key.hash));
-                !fenced.get()
-                    && self.version() == record.version
+                let holds = self.version() == record.version
                     && self.belongs_to(cache)
-                    && still(partition)
+                    && still(partition);
+                fenced.set(holds && self.is_fenced(key.hash));
+                holds && !fenced.get()
             },
             || voided.set(leases::void(self.tier, key.hash)),
         );

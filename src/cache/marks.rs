@@ -170,9 +170,9 @@ impl Marks {
         slot
     }
 
-    /// Undoes all of them.
+    /// Undoes all of them, backwards: a lease that was won behind a fence is void before that is lowered.
     pub fn undo(self, tier: &Tier) {
-        for mark in self.0 {
+        for mark in self.0.iter().rev() {
             mark.undo(tier);
         }
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::Tiered;
@@ -49,37 +50,58 @@ fn what_others_store_between_the_change_and_the_commit_is_gone() {
     assert_eq!(other.text("SELECT cache_get('p:1', 'c')"), "new");
 }
 
-/// The commit waits for a standby that never comes: marked, not visible. What is loaded meanwhile is old.
-#[test]
-fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
+/// A server in which a commit with `synchronous_commit = on` waits for a standby that never comes.
+fn without_its_standby() -> Cluster {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
     let mut session = cluster.connect("postgres");
     session.run("ALTER SYSTEM SET synchronous_commit = local");
     session.run("SELECT pg_reload_conf()");
     until(|| (session.text("SHOW synchronous_commit") == "local").then_some(()));
+    cluster
+}
+
+/// Runs `meanwhile` while the commit of `change` waits: marked, not visible. What is loaded then is old.
+fn between_mark_and_visible(
+    database: &Database,
+    change: &str,
+    session: &mut Client,
+    meanwhile: impl FnOnce(&mut Client),
+) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = database.connect();
+            writer.run("SET synchronous_commit = on");
+            writer.run(change);
+        });
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let pid = until(|| session.value(waiting));
+        meanwhile(session);
+        session.run(&format!("SELECT pg_cancel_backend({pid})"));
+    });
+}
+
+/// Changes of the source that fence off a key, all keys, and more keys than there are fences; a key.
+const FENCING: [(&str, &str); 3] = [
+    ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
+    ("TRUNCATE src", "p:7"),
+    (
+        "INSERT INTO src SELECT i, 'new' FROM generate_series(1, 5000) AS i",
+        "p:4999",
+    ),
+];
+
+#[test]
+fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
+    let cluster = without_its_standby();
     let database = cluster.database();
     let mut loader = database.connect();
     source_and_cache(&mut loader, "memory");
     loader.run("SELECT cache_create('apart', storage => 'memory')");
-    for (change, fenced) in [
-        ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
-        ("TRUNCATE src", "p:7"),
-        (
-            "INSERT INTO src SELECT i, 'new' FROM generate_series(1, 5000) AS i",
-            "p:4999",
-        ),
-    ] {
+    for (change, fenced) in FENCING {
         let set = format!("SELECT cache_set('{fenced}', 'old', cache => 'c')");
         let get = format!("SELECT cache_get('{fenced}', 'c')");
         loader.run(&set);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut writer = database.connect();
-                writer.run("SET synchronous_commit = on");
-                writer.run(change);
-            });
-            let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-            let pid = until(|| loader.value(waiting));
+        between_mark_and_visible(&database, change, &mut loader, |loader| {
             assert_eq!(loader.value(&get), None, "{change}");
             loader.run(&set);
             loader.run(&format!(
@@ -88,13 +110,45 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
             assert_eq!(loader.value(&get), None, "{change}");
             loader.run("SELECT cache_set('p:1', 'v', cache => 'apart')");
             assert_eq!(loader.text("SELECT cache_get('p:1', 'apart')"), "v");
-            loader.run(&format!("SELECT pg_cancel_backend({pid})"));
         });
         assert_eq!(loader.value(&get), None, "{change}");
         loader.run(&format!(
             "SELECT cache_set('{fenced}', 'new', cache => 'c')"
         ));
         assert_eq!(loader.text(&get), "new", "{change}");
+    }
+    loader.nothing_pending();
+}
+
+/// Whoever won it computes from the old row, whether the commit had begun by then or not.
+#[test]
+fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
+    let cluster = without_its_standby();
+    let database = cluster.database();
+    let mut loader = database.connect();
+    source_and_cache(&mut loader, "memory");
+    loader.run("SET pgcache.lease_time = '10 minutes'");
+    for (change, key) in FENCING {
+        let get = format!("SELECT cache_get('{key}', 'c')");
+        let win =
+            format!("SELECT lease FROM cache_lease('{key}', cache => 'c') WHERE state = 'win'");
+        let store = |session: &mut Client, lease: i64| {
+            session.holds(&format!(
+                "SELECT cache_set_leased('{key}', 'old', {lease}, cache => 'c')"
+            ))
+        };
+        let before = loader.number(&win);
+        let mut behind = 0;
+        between_mark_and_visible(&database, change, &mut loader, |loader| {
+            assert!(!store(loader, before), "void once {change} commits");
+            behind = loader.number(&win);
+        });
+        assert!(!store(&mut loader, before), "{change}");
+        assert!(!store(&mut loader, behind), "{change}");
+        assert_eq!(loader.value(&get), None, "{change}");
+        let after = loader.number(&win);
+        assert!(store(&mut loader, after), "{change}");
+        loader.run(&format!("SELECT cache_delete('{key}', 'c')"));
     }
     loader.nothing_pending();
 }
