@@ -66,12 +66,10 @@ INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")
 def main():
     options = read_options()
     options.out = options.out.resolve()
-    plan = replace(plans.from_words([]), entries=options.entries, out=options.out)
+    plan = replace(plans.from_words([]), entries=options.entries, out=options.out, tier_mb=options.hot_size)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    system = systems.by_names(["pgcache_hot"])[0]
-    system = replace(system, settings=(*system.settings, f"pgcache.hot_size = '{options.hot_size}'"))
-    postgres = PostgresServer(system, plan)
+    postgres = PostgresServer(systems.by_names(["pgcache_hot"])[0], plan)
     with RedisServer(systems.by_names(["redis"])[0], plan) as redis, postgres:
         prepare(postgres, redis, options)
         for repetition in range(options.repeats):
@@ -88,7 +86,7 @@ def read_options():
     parser.add_argument("--quick", action="store_true", help="5 repetitions of 1 s")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int)
-    parser.add_argument("--hot-size", default="512MB", help="three caches of a million entries, each of 128 bytes, and the index")
+    parser.add_argument("--hot-size", type=int, default=640, help="megabytes: three caches of a million entries, and the index")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=plans.ROOT / "build/bench" / time.strftime("tier-%Y%m%d-%H%M%S"))
     options = parser.parse_args()
