@@ -140,7 +140,9 @@ many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
 one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
 for script in bench/*/run.sh; do
     bench=$(basename "$(dirname "$script")")
-    if [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
+    if grep -q 'command -v go' "$script" && ! command -v go >/dev/null; then
+        absent+=("bench/$bench/run.sh --smoke, which needs go")
+    elif [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
         absent+=("bench/web/run.sh --smoke: it builds k6, which takes minutes; run it by hand")
     elif grep -q -e --smoke "$script"; then
         one_test "bench-smoke-$bench" "$script" --smoke
