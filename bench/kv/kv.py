@@ -8,7 +8,6 @@ import platform
 import statistics
 import subprocess
 import sys
-from dataclasses import astuple
 from pathlib import Path
 
 from plan import LOADS, SYSTEMS, Load
@@ -26,8 +25,8 @@ def measure(server, system: str, load: Load) -> dict:
     if done.returncode != 0:
         sys.exit(f"kv: the client failed ({system}, {load.name}):\n{done.stderr}")
     run = json.loads(done.stdout)
-    version = server.version()
-    return run | {"system": system, "load": load.name, "plan": list(astuple(load)), "version": version, "rate": run["operations"] / run["seconds"]}
+    known = {"system": system, "load": load.name, "size": load.size, "version": server.version()}
+    return run | known | {"rate": run["operations"] / run["seconds"]}
 
 
 def failures(runs: list[dict]) -> list[str]:
@@ -102,7 +101,7 @@ def run_all(options, loads: list[Load]) -> list[dict]:
         todo = []
         for system in (system for system in systems if system in options.systems):
             for load in (load for load in loads if load.runs_on(system)):
-                known = [run for run in before if (run["system"], run["plan"]) == (system, list(astuple(load)))]
+                known = [run for run in before if (run["system"], run["size"]) == (system, load.size)]
                 runs += known[: options.repeats]
                 todo += [(system, load)] * (options.repeats - len(known))
         if todo:
@@ -139,6 +138,8 @@ def read_options():
     options.systems = options.systems.split(",")
     if not has_etcd():
         options.systems = [system for system in options.systems if system != "etcd"]
+    if not set(options.systems) & set(SYSTEMS):
+        words.error(f"nothing to measure: --systems takes {', '.join(SYSTEMS)}, and etcd must be there")
     return options
 
 

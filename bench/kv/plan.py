@@ -17,6 +17,11 @@ class Load:
     published: str = ""
     etcd: str = ""  # what the same report gives for etcd v3
 
+    @property
+    def size(self) -> list:
+        """Runs of one size belong together."""
+        return [self.name, self.clients, self.operations, self.seconds]
+
     def runs_on(self, system: str) -> bool:
         return self.name != "transactions" or system not in NO_TRANSACTIONS
 
