@@ -4,7 +4,7 @@
 # What it cannot mend it says in one sentence.
 #
 # Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage|
-#                sqlsmith|nightly|miri ...
+#                sqlsmith|nightly|miri|node|go|ruby|etcd ...
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -43,7 +43,7 @@ allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 # Only for a service that came with our own installation: it must not start at the next boot either.
 leave_disabled() {
     local service
-    for service in redis-server memcached postgresql prometheus; do
+    for service in redis-server memcached postgresql prometheus etcd; do
         case " ${missing[*]} " in
             *" $service "* | *" $service-"*)
                 as_root deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
@@ -149,6 +149,9 @@ need_redis() {
     packages redis-server redis-tools
 }
 
+# Only its server: the benchmark brings its own client.
+need_etcd() { command -v etcd >/dev/null || packages etcd-server; }
+
 need_memcached() { command -v memcached >/dev/null || packages memcached; }
 
 need_charts() {
@@ -168,7 +171,22 @@ need_miri() {
         die "Miri is not there and could not be added: rustup component add --toolchain nightly miri."
 }
 
-need_python() { command -v python3 >/dev/null || packages python3; }
+# With what makes a venv, which Debian packs apart.
+need_python() {
+    command -v python3 >/dev/null || packages python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || packages python3-venv
+}
+
+# npm and Go come from where they are made as often as from a suite, and the suite's are old or large.
+need_node() {
+    command -v npm >/dev/null || die "node and npm are not on the PATH: install Node.js 18 or newer."
+}
+
+need_go() { command -v go >/dev/null || die "go is not on the PATH: install Go 1.26 or newer."; }
+
+need_ruby() {
+    ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg
+}
 
 need_lint() {
     command -v shellcheck >/dev/null || packages shellcheck

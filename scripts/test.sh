@@ -130,12 +130,25 @@ many_tests sessions-over-plans session_tests 1 plan
 many_tests sessions-without-preload session_tests 0 auto
 many_tests storm scripts/storm.sh 60
 
+# The examples in languages that are not here and cannot be had are named at the end.
+languages=(python)
+for language in node go ruby; do
+    if scripts/need.sh "$language"; then
+        languages+=("$language")
+    else
+        absent+=("the example in examples/$language, which needs that language")
+    fi
+done
+many_tests examples scripts/examples.sh "${languages[@]}"
+
 # Every benchmark that has a smoke: that it runs and that its answers are right, no figures.
 many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
 one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
 for script in bench/*/run.sh; do
     bench=$(basename "$(dirname "$script")")
-    if [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
+    if grep -q 'command -v go' "$script" && ! command -v go >/dev/null; then
+        absent+=("bench/$bench/run.sh --smoke, which needs go")
+    elif [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
         absent+=("bench/web/run.sh --smoke: it builds k6, which takes minutes; run it by hand")
     elif grep -q -e --smoke "$script"; then
         one_test "bench-smoke-$bench" "$script" --smoke

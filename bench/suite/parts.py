@@ -77,7 +77,7 @@ FULL = [
     Part("growth", "growth", "How cost grows", "", 60),
 ]
 
-NEEDS_GO = ("web",)
+NEEDS_GO = ("web", "kv")
 
 
 def planned(full, only, have_go):

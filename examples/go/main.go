@@ -1,0 +1,98 @@
+// pgcache from Go: read-through, a counter, a rate limit, invalidation by a table. Uses pgx.
+//
+// Connects by PGHOST, PGDATABASE, ... to a database that examples/setup.sql has prepared.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
+const loader = "SELECT name FROM products WHERE id = $1::int"
+
+type shop struct{ db *pgxpool.Pool }
+
+// The name of a product, or nil when there is none; that, too, is remembered.
+func (s shop) productName(ctx context.Context, id int) (name *string, err error) {
+	err = s.db.QueryRow(ctx, "SELECT cache_fetch($1, $2, cache => 'product_names')", strconv.Itoa(id), loader).Scan(&name)
+	return name, err
+}
+
+func (s shop) isCached(ctx context.Context, id int) (found bool, err error) {
+	err = s.db.QueryRow(ctx, "SELECT cache_exists($1, 'product_names')", strconv.Itoa(id)).Scan(&found)
+	return found, err
+}
+
+func (s shop) countVisit(ctx context.Context, page string) (visits int64, err error) {
+	err = s.db.QueryRow(ctx, "SELECT cache_incr($1, cache => 'visits')", page).Scan(&visits)
+	return visits, err
+}
+
+// Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
+func (s shop) mayCall(ctx context.Context, client string) (string, error) {
+	var allowed bool
+	var remaining int64
+	err := s.db.QueryRow(ctx, "SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'limits')", client).
+		Scan(&allowed, &remaining)
+	if err != nil || !allowed {
+		return "refused, try again later", err
+	}
+	return fmt.Sprintf("allowed, %d left", remaining), nil
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+func orAbsent(name *string) string {
+	if name == nil {
+		return "does not exist"
+	}
+	return *name
+}
+
+// An example has nobody to report an error to.
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}
+
+func main() {
+	ctx := context.Background()
+	db := must(pgxpool.New(ctx, ""))
+	defer db.Close()
+	s := shop{db}
+
+	fmt.Println("Read-through")
+	fmt.Println("  cached:", yesNo(must(s.isCached(ctx, 1))))
+	fmt.Println("  product 1:", orAbsent(must(s.productName(ctx, 1))))
+	fmt.Println("  cached:", yesNo(must(s.isCached(ctx, 1))))
+	fmt.Println("  product 2:", orAbsent(must(s.productName(ctx, 2))))
+
+	fmt.Println("Invalidation by the table")
+	must(db.Exec(ctx, "UPDATE products SET name = $1 WHERE id = $2", "kettle", 1))
+	fmt.Println("  cached:", yesNo(must(s.isCached(ctx, 1))))
+	fmt.Println("  product 1:", orAbsent(must(s.productName(ctx, 1))))
+	must(db.Exec(ctx, "INSERT INTO products VALUES ($1, $2)", 2, "cup"))
+	fmt.Println("  product 2:", orAbsent(must(s.productName(ctx, 2))))
+
+	fmt.Println("Counter")
+	for range 2 {
+		fmt.Println("  visits of /home:", must(s.countVisit(ctx, "/home")))
+	}
+
+	fmt.Println("Rate limit")
+	for range 4 {
+		fmt.Println(" ", must(s.mayCall(ctx, "client-7")))
+	}
+}

@@ -1,0 +1,17 @@
+-- What the examples work on: a table of a shop, and three caches. psql -f examples/setup.sql
+SET client_min_messages = warning;
+
+CREATE EXTENSION IF NOT EXISTS pgcache;
+DROP TABLE IF EXISTS products, product_names, limits, visits;
+
+CREATE TABLE products (id int PRIMARY KEY, name text NOT NULL);
+INSERT INTO products VALUES (1, 'teapot');
+
+-- Product names by id. A change of the table takes the entry along, with the same commit.
+SELECT cache_create('product_names', ttl => '1 hour');
+SELECT cache_depend('products', 'id::text', 'product_names');
+
+-- With the library preloaded, storage => 'memory' is the better choice for these two: hits count at once
+-- and nobody waits for anybody.
+SELECT cache_create('limits');
+SELECT cache_create('visits', ttl => '1 day');
