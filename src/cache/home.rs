@@ -142,9 +142,8 @@ impl Home {
             key,
             &record,
             |partition| {
-                let holds = self.version() == record.version
-                    && self.belongs_to(cache)
-                    && still(partition);
+                let holds =
+                    self.version() == record.version && self.belongs_to(cache) && still(partition);
                 fenced.set(holds && self.is_fenced(key.hash));
                 holds && !fenced.get()
             },
