@@ -1,2 +1,2 @@
-\set n 100000000000 + random(1, 1000000)
-SELECT cache_get('key:' || :n, 'memory');
+\set n 1000000000000000 + random(1, 1000000)
+SELECT cache_get(:n, 'memory');

@@ -1,2 +1,2 @@
-\set n 100000000000 + random(1, 1000000)
-SELECT value FROM plain WHERE key = 'key:' || :n;
+\set n 1000000000000000 + random(1, 1000000)
+SELECT value FROM plain WHERE key = :n;
