@@ -127,7 +127,7 @@ fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
     let database = cluster.database();
     let mut loader = database.connect();
     source_and_cache(&mut loader, "memory");
-    loader.run("SET pgcache.lease_time = '10 minutes'");
+    loader.run("SET pgcache.lease_time = '10 min'");
     for (change, key) in FENCING {
         let get = format!("SELECT cache_get('{key}', 'c')");
         let win =
