@@ -6,8 +6,10 @@ and the caches that are read are not the one that is written.
 """
 
 import argparse
+import contextlib
 import gzip
 import json
+import os
 import re
 import statistics
 import time
@@ -57,6 +59,16 @@ RATIOS = (
     ("mixed memory", "redis mixed", 1.0, 1.2),
     ("set unlogged", "upsert", 0.97, 1.1),
     ("get, tier off", "select by key", 0.95, 1.0),
+)
+
+# Again with the servers on one core and the clients on another: what the operating system's scheduler does to
+# ten processes on a few cores is no property of a server.
+PINNED = ("select 1", "select by key", "get hot", "get memory", "set memory")
+PINNED_RATIOS = (
+    ("get hot", "select 1", 0.85, 0.92),
+    ("get hot", "select by key", 1.4, 1.6),
+    ("get hot", "redis GET", 1.0, 1.2),
+    ("set memory", "redis SET", 1.0, 1.2),
 )
 
 # A hit inside a running query: nanoseconds over length(k).
@@ -119,7 +131,36 @@ def measure(postgres, redis, options):
         row[name] = max(client(words, options, threads) for threads in (1, 2))
     for expression in INSIDE:
         row[f"ns {expression}"] = inside(postgres, options, expression)
+    if os.cpu_count() > 1:
+        row |= measure_pinned(postgres, redis, options)
     return row
+
+
+def measure_pinned(postgres, redis, options):
+    with one_core_for([postgres.pid, redis.pid]):
+        row = {name: pgbench(postgres, options, name, 1) for name in PINNED}
+        for command in ("get", "set"):
+            row[f"redis {command.upper()}"] = redis_benchmark(redis, options, command, 1, 100_000 * options.seconds)
+    return {f"pinned {name}": tps for name, tps in row.items()}
+
+
+@contextlib.contextmanager
+def one_core_for(servers):
+    """The servers, and backends that they start from now on, on the first core; this process, whose children the
+    clients are, on the second."""
+    first, second, *_ = cores = sorted(os.sched_getaffinity(0))
+    place(servers, [first])
+    os.sched_setaffinity(0, [second])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        place(servers, cores)
+
+
+def place(servers, cores):
+    for pid in servers:
+        output(["taskset", "--all-tasks", "--cpu-list", "--pid", ",".join(map(str, cores)), pid])
 
 
 def script(options, name):
@@ -165,14 +206,18 @@ def kept(options, words):
 
 
 def inside(postgres, options, expression):
-    """Server time a row in nanoseconds, over keys in random order."""
+    """Server time a row in nanoseconds, over keys in random order. Of a session that has seen the pages: the first
+    query of a new one also pays for page faults."""
     postgres.sql("CREATE TABLE IF NOT EXISTS keys AS SELECT key AS k FROM plain ORDER BY hashtext(key) LIMIT 100000")
-    timed = postgres.sql(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) SELECT count({expression}) FROM keys")
-    return json.loads(timed)[0]["Execution Time"] * 1e6 / 100_000
+    query = f"SELECT count({expression}) FROM keys"
+    timed = postgres.sql(query, f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
+    return json.loads(timed[timed.index("[") :])[0]["Execution Time"] * 1e6 / 100_000
 
 
 def write(options, rows, versions):
     ratios = [ratio_row(rows, *ratio) for ratio in RATIOS]
+    if f"pinned {PINNED[0]}" in rows[0]:
+        ratios += [ratio_row(rows, *ratio, "pinned ") for ratio in PINNED_RATIOS]
     ratios += [nanoseconds_row(rows, expression) for expression in INSIDE[1:]]
     facts = {"machine": machine.describe(), "versions": versions, "entries": options.entries, "clients": CLIENTS,
              "seconds": options.seconds, "rows": rows, "ratios": ratios}
@@ -183,9 +228,10 @@ def write(options, rows, versions):
     print(f"raw results  {options.out / 'tier.json'}")
 
 
-def ratio_row(rows, name, rival, must, aim):
+def ratio_row(rows, name, rival, must, aim, way=""):
+    name, rival = way + name, way + rival
     found = [row[name] / row[rival] for row in rows]
-    return {"what": f"{name} over {rival}", "must": must, "aim": aim, "median": statistics.median(found),
+    return {"what": f"{name} over {rival.removeprefix(way)}", "must": must, "aim": aim, "median": statistics.median(found),
             "least": min(found), "most": max(found), "tps": statistics.median(row[name] for row in rows)}
 
 
