@@ -76,6 +76,7 @@ clean-checkout:
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG
+export PATH := $(shell scripts/rust-path.sh)
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
 
 ifneq ($(wildcard $(PG_CONFIG)),)

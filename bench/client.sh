@@ -3,6 +3,7 @@
 # is missing, stages the extension unless the caller has, builds the client, and finds a $python with matplotlib.
 
 scripts/need.sh python rust server redis charts
+PATH=$(scripts/rust-path.sh)
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 
 mkdir -p build/bench-driver

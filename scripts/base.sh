@@ -4,7 +4,7 @@
 #
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
 #   lend_network ROOT               names, certificates, apt's proxy
-#   lend_rust ROOT                  Debian's own Rust is too old in 12 and in 13
+#   lend_rust ROOT                  the caller's Rust, as a user of rustup would have it
 
 make_base() {
     local suite=$1 kind=$2 packages=$3 cache mirror work
@@ -35,7 +35,6 @@ lend_network() {
     apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
 }
 
-# As a user of rustup would have it.
 lend_rust() {
     local root=$1 toolchain program
     toolchain=$(rustc --print sysroot)

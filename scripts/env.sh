@@ -9,6 +9,8 @@
 umask 022
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$ROOT/scripts/say.sh"
+PATH=$("$ROOT/scripts/rust-path.sh" || true)
+export PATH
 
 PG_CONFIG=$("$ROOT/scripts/pg-config.sh")
 [ -x "$PG_CONFIG" ] || die "$PG_CONFIG does not exist: run scripts/need.sh server, or name another with PG_CONFIG=."

@@ -43,11 +43,22 @@ unpack_base() {
     tar -C "$root" -xf "$BASE"
     chmod 755 "$root"
     lend_network "$root"
-    lend_rust "$root"
+    give_rust "$root"
     git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
     chmod 644 "$root/srv/pgcache.bundle"
     chroot "$root" useradd --create-home --shell /bin/bash "$user"
     echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
+}
+
+# Debian 13's own Rust is too old for pgrx, but with it the checkout finds its way to a newer one; Debian 12
+# has no rustup to do so.
+give_rust() {
+    if [ "$suite" = trixie ]; then
+        chroot "$1" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -q=2 && apt-get install -q=2 -y cargo' >/dev/null 2>&1 ||
+            die "Debian's own cargo could not be installed in the fresh system: check the network."
+    else
+        lend_rust "$1"
+    fi
 }
 
 # Runs inside, as the chosen user, with a clone of HEAD in the home folder.

@@ -96,14 +96,35 @@ packages() {
 pg_config_path() { "$here/pg-config.sh"; }
 
 need_rust() {
-    local version
-    command -v cargo >/dev/null ||
-        die "cargo is not on the PATH: install Rust 1.91 or newer (rustup toolchain install stable)."
-    version=$(cargo --version | sed 's/^cargo \([0-9]*\.[0-9]*\).*/\1/')
-    # pgrx 0.18 does not build with 1.88, and does with 1.91; Debian 13's own is 1.85.
-    [ "$(printf '%s\n1.91\n' "$version" | sort -V | head -n 1)" = 1.91 ] ||
-        die "cargo $version is too old: Rust 1.91 or newer is needed (rustup update stable)."
     packages build-essential pkg-config libclang-dev
+    "$here/rust-path.sh" >/dev/null || fetch_rust
+}
+
+# Into a folder of our own: a Rust that is too old may be there for a reason. rustup is the user's, or the one
+# of Debian's package (13 and later), which cannot be installed beside Debian's cargo but can be unpacked.
+fetch_rust() {
+    local version=1.95.0 cache rustup work log
+    cache=$("$here/cache-dir.sh")
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/rustup.XXXXXX")
+    log=$cache/rust.log
+    rustup=$(command -v rustup || true)
+    if [ -z "$rustup" ] && (cd "$work" && apt-get download rustup && dpkg -x rustup_*.deb .) >"$log" 2>&1; then
+        packages ca-certificates libcurl4t64
+        rustup=$work/usr/bin/rustup
+    fi
+    [ -n "$rustup" ] || {
+        rm -rf "$work"
+        die "Rust 1.91 or newer is needed, $(cargo --version 2>/dev/null || echo 'there is no cargo'), and there is no rustup to fetch one: see https://rustup.rs."
+    }
+    say "fetching Rust $version (once)"
+    env RUSTUP_HOME="$cache/rustup" CARGO_HOME="$work/cargo" "$rustup" toolchain install "$version" \
+        --profile minimal --component rustfmt --component clippy --no-self-update >>"$log" 2>&1 || {
+        rm -rf "$work"
+        die "rustup could not fetch Rust $version: check the network (log: $log)."
+    }
+    ln -sfn "$(echo "$cache/rustup/toolchains/$version"-*)" "$cache/rust"
+    rm -rf "$work"
 }
 
 # The server, its headers and pg_regress, for the pg_config that pg-config.sh names.
