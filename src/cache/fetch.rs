@@ -115,7 +115,7 @@ impl Fetch {
         let set = || entries::set(&cache, self.key, *entry);
         let Some(lease) = lease else {
             if lock::one_snapshot_per_transaction() {
-                return subtransaction::attempt(set, Result::is_ok).unwrap_or(Ok(()));
+                return subtransaction::keep_if(set, Result::is_ok).unwrap_or(Ok(()));
             }
             return set();
         };
@@ -123,7 +123,7 @@ impl Fetch {
             return Ok(());
         }
         let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
-        subtransaction::attempt(set, keep).unwrap_or(Ok(()))
+        subtransaction::keep_if(set, keep).unwrap_or(Ok(()))
     }
 
     fn open(&self) -> Result<Rc<Cache>, Error> {

@@ -92,7 +92,7 @@ pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<
     }
     let set = || entries::set(cache, key, entry);
     let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
-    match subtransaction::attempt(set, keep) {
+    match subtransaction::keep_if(set, keep) {
         Some(done) => done.map(|()| !leases::is_void(lease)),
         None => Ok(false), // REPEATABLE READ: the row was changed by somebody else
     }

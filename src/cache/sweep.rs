@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::pg::board::{Record, board};
 use crate::pg::plan::query_once;
 use crate::pg::privilege::{self, AsOwner, Privileges};
-use crate::pg::transaction;
+use crate::pg::subtransaction;
 use crate::pg::{lock, relation, session};
 
 /// What the statements of a sweep need.
@@ -98,7 +98,7 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
         if !privilege::has(relation, Privileges::DELETE) {
             continue;
         }
-        match transaction::attempt(|| expire_one(relation, max_rows - removed)) {
+        match subtransaction::attempt(|| expire_one(relation, max_rows - removed)) {
             Ok(swept) => removed += swept?,
             Err(failure) if failure.cancelled => failure.raise(),
             Err(failure) => failure.warn(could_not_sweep(&relation::display_name(relation))),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use super::transaction::Failure;
+use super::failure::Failure;
 use super::version;
 
 // Postgres' own signal handlers; pgrx' names for them are wrappers that a signal cannot call.

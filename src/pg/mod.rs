@@ -13,6 +13,7 @@ pub mod dependency;
 pub mod encoding;
 pub mod events;
 pub mod expression;
+pub mod failure;
 pub mod fence;
 pub mod invalidation;
 pub mod lease;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::background::without_snapshot;
-use super::transaction::Failure;
+use super::failure::Failure;
 
 /// Blocks of the table itself. The caller holds a lock on it.
 pub fn blocks(relation: Oid) -> u32 {

@@ -1,15 +1,27 @@
-//! Something that is done, looked at, and kept or undone: a subtransaction.
+//! Work that may fail, or be thought better of, without ending the transaction: subtransactions.
 
 use std::panic::AssertUnwindSafe;
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::failure::Failure;
+
+/// Runs in a subtransaction: an error undoes only what `work` did.
+pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    let nested = Nested::begin();
+    let done = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
+        .catch_others(|error| Err(Failure::of(error)))
+        .execute();
+    nested.end(done.is_ok());
+    done
+}
+
 /// Runs in a subtransaction, which stays if `keep` says so of the result. A serialization failure
 /// undoes it and gives None; other errors undo it and go on.
-pub fn attempt<R>(run: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
+pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
     let nested = Nested::begin();
-    let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(run())))
+    let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
         .catch_when(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, |_| None)
         .catch_others(|error| {
             nested.end(false);
@@ -46,6 +58,7 @@ impl Nested {
         // SAFETY: called once; the subtransaction is the innermost, because what runs inside ends its
         // own. The context and the owner are the caller's and outlive it.
         unsafe {
+            pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another one
             match keep {
                 true => pg_sys::ReleaseCurrentSubTransaction(),
                 false => pg_sys::RollbackAndReleaseCurrentSubTransaction(),

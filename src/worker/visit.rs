@@ -16,7 +16,7 @@ use crate::cache::upkeep::{self, Due};
 use crate::cache::{space, sweep};
 use crate::guc;
 use crate::pg::board::{Board, Outcome, Record, board};
-use crate::pg::transaction::Failure;
+use crate::pg::failure::Failure;
 use crate::pg::{background, clock, database, lock, storage};
 
 /// A pass that finds little may work for this part of the interval, then goes on at the next visit.

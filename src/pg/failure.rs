@@ -1,0 +1,38 @@
+//! An error that was caught, so that what it interrupted can be undone first.
+
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+/// An error that was caught.
+pub struct Failure {
+    pub message: String,
+    /// Somebody wanted one of our locks, or cancelled the statement: nothing is broken.
+    pub cancelled: bool,
+    error: Box<CaughtError>,
+}
+
+impl Failure {
+    pub fn of(error: CaughtError) -> Failure {
+        let report = match &error {
+            CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
+            CaughtError::RustPanic { ereport, .. } => ereport,
+        };
+        Failure {
+            message: report.message().to_owned(),
+            cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+            error: Box::new(error),
+        }
+    }
+
+    /// Raises the error again, once what it interrupted is undone.
+    pub fn raise(self) -> ! {
+        self.error.rethrow()
+    }
+
+    /// Says in the log, and to the client where there is one, what failed and why.
+    pub fn warn(&self, what: String) {
+        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, what, "pgcache")
+            .set_detail(self.message.clone())
+            .report(PgLogLevel::WARNING);
+    }
+}
