@@ -34,7 +34,7 @@ help:
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
 	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
-	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 20 minutes)'
+	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 40 minutes)'
 	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'

@@ -13,7 +13,7 @@ from rounds import machine
 from . import page, parts
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_BUDGET = 22.0
+QUICK_BUDGET = 45.0
 
 
 def main(words):
@@ -94,7 +94,7 @@ def read_options(words):
         "--quick", action="store_true", help=f"the essential, at most {QUICK_BUDGET:g} minutes; may be continued"
     )
     parser.add_argument(
-        "--minutes", type=float, help="start no part that would end later (with --quick 22, else no limit)"
+        "--minutes", type=float, help="start no part that would end later (with --quick 45, else no limit)"
     )
     parser.add_argument("--only", default="", help="parts or folders, comma separated")
     parser.add_argument("--out", type=Path, help="folder of the results; the same one again continues there")

@@ -49,13 +49,9 @@ def variations(base, minutes):
     return [rounds(name, title, minutes, f"{base} {options}") for name, title, options in VARIATIONS]
 
 
-QUICK_BASE = (
-    "--entries 1000000 --seconds 2 --repeats 1 --tools client "
-    "--systems redis,table_unlogged,table_logged,pgcache_hot,pgcache_memory"
-)
 QUICK = [
-    Part("tier", "tier", "The hot tier beside its rivals", "--quick", 4),
-    rounds("base", "1,000,000 entries", 3, QUICK_BASE),
+    Part("tier", "tier", "The hot tier beside its rivals", "--seconds 3", 9),
+    rounds("base", "1,000,000 entries", 12, "--entries 1000000 --seconds 2 --repeats 5 --tools client"),
     Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "--quick", 6.5),
     *variations(f"--quick {CLIENT_ONLY} --systems redis,pgcache_hot,pgcache_memory", 0.45),
     Part("web", "web", "Through a web server", "--quick --entries 200000 --seconds 3", 2),
