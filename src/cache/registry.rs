@@ -23,7 +23,8 @@ use crate::pg::datum::ValueType;
 use crate::pg::invalidation::Watch;
 use crate::pg::plan::Plan;
 use crate::pg::privilege::{self, Privileges};
-use crate::pg::relation::{self, Shape};
+use crate::pg::relation;
+use crate::pg::shape::{self, Shape};
 use crate::pg::table_target::Target;
 use crate::pg::tier::{Figure, Tier, tier};
 use crate::pg::{lock, session, transaction};
@@ -210,7 +211,7 @@ fn forget_changed() -> Vec<Rc<Cache>> {
 
 fn load(relation: Oid) -> Result<Cache, Error> {
     let watch = Watch::over(relation);
-    let shape = relation::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
+    let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
     let name = || relation::display_name(relation);
     let Some(arguments) = &shape.settings else {
         return Err(Error::NotACache(name()));

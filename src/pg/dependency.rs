@@ -18,7 +18,7 @@ use pgrx::prelude::*;
 use super::datum::varlena_bytes;
 use super::privilege::{self, AsOwner, Privileges};
 use super::trigger::called_as_trigger;
-use super::{events, relation, session};
+use super::{events, list, relation, session};
 use crate::error::Error;
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -192,7 +192,7 @@ impl Condition {
             if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
                 return None;
             }
-            let [_, call] = relation::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
+            let [_, call] = list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
                 return None;
             };
             if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
@@ -200,7 +200,7 @@ impl Condition {
             {
                 return None;
             }
-            let [cache, key] = relation::pointers::<pg_sys::Node>((*call).args)[..] else {
+            let [cache, key] = list::pointers::<pg_sys::Node>((*call).args)[..] else {
                 return None;
             };
             let constant: *mut pg_sys::Const = cache.cast();

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::datum::Text;
 use super::plan::{Paths, Plan};
-use super::relation;
+use super::{list, relation};
 use crate::error::Error;
 
 /// An analysed expression, in the memory of the call.
@@ -84,7 +84,7 @@ fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
     // SAFETY: the parser raises errors for what it cannot read; nodes are looked at after their tags.
     unsafe {
         let parsed = pg_sys::raw_parser(select.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        let [raw] = relation::pointers::<pg_sys::RawStmt>(parsed)[..] else {
+        let [raw] = list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
             return Err(Error::NotAnExpression);
         };
         let statement: *mut pg_sys::SelectStmt = (*raw).stmt.cast();
@@ -106,7 +106,7 @@ fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
             && s.lockingClause.is_null()
             && s.withClause.is_null()
             && s.op == pg_sys::SetOperation::SETOP_NONE;
-        match relation::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
+        match list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
             [target] if plain && (*target).name.is_null() => Ok((*target).val),
             _ => Err(Error::NotAnExpression),
         }

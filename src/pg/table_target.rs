@@ -7,7 +7,9 @@
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
-use super::relation::{self, internal_function};
+use super::list;
+use super::relation::internal_function;
+use super::shape;
 use super::version;
 
 /// A table whose rows can be found through the index of its primary key.
@@ -39,9 +41,9 @@ pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
             return None;
         }
         let oid = (*relation).rd_id;
-        let key = relation::column_number(oid, c"key")?;
-        let value = relation::column_number(oid, c"value")?;
-        let deadline = relation::column_number(oid, c"expires_at")?;
+        let key = shape::column_number(oid, c"key")?;
+        let value = shape::column_number(oid, c"value")?;
+        let deadline = shape::column_number(oid, c"expires_at")?;
         let index = version::primary_key_index(relation);
         if index == pg_sys::InvalidOid {
             return None;
@@ -138,7 +140,7 @@ unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
 unsafe fn indexes_are_plain(relation: pg_sys::Relation, primary: pg_sys::Oid) -> bool {
     // SAFETY: the list is a copy; each index is open between open and close, under a lock.
     unsafe {
-        relation::oids(pg_sys::RelationGetIndexList(relation))
+        list::oids(pg_sys::RelationGetIndexList(relation))
             .into_iter()
             .all(|oid| {
                 let index = pg_sys::index_open(oid, pg_sys::AccessShareLock as i32);

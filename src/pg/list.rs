@@ -1,0 +1,35 @@
+//! Postgres' lists, copied into Rust's.
+
+use pgrx::pg_sys;
+
+/// The oids in a list; none for NULL.
+///
+/// # Safety
+/// `list` is NULL or a list of oids.
+pub unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: a list has `length` cells, here each with an oid.
+    unsafe {
+        (0..(*list).length as usize)
+            .map(|i| (*(*list).elements.add(i)).oid_value)
+            .collect()
+    }
+}
+
+/// The elements of a list of pointers; none for NULL.
+///
+/// # Safety
+/// `list` is NULL or a list of pointers to `T`.
+pub unsafe fn pointers<T>(list: *mut pg_sys::List) -> Vec<*mut T> {
+    if list.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: a list has `length` cells, here each with a pointer.
+    unsafe {
+        (0..(*list).length as usize)
+            .map(|i| (*(*list).elements.add(i)).ptr_value.cast())
+            .collect()
+    }
+}
