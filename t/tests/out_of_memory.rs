@@ -124,8 +124,9 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
         witness.verified("t");
         witness.run("SET statement_timeout = '30s'; SELECT cache_clear('m2'), cache_clear('t')");
     }
+    // How many of the 120 fail depends on the C library; that some do and some do not is the test.
     assert!(
-        failed > 30 && done > 30,
+        failed > 10 && done > 10,
         "{failed} failed, {done} were done"
     );
 }
