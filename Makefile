@@ -34,6 +34,7 @@ help:
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
 	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
+	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 20 minutes)'
 	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
@@ -53,7 +54,7 @@ demo:
 test:
 	@scripts/test.sh
 
-test-all postgres-check audit coverage deb deb-check dist docker-check:
+test-all postgres-check upgrade-check audit coverage deb deb-check dist docker-check:
 	@scripts/$@.sh
 
 docker-lint:
@@ -72,10 +73,10 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all postgres-check bench lint audit coverage deb deb-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all postgres-check upgrade-check bench lint audit coverage deb deb-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
-export PG PG_CONFIG
+export PG PG_CONFIG FROM TO
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
 
 ifneq ($(wildcard $(PG_CONFIG)),)

@@ -53,6 +53,13 @@ impl Cluster {
 
     /// The same on a server of another version.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
+        let cluster = Cluster::fresh(stage, conf);
+        cluster.up();
+        cluster
+    }
+
+    /// The same without starting it.
+    pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::prepare(stage);
         template::copy_to(stage, &cluster.data());
         cluster.configure(BASE);
@@ -63,7 +70,6 @@ impl Cluster {
             cluster.configure(&[&format!("pgcache.table_path = '{path}'")]);
         }
         cluster.configure(conf);
-        cluster.up();
         cluster
     }
 
@@ -103,7 +109,7 @@ impl Cluster {
         }
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
