@@ -34,7 +34,10 @@ help:
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
 	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
+	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 40 minutes)'
+	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
+	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
 	@echo 'make lint            formatting, clippy, shell scripts, layers, signatures'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
@@ -53,8 +56,11 @@ demo:
 test:
 	@scripts/test.sh
 
-test-all postgres-check audit coverage deb deb-check dist docker-check:
+test-all postgres-check upgrade-check leaks audit coverage deb deb-check dist docker-check:
 	@scripts/$@.sh
+
+soak:
+	@scripts/soak.sh $(SOAK_SECONDS)
 
 docker-lint:
 	@scripts/docker-check.sh lint
@@ -72,10 +78,10 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all postgres-check bench lint audit coverage deb deb-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
-export PG PG_CONFIG
+export PG PG_CONFIG FROM TO CALLS
 export PATH := $(shell scripts/rust-path.sh)
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Proves docker/ without a registry: its files pass their own tools, the image is built, refuses to start
-# without a password, starts as its own user, is healthy, keeps its entries over a restart and runs the
-# demo; a real exporter then has every metric that the alerts and the dashboard name.
+# without a password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs
+# pg_cron's job and the demo, and keeps its entries over a restart; a real exporter then has every metric that
+# the alerts and the dashboard name, and a real Prometheus tells with our rules that the server is gone.
 #
 # Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the two images it starts from are
 # made here, by debootstrap and with this machine's Rust.
@@ -44,9 +45,9 @@ chmod 755 "$work"
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 store() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
 
-exporter='' container=''
+watchers=() container=''
 clear_away() {
-    [ -z "$exporter" ] || kill "$exporter" 2>/dev/null || true
+    [ ${#watchers[@]} = 0 ] || kill "${watchers[@]}" 2>/dev/null || true
     [ -z "$container" ] || stop_server 2>/dev/null || true
     store rm --all >/dev/null 2>&1 || true
     rm -rf "$work"
@@ -82,27 +83,40 @@ build_image() {
 # The network is the host's: only the loopback address, and a port of our own.
 in_image() {
     store run --user 999 --volume "$PWD/demo:/demo:ro" \
-        --volume "$PWD/docker/exporter/role.sh:/initdb.d/role.sh:ro" --env PGCACHE_HOT_SIZE=32MB \
+        --volume "$PWD/docker/exporter/role.sh:/initdb.d/role.sh:ro" --env PGCACHE_HOT_SIZE=32MB --env PGCACHE_EXPIRE_INTERVAL=1s \
         --env POSTGRES_PASSWORD="${password:-}" --env EXPORTER_PASSWORD=watching --env PGPORT="$port" \
         "$container" -- "$@"
 }
 
-start_server() {
-    in_image entrypoint.sh postgres -c listen_addresses=127.0.0.1 -c fsync=off >>"$work/server.log" 2>&1 &
-    local tries
+wait_until() {
+    local what=$1 tries
+    shift
     for tries in $(seq 120); do
-        ! in_image healthy.sh 2>/dev/null || return 0
+        ! "$@" || return 0
         sleep 1
     done
-    tail -n 20 "$work/server.log" >&2
-    die "the image was not healthy after $tries tries."
+    die "not after $tries tries: $what."
+}
+
+start_server() {
+    in_image entrypoint.sh postgres -c listen_addresses=127.0.0.1 -c fsync=off >>"$work/server.log" 2>&1 &
+    wait_until "the image is healthy (log: $cache/docker-check.log)" healthy
+}
+
+healthy() {
+    cp "$work/server.log" "$cache/docker-check.log"
+    in_image healthy.sh 2>/dev/null
 }
 
 stop_server() { in_image pg_ctl stop --silent --wait --mode=fast; }
 
+sql() { in_image psql -X -A -t -q -U postgres -c "$1"; }
+
+holds() { [ "$(sql "SELECT $1")" = t ]; }
+
 expect() {
     local wanted=$1 got
-    got=$(in_image psql -X -A -t -q -U postgres -c "$2")
+    got=$(sql "$2")
     [ "$got" = "$wanted" ] || die "in the image, $2 gave '$got', not '$wanted'."
 }
 
@@ -116,16 +130,25 @@ try_image() {
     expect postgres "SELECT current_user"
     [ "$(in_image stat -c %u /var/lib/postgresql/data/postmaster.pid)" = 999 ] || die "the image does not run as its own user."
     expect t "SELECT size BETWEEN 32e6 AND 33554432 FROM pgcache.hot_tier"
-    in_image psql -X -q -U postgres -c "SELECT cache_set('kept', 'yes')" >/dev/null
+    expect 1s "SHOW pgcache.expire_interval"
+    sql "SELECT cache_set('kept', 'yes')" >/dev/null
     PGPASSWORD="it's secret" psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null || die "the password does not open the image's server."
     ! PGPASSWORD=wrong psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null 2>&1 || die "the image's server takes any password."
 
     say "demo in the image"
-    in_image psql -X -q -U postgres -c 'CREATE DATABASE demo'
+    sql 'CREATE DATABASE demo'
     in_image psql -X -q -U postgres -d demo -v ON_ERROR_STOP=1 -f /demo/demo.sql >"$work/demo.log" 2>&1 || {
         tail -n 20 "$work/demo.log" >&2
         die "the demo failed in the image."
     }
+
+    say "sweeps: the worker's, then pg_cron's"
+    sql "INSERT INTO pgcache.main VALUES ('old', 'x', '2020-01-01')"
+    wait_until "the worker removes an expired row" holds "NOT EXISTS (SELECT FROM pgcache.main WHERE key = 'old')"
+    sql "SELECT cache_schedule_expiry('1 second')"
+    wait_until "pg_cron has run its job" holds "EXISTS (SELECT FROM cron.job_run_details WHERE status = 'succeeded')"
+    ! holds "EXISTS (SELECT FROM cron.job_run_details WHERE status = 'failed')" || die "a job of pg_cron failed."
+    sql "SELECT cache_schedule_expiry(NULL)"
 
     say "restart"
     stop_server
@@ -140,18 +163,38 @@ try_exporter() {
     DATA_SOURCE_NAME="postgresql://exporter:watching@127.0.0.1:$port/postgres?sslmode=disable" \
         prometheus-postgres-exporter --web.listen-address="127.0.0.1:$((port + 1))" \
         --extend.query-path=docker/exporter/queries.yml >"$work/exporter.log" 2>&1 &
-    exporter=$!
-    local tries
-    for tries in $(seq 30); do
-        python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())' \
-            "http://127.0.0.1:$((port + 1))/metrics" >"$work/metrics" 2>/dev/null && break
-        sleep 1
-    done
+    watchers+=($!)
+    wait_until "the exporter answers" metrics
     scripts/check-dashboard.py "$work/metrics" || {
         tail -n 5 "$work/exporter.log" >&2
-        die "after $tries tries the exporter lacks metrics: see above."
+        die "the exporter lacks metrics: see above."
     }
 }
+
+page() { python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())' "$1" 2>/dev/null; }
+
+metrics() { page "http://127.0.0.1:$((port + 1))/metrics" >"$work/metrics"; }
+
+# The configuration and the rules as they are, but for the exporter's place and the times they wait.
+try_prometheus() {
+    say "Prometheus"
+    mkdir "$work/prometheus"
+    sed -e "s/exporter:9187/127.0.0.1:$((port + 1))/" -e 's/: 15s$/: 1s/' docker/prometheus/prometheus.yml >"$work/prometheus/prometheus.yml"
+    sed 's/^\( *for:\) .*/\1 3s/' docker/prometheus/alerts.yml >"$work/prometheus/alerts.yml"
+    prometheus --config.file="$work/prometheus/prometheus.yml" --storage.tsdb.path="$work/prometheus/data" \
+        --web.listen-address="127.0.0.1:$((port + 2))" >"$work/prometheus.log" 2>&1 &
+    watchers+=($!)
+    wait_until "Prometheus reaches the exporter" asks targets '"health":"up"'
+    wait_until "Prometheus has looked at the rules" asks rules '"name":"PgcacheDown".*"health":"ok"'
+    ! asks targets '"health":"down"' || die "a target of Prometheus is down."
+    sleep 6
+    ! asks alerts '"alertname":"PgcacheDown"' || die "PgcacheDown fires while the server is up."
+    stop_server
+    container=
+    wait_until "PgcacheDown fires" asks alerts '"alertname":"PgcacheDown"[^}]*},"annotations":{[^}]*},"state":"firing"'
+}
+
+asks() { page "http://127.0.0.1:$((port + 2))/api/v1/$1" | grep -q "$2"; }
 
 say "base images"
 import_bases
@@ -159,7 +202,6 @@ say "image (all of pgcache is compiled: some minutes)"
 build_image
 try_image
 try_exporter
-stop_server
-container=
+try_prometheus
 store images --format '{{.Name}} {{.Size}}' | grep pgcache
 say "docker/ is sound"

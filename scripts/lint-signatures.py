@@ -4,7 +4,9 @@ says, so a wrong list of arguments there is undefined behaviour here.
 
 Every declaration in sql/pgcache--<current>.sql must have a `#[pg_extern] fn` with the same arguments in
 the same order (name and type), the same result, and the right idea of NULL; and the other way round.
-Trigger functions are plain C functions: of them only the existence is checked.
+So must those of older versions and of upgrade scripts: a database may be at an older version than the
+library, until ALTER EXTENSION UPDATE. Trigger functions are plain C functions: of them only the existence
+is checked.
 """
 
 import re
@@ -216,10 +218,8 @@ def compare_results(declared: Declared, written: Written):
 
 
 def findings_of(path: str, declared: list[Declared], written: dict[str, Written], symbols: set[str]):
-    seen = set()
     for function in declared:
         name = function.symbol.removesuffix("_wrapper")
-        seen.add(name)
         place = f"{path}:{function.line}: {function.name}"
         if function.result == "trigger":
             for symbol in (function.symbol, f"pg_finfo_{function.symbol}"):
@@ -231,6 +231,10 @@ def findings_of(path: str, declared: list[Declared], written: dict[str, Written]
             rust = written[name]
             for what in [*compare_arguments(function, rust), *compare_results(function, rust)]:
                 yield f"{place} ({rust.where}): {what}"
+
+
+def undeclared(path: str, declared: list[Declared], written: dict[str, Written]):
+    seen = {function.symbol.removesuffix("_wrapper") for function in declared}
     for name in sorted(written.keys() - seen):
         yield f"{written[name].where}: {name} has no declaration in {path}"
 
@@ -238,13 +242,15 @@ def findings_of(path: str, declared: list[Declared], written: dict[str, Written]
 def main() -> int:
     control = (ROOT / "pgcache.control").read_text()
     version = re.search(r"^default_version\s*=\s*'([^']+)'", control, re.M).group(1)
-    file = ROOT / f"sql/pgcache--{version}.sql"
-    declared = declared_functions(file.read_text())
+    current = f"sql/pgcache--{version}.sql"
     written, symbols = written_functions()
-    findings = list(findings_of(name_of(file), declared, written, symbols))
-    if not declared:
-        findings.append(f"{name_of(file)}: no function was found")
-    print("\n".join(findings) or f"signatures: {len(declared)} declarations agree with Rust")
+    scripts = {name_of(file): declared_functions(file.read_text()) for file in sorted(ROOT.glob("sql/pgcache--*.sql"))}
+    findings = [finding for path, declared in scripts.items() for finding in findings_of(path, declared, written, symbols)]
+    findings += undeclared(current, scripts.get(current, []), written)
+    if not scripts.get(current):
+        findings.append(f"{current}: no function was found")
+    count = sum(map(len, scripts.values()))
+    print("\n".join(findings) or f"signatures: {count} declarations in {len(scripts)} scripts agree with Rust")
     return 1 if findings else 0
 
 

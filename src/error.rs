@@ -42,6 +42,8 @@ pub enum Error {
     UnknownStorage(String),
     /// A memory cache on a server without a hot tier.
     NoTier,
+    /// The extension's scripts in this database lack something that came later, and the library needs.
+    OlderExtension,
     /// `pgcache.memory_entries` was called with settings that no memory cache has.
     NoSuchView,
     /// A query names other columns than a function gives.
@@ -140,7 +142,9 @@ impl Error {
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
-            Error::NoTier | Error::NoLeases => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NoTier | Error::NoLeases | Error::OlderExtension => {
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+            }
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
@@ -169,6 +173,10 @@ impl Error {
             Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
             Error::UnknownStorage(name) => format!("unknown storage \"{name}\""),
             Error::NoTier => "memory caches need pgcache's shared memory".into(),
+            Error::OlderExtension => {
+                "extension \"pgcache\" of this database is older than the library of the server"
+                    .into()
+            }
             Error::NoSuchView => "there is no memory cache with these settings".into(),
             Error::WrongColumns => "query names other columns than the function gives".into(),
             Error::NoSharedMemory(bytes) => format!(
@@ -251,6 +259,7 @@ impl Error {
             Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
             }
+            Error::OlderExtension => "Run ALTER EXTENSION pgcache UPDATE in this database.",
             Error::NoSharedMemory(_) => {
                 "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier."
             }

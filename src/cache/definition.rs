@@ -17,14 +17,16 @@ use crate::pg::datum::ValueType;
 use crate::pg::name::{self, NewRelation};
 use crate::pg::plan::run_once;
 use crate::pg::tier::tier;
-use crate::pg::{lock, random, relation};
+use crate::pg::{database, lock, random, relation};
 
-/// The storage that a word stands for; 55000 for memory where there is no shared memory for it.
+/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or the
+/// extension knows of none yet.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
         "logged" => Ok(Storage::Logged),
         "memory" if tier().is_none() => Err(Error::NoTier),
+        "memory" if !database::has_extension() => Err(Error::OlderExtension),
         "memory" => Ok(Storage::Memory),
         _ => Err(Error::UnknownStorage(word.into())),
     }

@@ -18,7 +18,7 @@ use crate::pg::board::{Record, board};
 use crate::pg::plan::query_once;
 use crate::pg::privilege::{self, AsOwner, Privileges};
 use crate::pg::subtransaction;
-use crate::pg::{lock, relation, session};
+use crate::pg::{database, lock, relation, session};
 
 /// What the statements of a sweep need.
 const TO_SWEEP: Privileges = Privileges::SELECT
@@ -90,6 +90,9 @@ pub fn excess(cache: &Cache, pass: &Pass) -> i64 {
 /// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
 /// own triggers raise an error.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
+    if !database::has_extension() {
+        return Err(Error::OlderExtension);
+    }
     let mut removed = 0;
     for relation in all_caches() {
         if removed >= max_rows {

@@ -67,7 +67,7 @@ pub enum Outcome {
 
 #[repr(C)]
 struct Head {
-    /// Grows whenever an extension is made somewhere.
+    /// Grows whenever an extension is made or updated somewhere.
     news: AtomicU64,
     /// The partition of the tier at which the next sweep of memory caches begins.
     partition: AtomicU32,
@@ -133,7 +133,7 @@ pub fn attach(hot_size: usize) {
     }
 }
 
-/// Says that an extension was made: a database that had none of ours may have it now.
+/// Says that an extension was made or updated: a database that had none of ours may have it now.
 pub fn tell_news() {
     if let Some(board) = board() {
         board.head.news.fetch_add(1, Relaxed);

@@ -40,8 +40,8 @@ pub fn connectable() -> Vec<Oid> {
     databases
 }
 
-/// Whether the extension is in this database, and its own view over the caches is there. One of that
-/// name that somebody else made is not read: a worker reads it as a superuser.
+/// Whether the extension is in this database, and its own view over the caches is there: version 0.1.0 had
+/// none. One of that name that somebody else made is not read: a worker reads it as a superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for what is not there.
     unsafe {

@@ -58,8 +58,8 @@ pub enum Moment {
 
 thread_local! {
     static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) };
-    /// The transaction has made some extension; sweepers look for ours when it has committed.
-    static EXTENSION_MADE: Cell<bool> = const { Cell::new(false) };
+    /// The transaction has made or updated some extension; sweepers look for ours when it has committed.
+    static EXTENSION_CHANGED: Cell<bool> = const { Cell::new(false) };
 }
 
 static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
@@ -103,7 +103,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
         _ => return,
     };
     if matches!(moment, Moment::Committed | Moment::Aborted)
-        && EXTENSION_MADE.take()
+        && EXTENSION_CHANGED.take()
         && moment == Moment::Committed
     {
         board::tell_news();
@@ -145,8 +145,8 @@ unsafe extern "C-unwind" fn at_object_access(
     match class {
         pg_sys::RelationRelationId => relation_event(access, object, part),
         pg_sys::TriggerRelationId => trigger_event(access, object),
-        pg_sys::ExtensionRelationId if access == pg_sys::ObjectAccessType::OAT_POST_CREATE => {
-            EXTENSION_MADE.set(true);
+        pg_sys::ExtensionRelationId if access != pg_sys::ObjectAccessType::OAT_DROP => {
+            EXTENSION_CHANGED.set(true);
         }
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
             tell(|observer| (observer.database_dropped)(object));

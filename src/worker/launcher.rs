@@ -1,7 +1,7 @@
 //! The launcher: which database is visited when.
 //!
 //! It reads the list of databases from the catalogs that all share, and learns from the visits which of
-//! them have the extension. One that has not is looked at again when an extension was made somewhere,
+//! them have the extension. One that has not is looked at again when an extension was made or updated somewhere,
 //! and now and then, because a standby does not see that.
 
 use std::collections::HashMap;

@@ -53,6 +53,13 @@ impl Cluster {
 
     /// The same on a server of another version.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
+        let cluster = Cluster::fresh(stage, conf);
+        cluster.up();
+        cluster
+    }
+
+    /// The same without starting it.
+    pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::prepare(stage);
         template::copy_to(stage, &cluster.data());
         cluster.configure(BASE);
@@ -63,7 +70,6 @@ impl Cluster {
             cluster.configure(&[&format!("pgcache.table_path = '{path}'")]);
         }
         cluster.configure(conf);
-        cluster.up();
         cluster
     }
 
@@ -103,7 +109,7 @@ impl Cluster {
         }
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
@@ -172,13 +178,25 @@ impl Cluster {
 
     /// `kill -9` of a session's own backend, by the number that it knows from `pg_backend_pid()`.
     pub fn kill_backend(&self, pid: i32) {
-        assert_eq!(
-            parent_of(pid),
-            Some(self.postmaster()),
-            "not a backend of this cluster"
-        );
+        assert!(self.try_kill_backend(pid), "not a backend of this cluster");
+    }
+
+    /// The same of a process that may have ended; whether it was there.
+    pub fn try_kill_backend(&self, pid: i32) -> bool {
         // The shell's own kill: a small system has no program of that name.
-        succeed(Command::new("sh").args(["-c", "kill -9 \"$0\"", &pid.to_string()]));
+        parent_of(pid) == Some(self.postmaster())
+            && Command::new("sh")
+                .args(["-c", "kill -9 \"$0\"", &pid.to_string()])
+                .output()
+                .is_ok_and(|output| output.status.success())
+    }
+
+    /// The processes that the server has started, background workers among them.
+    pub fn processes(&self) -> Vec<i32> {
+        let server = Some(self.postmaster());
+        let there = std::fs::read_dir("/proc").expect("Linux lists its processes");
+        let numbers = there.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        numbers.filter(|&pid| parent_of(pid) == server).collect()
     }
 
     fn postmaster(&self) -> i32 {

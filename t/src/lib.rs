@@ -2,16 +2,20 @@
 //! what those sessions saw. The tests themselves lie in `tests/`, one file a theme.
 //!
 //! - [`stage`]: the server that is tested, from the environment.
-//! - [`cluster`], [`template`], [`guard`]: a throwaway cluster from its making to its certain end.
+//! - [`cluster`], [`template`], [`guard`], [`upgrade`]: a throwaway cluster from its making to its certain
+//!   end, or to its next major.
 //! - [`database`]: a database of one test, with the extension in it.
 //! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
 //!   long answers compared.
 //! - [`needs`]: what each function needs of its caller, as a table.
+//! - [`catalog`]: the extension as its scripts make it; [`portrait`]: caches of all kinds, and what must
+//!   come back when they are carried elsewhere.
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
 //! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
 
 pub mod ask;
+pub mod catalog;
 pub mod chance;
 pub mod cluster;
 pub mod database;
@@ -20,9 +24,11 @@ pub mod fuzz;
 pub mod guard;
 pub mod history;
 pub mod needs;
+pub mod portrait;
 pub mod readme;
 pub mod refusal;
 pub mod same;
 pub mod stage;
 pub mod template;
 pub mod tier;
+pub mod upgrade;

@@ -23,7 +23,7 @@ struct User {
     group: u32,
 }
 
-const HOW: &str = "is not set: run the tests with `make test`, which stages a server and names it";
+const HOW: &str = "is not set: run the tests with `make test` or `make upgrade-check`, which stage servers and name them";
 
 impl Stage {
     /// The stage of this run; the same for all tests.
@@ -32,9 +32,9 @@ impl Stage {
         STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
     }
 
-    /// A server of another version, to which dumps are carried; not there in most runs.
-    pub fn other() -> Option<Stage> {
-        optional("PGCACHE_BINDIR_2").map(Stage::at)
+    /// A server of a later version, to which dumps and whole clusters are carried.
+    pub fn other() -> Stage {
+        Stage::at(required("PGCACHE_BINDIR_2"))
     }
 
     fn at(bindir: String) -> Stage {

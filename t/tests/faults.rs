@@ -1,5 +1,5 @@
 //! What goes wrong around the server: no memory at the start, no room on the disk, more connections than
-//! it is made for, a restored backup, an SQL side that is older than the library.
+//! it is made for, a restored backup.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use std::thread;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
-use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::refusal::sqlstate;
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
@@ -241,30 +240,6 @@ fn a_standby_that_is_promoted_fills_its_tier_and_stays_coherent() {
     other.nothing_pending();
     // The former primary is another server by now.
     assert_eq!(session.text("SELECT cache_get('k', 'l')"), "v");
-}
-
-#[test]
-fn a_database_that_was_not_updated_yet_works_with_this_library() {
-    for preload in [PRELOAD, "shared_preload_libraries = ''"] {
-        let cluster = Cluster::start(&[preload]);
-        for version in ["0.1.0", "0.2.0"] {
-            let database = cluster.empty_database("");
-            let mut session = database.connect();
-            session.run(&format!("CREATE EXTENSION pgcache VERSION '{version}'"));
-            session.run("SELECT cache_create('c'); SELECT cache_set_many('{k,l,n}', '{1,2,3}', cache => 'c')");
-            for (function, needs, call) in needs::present(&mut session) {
-                if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
-                    continue;
-                }
-                let call = call.replace("$c", "'c'");
-                let done = session.try_value(&format!("BEGIN; SELECT {call}"));
-                assert!(done.is_ok(), "{function} of {version}: {done:?}");
-                session.run("ROLLBACK");
-            }
-            session.run("ALTER EXTENSION pgcache UPDATE");
-            assert_eq!(session.text("SELECT cache_get('k', 'c')"), "1");
-        }
-    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::catalog::CATALOG;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
@@ -149,27 +150,6 @@ fn a_sql_ascii_database_takes_bytes_as_they_come() {
 fn an_euc_jp_database_speaks_japanese() {
     speaks("EUC_JP", "ねこ", "猫");
 }
-
-/// All that an extension's scripts can make, in a form that can be compared.
-const CATALOG: &str = "
-    SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
-           obj_description(d.objid, d.classid::regclass::name),
-           CASE WHEN d.classid = 'pg_proc'::regclass THEN (
-                SELECT concat_ws(' ', pg_get_functiondef(p.oid), p.proacl, pg_get_function_arguments(p.oid))
-                  FROM pg_proc AS p WHERE p.oid = d.objid) END,
-           CASE WHEN d.classid = 'pg_class'::regclass THEN (
-                SELECT concat_ws(' ', c.relkind, c.relpersistence, c.relacl, c.reloptions,
-                       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
-                       (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod)), ', '
-                               ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0),
-                       (SELECT string_agg(concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid)), ', '
-                               ORDER BY t.tgname) FROM pg_trigger AS t WHERE t.tgrelid = c.oid))
-                  FROM pg_class AS c WHERE c.oid = d.objid) END,
-           CASE WHEN d.classid = 'pg_namespace'::regclass THEN (
-                SELECT n.nspacl::text FROM pg_namespace AS n WHERE n.oid = d.objid) END)
-      FROM pg_depend AS d
-      JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
-     WHERE e.extname = 'pgcache' AND d.deptype = 'e' ORDER BY 1";
 
 /// What the scripts say of themselves.
 struct Chain {

@@ -1,6 +1,6 @@
-//! A mixed load over all kinds of caches while backends are killed, statements cancelled, sessions
-//! terminated and the server restarted. Short in CI; `scripts/soak.sh SECONDS` runs it for as long as
-//! you like and prints what it saw: availability, errors by SQLSTATE, memory, and every invariant.
+//! A mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are
+//! killed, statements cancelled, sessions terminated and the server restarted. Short in CI; `make soak` runs
+//! it for as long as you like and prints what it saw: availability, errors by SQLSTATE, memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +15,9 @@ use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-const WORKERS: u64 = 6;
+const SESSIONS: u64 = 6;
+/// What one process may hold for itself, in kB: a session here needs some 5 MB.
+const PROCESS_KB: u64 = 50_000;
 const TABLES: [&str; 4] = ["unlogged", "logged", "json", "bytes"];
 const CACHES: [&str; 6] = [
     "unlogged",
@@ -41,8 +43,36 @@ fn seed() -> u64 {
 struct Seen {
     done: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
-    /// Time without a session, summed over the workers, in milliseconds.
+    /// Time without a server, summed over the sessions, and the longest at a time, in milliseconds.
     away: AtomicU64,
+    longest: AtomicU64,
+    /// The most that one process of the server held for itself, in kB.
+    largest: AtomicU64,
+}
+
+impl Seen {
+    fn was_away(&self, time: Duration) {
+        let milliseconds = time.as_millis() as u64;
+        self.away.fetch_add(milliseconds, Ordering::SeqCst);
+        self.longest.fetch_max(milliseconds, Ordering::SeqCst);
+    }
+
+    fn error(&self, state: &str) {
+        let mut errors = self.errors.lock().expect("a count");
+        *errors.entry(state.to_owned()).or_insert(0) += 1;
+    }
+
+    /// Memory that is not shared. A process may end while it is looked at.
+    fn weigh(&self, cluster: &Cluster) {
+        for pid in cluster.processes() {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("RssAnon:"));
+            let kb = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+            self.largest.fetch_max(kb.unwrap_or(0), Ordering::SeqCst);
+        }
+    }
 }
 
 /// What a session may be told in the middle of all this; anything else is a defect.
@@ -107,19 +137,12 @@ fn work(cluster: &Cluster, seed: u64, functions: &[Row], seen: &Seen, ends: &Ato
             thread::sleep(Duration::from_millis(10));
             continue;
         };
-        seen.away
-            .fetch_add(gone.elapsed().as_millis() as u64, Ordering::SeqCst);
+        seen.was_away(gone.elapsed());
         while !ends.load(Ordering::SeqCst) && !session.is_closed() {
             match session.try_lines(&something(&mut chance, functions)) {
                 Ok(_) => drop(seen.done.fetch_add(1, Ordering::SeqCst)),
                 Err(error) => {
-                    let state = error.code().map_or("lost", |code| code.code()).to_owned();
-                    *seen
-                        .errors
-                        .lock()
-                        .expect("a count")
-                        .entry(state)
-                        .or_insert(0) += 1;
+                    seen.error(error.code().map_or("lost", |code| code.code()));
                     let _ = session.try_lines("ROLLBACK");
                 }
             }
@@ -136,31 +159,74 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
+/// Whether the server takes a session along. A process that had just ended by itself takes nobody.
+fn is_told(session: &mut Client) -> bool {
+    let patience = Instant::now() + Duration::from_secs(5);
+    while session.batch_execute("SELECT 1").is_ok() {
+        if Instant::now() > patience {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Kills a process that the query finds within a second; workers come and go. It takes all sessions along.
+fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str) -> &'static str {
+    for _ in 0..200 {
+        let Ok(found) = session.try_value(&format!("SELECT pid {whom}")) else {
+            return "none";
+        };
+        let pid = found.map(|pid| pid.parse().expect("a pid"));
+        if pid.is_some_and(|pid| cluster.try_kill_backend(pid)) && is_told(session) {
+            cluster.wait_until_up();
+            return name;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    "none"
+}
+
 /// One blow, from the mild to the hard.
 fn strike(cluster: &Cluster, chance: &mut Chance) -> &'static str {
     const OTHERS: &str = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
+    const OURS: &str = "FROM pg_stat_activity WHERE backend_type =";
     let Ok(mut session) = cluster.try_connect("postgres", "postgres") else {
         return "none";
     };
-    match chance.below(60) {
-        0 => {
-            if let Ok(Some(pid)) = session.try_value(&format!("SELECT pid {OTHERS}")) {
-                cluster.kill_backend(pid.parse().expect("a pid"));
-                cluster.wait_until_up();
-            }
-            "kill -9"
-        }
+    match chance.below(80) {
+        0 => kill(cluster, &mut session, OTHERS, "kill -9 of a session"),
         1 => {
+            let launcher = format!("{OURS} 'pgcache launcher'");
+            kill(cluster, &mut session, &launcher, "kill -9 of the launcher")
+        }
+        2 | 3 => {
+            let worker = format!("{OURS} 'pgcache worker'");
+            kill(cluster, &mut session, &worker, "kill -9 of a worker")
+        }
+        4 => {
+            let _ = session.try_lines(&format!(
+                "SELECT pg_terminate_backend(pid) {OURS} 'pgcache launcher'"
+            ));
+            "terminate of the launcher"
+        }
+        5 | 6 => {
+            let _ = session.try_lines(&format!(
+                "SELECT pg_cancel_backend(pid) {OURS} 'pgcache worker'"
+            ));
+            "cancel of a worker"
+        }
+        7 => {
             drop(session);
             cluster.restart(Shutdown::Immediate);
             "immediate restart"
         }
-        2 => {
+        8 => {
             drop(session);
             cluster.restart(Shutdown::Fast);
             "fast restart"
         }
-        3..=12 => {
+        9..=20 => {
             let _ = session.try_lines(&format!("SELECT pg_terminate_backend(pid) {OTHERS}"));
             "terminate"
         }
@@ -168,6 +234,24 @@ fn strike(cluster: &Cluster, chance: &mut Chance) -> &'static str {
             let _ = session.try_lines(&format!("SELECT pg_cancel_backend(pid) {OTHERS}"));
             "cancel"
         }
+    }
+}
+
+/// A last sweep has ended by then, whatever the worker went through.
+fn stop_sweeps(session: &mut Client) {
+    session.run("INSERT INTO unlogged VALUES ('last', '1', '2020-01-01')");
+    let patience = Instant::now() + Duration::from_secs(90);
+    while session.holds("SELECT EXISTS (SELECT FROM unlogged WHERE key = 'last')") {
+        assert!(Instant::now() < patience, "the worker does not sweep");
+        thread::sleep(Duration::from_millis(50));
+    }
+    session.run("ALTER SYSTEM SET pgcache.expire_interval = 0");
+    session.run("SELECT pg_reload_conf()");
+    while session
+        .holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker')")
+    {
+        assert!(Instant::now() < patience, "a worker does not end");
+        thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -205,6 +289,7 @@ fn is_sound(session: &mut Client) {
 fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
     let cluster = Cluster::with_tier(&[
         "pgcache.hot_size = '8MB'",
+        "pgcache.expire_interval = '200ms'",
         "log_min_messages = error",
         "log_min_error_statement = panic",
     ]);
@@ -224,34 +309,40 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
     let mut blows: BTreeMap<&str, u64> = BTreeMap::new();
     let from = Instant::now();
     thread::scope(|scope| {
-        for worker in 0..WORKERS {
+        for session in 0..SESSIONS {
             let (cluster, functions, seen, ends) = (&cluster, &functions, &seen, &ends);
-            scope.spawn(move || work(cluster, seed * 100 + worker, functions, seen, ends));
+            scope.spawn(move || work(cluster, seed * 100 + session, functions, seen, ends));
         }
         let _end = EndsAtDrop(&ends); // a blow that fails must not leave the workers at work for ever
         let mut chance = Chance::seeded(seed * 100 + 99);
         while from.elapsed() < Duration::from_secs(seconds()) {
             thread::sleep(Duration::from_millis(20 + chance.below(150)));
+            seen.weigh(&cluster);
             *blows.entry(strike(&cluster, &mut chance)).or_insert(0) += 1;
         }
     });
     let errors = seen.errors.lock().expect("a count").clone();
     let away = seen.away.load(Ordering::SeqCst) as f64
-        / (from.elapsed().as_millis() as f64 * WORKERS as f64);
+        / (from.elapsed().as_millis() as f64 * SESSIONS as f64);
+    let largest = seen.largest.load(Ordering::SeqCst);
     let done = seen.done.load(Ordering::SeqCst);
     println!(
         "seed {seed}, {} s, blows {blows:?}",
         from.elapsed().as_secs()
     );
     println!(
-        "{done} statements done, errors {errors:?}, workers had a session {:.2} % of the time",
-        100.0 * (1.0 - away)
+        "{done} statements done, errors {errors:?}; a server was there {:.2} % of the time, and at the longest not for {} ms; \
+         the largest process held {largest} kB for itself",
+        100.0 * (1.0 - away),
+        seen.longest.load(Ordering::SeqCst)
     );
     let mut session = cluster.connect("postgres");
+    stop_sweeps(&mut session);
     println!("{:?}", session.lines("SELECT size, used, bookkeeping, holes, free, entries, evictions, pending FROM pgcache.hot_tier"));
     println!("{:?}", session.lines("SELECT c, pg_total_relation_size(c::regclass) FROM unnest('{unlogged,logged,json,bytes}'::text[]) c"));
     assert!(done > 50, "only {done} statements were done");
     assert_eq!(session.number("SELECT size FROM pgcache.hot_tier"), size);
+    assert!((1..PROCESS_KB).contains(&largest), "{largest} kB");
     let unexpected: Vec<&String> = errors
         .keys()
         .filter(|state| !EXPECTED.contains(&state.as_str()))

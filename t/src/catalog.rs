@@ -1,0 +1,41 @@
+//! The extension as its scripts make it, in a form that can be compared: what an update leads to with a
+//! fresh install, and what pg_upgrade restores with one on the new server.
+
+/// Every member object with all that a script can say of it: comment, privileges and those that a dump
+/// leaves out; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a
+/// relation's columns, options, triggers, indexes, constraints and query. Then what the extension says of
+/// itself, tables whose rows are dumped included.
+pub const CATALOG: &str = "
+    SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
+           obj_description(d.objid, d.classid::regclass::name),
+           (SELECT concat_ws(' ', i.privtype, i.initprivs) FROM pg_init_privs AS i
+             WHERE i.classoid = d.classid AND i.objoid = d.objid AND i.objsubid = 0),
+           CASE WHEN d.classid = 'pg_proc'::regclass THEN (
+                SELECT concat_ws(' ', p.proowner::regrole, pg_get_functiondef(p.oid), p.proacl, pg_get_function_arguments(p.oid))
+                  FROM pg_proc AS p WHERE p.oid = d.objid) END,
+           CASE WHEN d.classid = 'pg_class'::regclass THEN (
+                SELECT concat_ws(' ', c.relkind, c.relowner::regrole, c.relpersistence, c.relacl, c.reloptions,
+                       c.relrowsecurity, c.relreplident,
+                       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+                       (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                               a.attcollation::regcollation, a.attstorage, a.attacl, col_description(c.oid, a.attnum),
+                               (SELECT pg_get_expr(f.adbin, f.adrelid) FROM pg_attrdef AS f
+                                 WHERE f.adrelid = c.oid AND f.adnum = a.attnum)), ', '
+                               ORDER BY a.attnum) FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attnum > 0),
+                       (SELECT string_agg(concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid)), ', '
+                               ORDER BY t.tgname) FROM pg_trigger AS t WHERE t.tgrelid = c.oid),
+                       (SELECT string_agg(pg_get_indexdef(x.indexrelid), ', ' ORDER BY x.indexrelid::regclass::text)
+                          FROM pg_index AS x WHERE x.indrelid = c.oid),
+                       (SELECT string_agg(concat_ws(' ', k.conname, pg_get_constraintdef(k.oid)), ', ' ORDER BY k.conname)
+                          FROM pg_constraint AS k WHERE k.conrelid = c.oid))
+                  FROM pg_class AS c WHERE c.oid = d.objid) END,
+           CASE WHEN d.classid = 'pg_namespace'::regclass THEN (
+                SELECT concat_ws(' ', n.nspowner::regrole, n.nspacl) FROM pg_namespace AS n WHERE n.oid = d.objid) END)
+      FROM pg_depend AS d
+      JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
+     WHERE e.extname = 'pgcache' AND d.deptype = 'e'
+     UNION ALL
+    SELECT 'the extension', concat_ws(' ', e.extversion, e.extowner::regrole, e.extnamespace::regnamespace, e.extrelocatable,
+           e.extconfig::regclass[], e.extcondition, obj_description(e.oid, 'pg_extension'))
+      FROM pg_extension AS e WHERE e.extname = 'pgcache'
+     ORDER BY 1";

@@ -1,0 +1,69 @@
+//! A database with caches of all kinds, and all of it that must come back when it is carried elsewhere: by
+//! dump and restore, or to another major of Postgres.
+
+use postgres::Client;
+
+use crate::ask::Ask;
+
+pub const CACHES: &str = r#"
+    CREATE SCHEMA shop;
+    SELECT cache_create('shop.products', '1 hour', 'unlogged', 'jsonb', 500, '5 minutes');
+    SELECT cache_create('"Odd name"', '1 month 2 days 3.5 seconds', 'logged', 'bytea');
+    SELECT cache_create('plain');
+    SELECT cache_tune('shop.products', '10 seconds', 0.25, 1.5);
+    SELECT cache_watch('plain');
+    SELECT cache_set_json('p:1', '{"name": "teapot"}', cache => 'shop.products');
+    SELECT cache_set_bytes('b', '\x00ff', cache_forever(), '"Odd name"');
+    SELECT cache_set('k', 'line' || chr(10) || 'tab' || chr(9) || '\', cache => 'plain');
+    SELECT cache_set('negative', NULL, cache => 'plain');
+    INSERT INTO plain VALUES ('expired', 'x', '2020-01-01');
+    SELECT cache_set('in main', 'v'), cache_set('with a deadline', 'w', '1 day');
+    ALTER TABLE plain ADD COLUMN tag text DEFAULT 'mine';
+    CREATE INDEX ON plain (tag);
+    CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+    CREATE TRIGGER own BEFORE INSERT ON plain FOR EACH ROW EXECUTE FUNCTION nothing();
+    GRANT SELECT ON plain TO PUBLIC;
+    GRANT SELECT, INSERT ON shop.products TO pg_monitor;
+"#;
+
+/// Everything that must come back, but the entries. An owner's right to MAINTAIN (m) is there from
+/// Postgres 17 on, so it is left out.
+const DEFINITIONS: &[&str] = &[
+    "SELECT * FROM pgcache.caches ORDER BY cache::text",
+    "SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid) FROM pg_trigger AS t \
+      WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text, tgname",
+    "SELECT oid::regclass, relowner::regrole, replace(relacl::text, 'tm/', 't/'), relpersistence, reloptions FROM pg_class AS c \
+      WHERE oid IN (SELECT cache FROM pgcache.caches WHERE cache <> 'pgcache.main'::regclass) \
+      ORDER BY oid::regclass::text",
+    "SELECT indexdef FROM pg_indexes WHERE tablename = 'plain' ORDER BY 1",
+];
+
+pub const ENTRIES: &[&str] = &[
+    "SELECT * FROM shop.products ORDER BY key",
+    "SELECT * FROM \"Odd name\" ORDER BY key",
+    "SELECT * FROM plain ORDER BY key",
+    "SELECT * FROM pgcache.main ORDER BY key",
+];
+
+pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
+    questions
+        .iter()
+        .flat_map(|question| session.lines(question))
+        .collect()
+}
+
+pub fn portrait(session: &mut Client) -> Vec<String> {
+    [answers(session, DEFINITIONS), answers(session, ENTRIES)].concat()
+}
+
+/// What came back is used.
+pub fn check_works(session: &mut Client) {
+    session.run("SELECT cache_set_json('p:2', '1', cache => 'shop.products')");
+    // An hour, less at most a quarter of it by jitter.
+    assert!(
+        session.holds("SELECT cache_ttl('p:2', 'shop.products') BETWEEN '44 minutes' AND '1 hour'")
+    );
+    assert!(session.holds("SELECT cache_exists('negative', 'plain')"));
+    assert!(!session.holds("SELECT cache_exists('expired', 'plain')"));
+    assert_eq!(session.text("SELECT cache_get('in main')"), "v");
+}

@@ -1,0 +1,48 @@
+//! A cluster's way to another major, by pg_upgrade.
+
+use std::process::Command;
+
+use crate::cluster::Cluster;
+use crate::stage::Stage;
+
+impl Cluster {
+    /// An empty cluster of a later server, with these lines in its configuration, which takes over what is in
+    /// this one. This one must be down; `options` are pg_upgrade's own. The new one is down, too.
+    pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
+        let new = Cluster::fresh(to, conf);
+        run(self.pg_upgrade(&new).args(options).arg("--check"));
+        run(self.pg_upgrade(&new).args(options));
+        new
+    }
+
+    /// It writes to the folder it runs in; both servers' sockets lie there, too.
+    fn pg_upgrade(&self, new: &Cluster) -> Command {
+        let mut command = new.program("pg_upgrade");
+        command.env_remove("PGHOST").current_dir(&new.folder);
+        command.args(["--username", "postgres", "--jobs", "2"]);
+        command.arg("--old-bindir").arg(&self.stage.bindir);
+        command.arg("--new-bindir").arg(&new.stage.bindir);
+        command.arg("--old-datadir").arg(self.data());
+        command.arg("--new-datadir").arg(new.data());
+        command.arg("--socketdir").arg(&new.folder);
+        command
+    }
+}
+
+/// Why pg_upgrade failed stands at the end of one of the files that it names.
+fn run(command: &mut Command) {
+    let output = command.output().expect("pg_upgrade can run");
+    if output.status.success() {
+        return;
+    }
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    for file in said
+        .clone()
+        .split('"')
+        .filter(|word| word.ends_with(".log"))
+    {
+        let log = std::fs::read_to_string(file).unwrap_or_default();
+        said.push_str(&log);
+    }
+    panic!("pg_upgrade failed:\n{said}");
+}

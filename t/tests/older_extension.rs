@@ -1,0 +1,127 @@
+//! A database whose extension is older than the server's library: from the package's update on until ALTER
+//! EXTENSION UPDATE, which may be weeks. What it had goes on; what it lacks is refused and says why.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::needs::{self, Needs};
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::{PRELOAD, Tiered};
+use postgres::Client;
+
+const OLDER: [&str; 2] = ["0.1.0", "0.2.0"];
+
+fn database<'c>(cluster: &'c Cluster, version: &str) -> Database<'c> {
+    let database = cluster.empty_database("");
+    let mut session = database.connect();
+    session.run(&format!("CREATE EXTENSION pgcache VERSION '{version}'"));
+    session
+        .run("SELECT cache_create('c'); SELECT cache_set_many('{k,l,n}', '{1,2,3}', cache => 'c')");
+    database
+}
+
+#[test]
+fn every_function_that_it_has_works() {
+    for preload in [PRELOAD, "shared_preload_libraries = ''"] {
+        let cluster = Cluster::start(&[preload]);
+        for version in OLDER {
+            let database = database(&cluster, version);
+            let mut session = database.connect();
+            for (function, needs, call) in needs::present(&mut session) {
+                if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
+                    continue;
+                }
+                let call = call.replace("$c", "'c'");
+                let done = session.try_value(&format!("BEGIN; SELECT {call}"));
+                assert!(done.is_ok(), "{function} of {version}: {done:?}");
+                session.run("ROLLBACK");
+            }
+        }
+    }
+}
+
+/// Asks until the copy answers, if there is one: 0.1.0 has no figures that would tell.
+fn said(session: &mut Client, key: &str) -> Option<String> {
+    let get = format!("SELECT cache_get('{key}', 'c')");
+    let first = session.value(&get);
+    (0..3).for_each(|_| assert_eq!(session.value(&get), first, "{key}"));
+    first
+}
+
+/// One session is there before, during and after the update.
+#[test]
+fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
+    let cluster = Cluster::with_tier(&[]);
+    for version in OLDER {
+        let database = database(&cluster, version);
+        let mut session = database.connect();
+        assert_eq!(said(&mut session, "k").as_deref(), Some("1"));
+        session.run("UPDATE c SET value = '4' WHERE key = 'k'; DELETE FROM c WHERE key = 'n'");
+        assert_eq!(said(&mut session, "k").as_deref(), Some("4"));
+        assert_eq!(said(&mut session, "n"), None);
+        database.connect().run("ALTER EXTENSION pgcache UPDATE");
+        assert_eq!(session.heat("k", "c").as_deref(), Some("4"));
+        assert_eq!(
+            session.text("SELECT cache_fetch('f', 'SELECT 5', cache => 'c')"),
+            "5"
+        );
+        session.run("TRUNCATE c");
+        assert_eq!(session.agrees("k", "c"), None);
+    }
+}
+
+fn asks_for_an_update<T>(result: Result<T, postgres::Error>) {
+    let refusal = refused(result, "55000");
+    let hint = refusal.hint().unwrap_or_default();
+    assert!(
+        hint.contains("ALTER EXTENSION pgcache UPDATE"),
+        "{refusal:?}"
+    );
+}
+
+#[test]
+fn what_came_later_is_refused_with_the_command_that_brings_it() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = database(&cluster, "0.1.0");
+    let mut session = database.connect();
+    let (memory, expire) = (
+        "SELECT cache_create('m', storage => 'memory')",
+        "SELECT cache_expire()",
+    );
+    asks_for_an_update(session.try_value(memory));
+    asks_for_an_update(session.try_value(expire));
+    session.run("SELECT cache_expire('c')");
+    session.run("ALTER EXTENSION pgcache UPDATE");
+    session.run(memory);
+    session.run(expire);
+}
+
+fn wait_until_swept(session: &mut Client, version: &str) {
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while session.holds("SELECT EXISTS (SELECT FROM c WHERE key = 'old')") {
+        assert!(Instant::now() < deadline, "{version} is not swept");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The worker looks for a view that 0.1.0 has not.
+#[test]
+fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
+    for version in OLDER {
+        let database = database(&cluster, version);
+        let mut session = database.connect();
+        let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
+        session.run(put);
+        if version == "0.1.0" {
+            // The worker has looked, and would look again in ten minutes.
+            std::thread::sleep(Duration::from_secs(2));
+            session.run("ALTER EXTENSION pgcache UPDATE");
+        }
+        wait_until_swept(&mut session, version);
+    }
+    let log = cluster.log_text();
+    assert!(!log.contains("ERROR") && !log.contains("WARNING"), "{log}");
+}
