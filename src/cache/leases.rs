@@ -10,15 +10,13 @@
 //! Records lie in the tier (`pg::lease`). Without it `cache_fetch` takes a lock of Postgres' lock table
 //! instead, which others only try; nobody can take it over, so who waits too long computes by himself.
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
-
 use super::hot;
 use super::key::Key;
 use super::registry::Cache;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::clock::{self, Timestamp};
+use crate::pg::kept::Kept;
 use crate::pg::lease::{Asked, Claim, Other, my_process};
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{events, lock, random, session, transaction, wait};
@@ -65,11 +63,16 @@ struct Session {
 }
 
 thread_local! {
-    static SESSION: ManuallyDrop<RefCell<Session>> = ManuallyDrop::default();
+    static SESSION: Kept<Session> = Kept::default();
 }
 
-fn with<R>(use_it: impl FnOnce(&mut Session) -> R) -> R {
-    SESSION.with(|session| use_it(&mut session.borrow_mut()))
+fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {
+    SESSION.with(|session| session.change(change))
+}
+
+/// How many leases this session has, locks that stand for one among them.
+fn held() -> usize {
+    SESSION.with(|session| session.look(|session| session.held.len() + session.locks))
 }
 
 /// The hash of a key, by which its lease is known.
@@ -79,7 +82,7 @@ fn hash(tier: &Tier, cache: &Cache, key: Key) -> u64 {
 
 /// Asks for the lease of a key, for `cache_fetch`.
 pub fn ask_to_fetch(cache: &Cache, key: Key) -> Turn {
-    if with(|session| session.held.len() + session.locks) >= MOST_AT_ONCE {
+    if held() >= MOST_AT_ONCE {
         return Turn::Untracked;
     }
     let Some(tier) = tier() else {
@@ -148,7 +151,7 @@ fn hold(lease: Lease, outlives_rollback: bool) {
 /// Whether this session may wait for another one where the deadlock detector does not see it: not with
 /// an xid, because others may wait for its rows, and not with a lease, because others may wait for that.
 pub fn may_wait() -> bool {
-    !transaction::has_xid() && with(|session| session.held.is_empty() && session.locks == 0)
+    !transaction::has_xid() && held() == 0
 }
 
 /// Waits a while for the end of somebody else's lease; false when there is no point in more waiting.

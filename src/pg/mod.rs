@@ -15,6 +15,7 @@ pub mod events;
 pub mod expression;
 pub mod fence;
 pub mod invalidation;
+pub mod kept;
 pub mod lease;
 pub mod loader;
 pub mod lock;

@@ -8,6 +8,7 @@
 //!   long answers compared.
 //! - [`needs`]: what each function needs of its caller, as a table.
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
+//! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
 //! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
 
@@ -19,6 +20,7 @@ pub mod exclusion;
 pub mod fuzz;
 pub mod guard;
 pub mod history;
+pub mod native;
 pub mod needs;
 pub mod readme;
 pub mod refusal;

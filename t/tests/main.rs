@@ -8,6 +8,7 @@ mod coherence_rules;
 mod coherence_sessions;
 mod coherence_statements;
 mod coherence_storm;
+mod coherence_writer;
 mod concurrency;
 mod crash_tier;
 mod cron;
