@@ -1,6 +1,7 @@
 //! All tests with more than one session, or more than one life of the server. One program, one file
 //! a theme; see the crate's description for why.
 
+mod clock;
 mod coherence_apply;
 mod coherence_commit;
 mod coherence_limits;
