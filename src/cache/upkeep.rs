@@ -41,6 +41,9 @@ pub struct Work {
 /// Looks for what is due. On a standby tables are read only, and memory caches are not.
 pub fn due() -> Work {
     let mut work = Work::default();
+    if let Some(tier) = tier() {
+        slots::free_gone(tier);
+    }
     for relation in sweep::all_caches() {
         if !add_memory(&mut work, relation) && !session::in_recovery() {
             work.tables.extend(due_table(relation));

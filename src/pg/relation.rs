@@ -75,6 +75,12 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
+/// Whether there is such a relation, as far as this session has heard.
+pub fn is_there(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
+    unsafe { pg_sys::get_rel_relkind(relation) != 0 }
+}
+
 /// Postgres' fixed oid of `pg_catalog."C"`.
 const C_COLLATION: pg_sys::Oid = pg_sys::Oid::from_u32(950);
 
