@@ -28,4 +28,7 @@ if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
 fi
 
 make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
+
+mkdir -p "$BUILD/native"
+make -s -C "$BUILD/native" -f "$ROOT/t/native/Makefile" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
 echo "staged in $STAGE"

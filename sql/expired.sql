@@ -56,12 +56,12 @@ SELECT cache_exists('k', 'x'), cache_delete_if('k', NULL, 'x'), cache_cas('k', '
 
 -- Judged by the wall clock, not by the start of the transaction or of the statement.
 BEGIN;
-SELECT cache_set('k', 'v', '20 milliseconds', 'x'), cache_get('k', 'x'), pg_sleep(0.03), cache_get('k', 'x'), cache_exists('k', 'x');
+SELECT cache_set('k', 'v', '500 milliseconds', 'x'), cache_get('k', 'x'), pg_sleep(0.6), cache_get('k', 'x'), cache_exists('k', 'x');
 SELECT now() < expires_at AS in_time_of_transaction, cache_get('k', 'x') FROM x;
 COMMIT;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT cache_set('k', 'v', '20 milliseconds', 'x');
-SELECT cache_get('k', 'x'), pg_sleep(0.03), cache_get('k', 'x'), cache_add('k', 'w', cache => 'x');
+SELECT cache_set('k', 'v', '500 milliseconds', 'x');
+SELECT cache_get('k', 'x'), pg_sleep(0.6), cache_get('k', 'x'), cache_add('k', 'w', cache => 'x');
 COMMIT;
 
 -- Plain SQL sees expired rows until they are swept, and this is how it does not.

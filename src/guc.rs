@@ -37,8 +37,8 @@ static LEASE_TIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 const HOUR: i32 = 3_600_000;
 
 /// Milliseconds that `cache_fetch` waits for another session's value.
-pub fn fetch_wait() -> i64 {
-    FETCH_WAIT.get().into()
+pub fn fetch_wait() -> Duration {
+    Duration::from_millis(FETCH_WAIT.get().unsigned_abs().into())
 }
 
 /// Milliseconds that a lease lasts.

@@ -60,7 +60,9 @@ fn cache_exists(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
 #[pg_extern]
 fn cache_ttl(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
     let deadline = find(key, cache)?.and_then(|found| found.entry.deadline);
-    Ok(deadline.and_then(|deadline| clock::between(clock::now(), deadline)))
+    let now = clock::now(); // later than the moment at which it was found live
+    let left = deadline.filter(|&deadline| deadline > now);
+    Ok(left.and_then(|deadline| clock::between(now, deadline)))
 }
 
 #[pg_extern]

@@ -10,9 +10,7 @@
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::mem::ManuallyDrop;
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -22,7 +20,8 @@ use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
 use super::{depend, leases, slots, watch};
 use crate::error::Error;
-use crate::pg::events::{self, Moment, Observer};
+use crate::pg::events::{self, Moment, Observer, Phase};
+use crate::pg::kept::Kept;
 use crate::pg::memory;
 use crate::pg::pause::{self, Window};
 use crate::pg::tier::{Tier, tier};
@@ -47,8 +46,6 @@ struct Transaction {
     dropped: Vec<Nested>,
     databases: Vec<Oid>,
     marks: Marks,
-    /// Marks were made: what is recorded from now on is marked at once.
-    marked: bool,
 }
 
 /// A relation and the savepoint level at which something happened to it.
@@ -59,7 +56,7 @@ struct Nested {
 }
 
 thread_local! {
-    static TRANSACTION: ManuallyDrop<RefCell<Transaction>> = ManuallyDrop::default();
+    static TRANSACTION: Kept<Transaction> = Kept::default();
 }
 
 /// Makes this module hear of changes; called when the library is loaded.
@@ -91,8 +88,8 @@ pub fn register() {
     });
 }
 
-fn with<R>(use_it: impl FnOnce(&mut Transaction) -> R) -> R {
-    TRANSACTION.with(|transaction| use_it(&mut transaction.borrow_mut()))
+fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
+    TRANSACTION.with(|transaction| transaction.change(change))
 }
 
 fn nested(relation: Oid) -> Nested {
@@ -110,7 +107,7 @@ pub fn note_key(relation: Oid, key: &[u8]) {
         let Some(tier) = tier() else {
             return;
         };
-        if transaction.marked {
+        if events::phase() == Phase::Committing {
             let voids = !Sweeping::is_on();
             return transaction
                 .marks
@@ -118,12 +115,17 @@ pub fn note_key(relation: Oid, key: &[u8]) {
         }
         transaction.note_key(relation.to_u32(), key);
     });
+    refuse_if_preparing();
 }
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
-    with(|transaction| {
-        transaction.removals.push(slots::owner_of(relation));
+    let owner = slots::owner_of(relation);
+    with(|transaction| match tier() {
+        Some(tier) if events::phase() == Phase::Committing => {
+            transaction.marks.void_leases(tier, owner);
+        }
+        _ => transaction.removals.push(owner),
     });
 }
 
@@ -144,11 +146,26 @@ fn note_table(relation: Oid, extent: Extent) {
         let Some(tier) = tier() else {
             return;
         };
-        if transaction.marked {
+        if events::phase() == Phase::Committing {
             return transaction.marks.table(tier, relation.to_u32(), extent);
         }
         transaction.note_extent(relation.to_u32(), extent);
     });
+    refuse_if_preparing();
+}
+
+/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's callback
+/// changes something: nobody would mark it when the transaction is committed.
+pub fn refuse_if_preparing() {
+    if events::phase() == Phase::Preparing {
+        refuse_to_prepare();
+    }
+}
+
+fn refuse_to_prepare() {
+    if depend::has_noted() || TRANSACTION.with(|t| t.look(Transaction::touched_a_cache)) {
+        ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
+    }
 }
 
 fn at_moment(moment: Moment) {
@@ -159,10 +176,7 @@ fn at_moment(moment: Moment) {
     depend::at_moment(moment);
     watch::at_moment(moment);
     match moment {
-        Moment::BeforePrepare if depend::has_noted() || with(|t| t.touched_a_cache()) => {
-            ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
-        }
-        Moment::BeforePrepare => {}
+        Moment::BeforePrepare => refuse_to_prepare(),
         Moment::BeforeCommit => {
             with(Transaction::mark);
             pause::at(Window::MarkToVisible);
@@ -244,7 +258,6 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
-        self.marked = true;
         for owner in std::mem::take(&mut self.removals) {
             self.marks.void_leases(tier, owner);
         }

@@ -8,9 +8,7 @@
 //! Guards that nothing happens when the transaction, or the savepoint, is rolled back, and that entries
 //! of a memory cache are fenced off until the commit is visible.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
-use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use pgrx::pg_sys::{Datum, OIDOID, Oid};
@@ -21,8 +19,9 @@ use super::{coherence, definition, key, memory, table, watch};
 use crate::error::Error;
 use crate::pg::datum::Text;
 use crate::pg::dependency;
-use crate::pg::events::{self, Change, Moment};
+use crate::pg::events::{self, Change, Moment, Phase};
 use crate::pg::expression::Expression;
+use crate::pg::kept::Kept;
 use crate::pg::plan::query_once;
 use crate::pg::privilege::AsOwner;
 use crate::pg::tier::tier;
@@ -61,16 +60,18 @@ struct Transaction {
     pending: bool,
     /// The entries are being removed: what is done for that does not begin it again.
     removing: bool,
-    /// The commit has begun: what is noted now is removed at once.
-    committing: bool,
 }
 
 thread_local! {
-    static TRANSACTION: ManuallyDrop<RefCell<Transaction>> = ManuallyDrop::default();
+    static TRANSACTION: Kept<Transaction> = Kept::default();
 }
 
-fn with<R>(use_it: impl FnOnce(&mut Transaction) -> R) -> R {
-    TRANSACTION.with(|transaction| use_it(&mut transaction.borrow_mut()))
+fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
+    TRANSACTION.with(|transaction| transaction.change(change))
+}
+
+fn look<R>(look: impl FnOnce(&Transaction) -> R) -> R {
+    TRANSACTION.with(|transaction| transaction.look(look))
 }
 
 /// A row changed on which the entry under this key depends. No entry can be under some keys.
@@ -102,7 +103,7 @@ pub fn note_all(cache: Oid) {
 }
 
 fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
-    let committing = with(|t| {
+    with(|t| {
         note(
             t.noted
                 .at(events::nesting_level())
@@ -110,21 +111,21 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
                 .or_default(),
         );
         t.pending = true;
-        t.committing
     });
-    if committing {
+    coherence::refuse_if_preparing();
+    if events::phase() == Phase::Committing {
         at_commit();
     }
 }
 
 /// Whether the transaction has entries to remove when it commits.
 pub fn has_noted() -> bool {
-    with(|t| !t.noted.is_empty())
+    look(|t| !t.noted.is_empty())
 }
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache itself.
 pub fn settle() {
-    if with(|t| t.pending && !t.removing) {
+    if look(|t| t.pending && !t.removing) {
         remove(When::Now);
         with(|t| t.pending = false);
     }
@@ -133,11 +134,8 @@ pub fn settle() {
 /// Right before the commit: all of it, once more, and until removing notes nothing new. Then the
 /// memory caches, whose entries do not come back if the commit still fails.
 pub fn at_commit() {
-    while with(|t| !t.removing && !t.noted.is_empty()) {
-        with(|t| {
-            t.committing = true;
-            t.pending = false;
-        });
+    while look(|t| !t.removing && !t.noted.is_empty()) {
+        with(|t| t.pending = false);
         remove(When::Commit);
     }
 }

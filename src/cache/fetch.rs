@@ -13,7 +13,7 @@ use pgrx::pg_sys::Oid;
 use super::deadline;
 use super::entries::{self, Entry, Found};
 use super::key::Key;
-use super::leases::{self, Lease, Turn};
+use super::leases::{self, Lease, Patience, Turn};
 use super::loaders;
 use super::memory;
 use super::registry::{self, Cache, Storage};
@@ -42,7 +42,7 @@ impl Fetch {
         }
         loaders::check_recursion(self.relation, self.key)?;
         let cache = registry::known(self.relation)?;
-        let until = clock::now().saturating_add(guc::fetch_wait() * 1000);
+        let patience = Patience::of(guc::fetch_wait());
         loop {
             let found = entries::get_or_stale(self.relation, self.key)?;
             let live = found.filter(|found| deadline::is_live(found.entry.deadline));
@@ -65,7 +65,7 @@ impl Fetch {
                     if let Some(served) = live.or(found) {
                         return Ok(served);
                     }
-                    if !sees_others(&cache) || !leases::wait(&cache, self.key, other, until) {
+                    if !sees_others(&cache) || !leases::wait(&cache, self.key, other, &patience) {
                         return self.load(&cache);
                     }
                 }

@@ -41,7 +41,6 @@ impl Home {
     fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = registry::lock_to_read(cache.relation)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
-        tier.slot(slot).memory.store(1, SeqCst);
         Ok(slot)
     }
 

@@ -1,16 +1,18 @@
 //! `cache_lease` and what follows it: for values that are computed outside of the database.
 
+use std::time::Duration;
+
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::deadline;
 use super::entries::{self, Entry, Found};
 use super::key::Key;
-use super::leases::{self, Lease, Turn};
+use super::leases::{self, Lease, Patience, Turn};
 use super::memory;
 use super::registry::{self, Cache, Storage};
 use crate::error::Error;
-use crate::pg::{clock, lock, subtransaction};
+use crate::pg::{lock, subtransaction};
 
 /// What a caller of `cache_lease` learns.
 pub enum State {
@@ -34,7 +36,8 @@ pub struct Leased {
 /// Asks for a key's value or, where there is none, for the lease to compute it.
 pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> {
     let cache = registry::known(relation)?;
-    let until = clock::now().saturating_add(wait.as_micros().try_into().unwrap_or(i64::MAX));
+    let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
+    let patience = Patience::of(Duration::from_micros(longest));
     loop {
         let found = entries::get_or_stale(relation, key)?;
         if found.is_some_and(is_live) {
@@ -48,7 +51,7 @@ pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> 
             Turn::Theirs(other) => {
                 let in_sight =
                     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
-                if in_sight && leases::wait(&cache, key, other, until) {
+                if in_sight && leases::wait(&cache, key, other, &patience) {
                     continue;
                 }
                 State::Busy

@@ -10,8 +10,7 @@
 //! Records lie in the tier (`pg::lease`). Without it `cache_fetch` takes a lock of Postgres' lock table
 //! instead, which others only try; nobody can take it over, so who waits too long computes by himself.
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
 
 use super::hot;
 use super::key::Key;
@@ -19,6 +18,7 @@ use super::registry::Cache;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::clock::{self, Timestamp};
+use crate::pg::kept::Kept;
 use crate::pg::lease::{Asked, Claim, Other, my_process};
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{events, lock, random, session, transaction, wait};
@@ -65,11 +65,35 @@ struct Session {
 }
 
 thread_local! {
-    static SESSION: ManuallyDrop<RefCell<Session>> = ManuallyDrop::default();
+    static SESSION: Kept<Session> = Kept::default();
 }
 
-fn with<R>(use_it: impl FnOnce(&mut Session) -> R) -> R {
-    SESSION.with(|session| use_it(&mut session.borrow_mut()))
+fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {
+    SESSION.with(|session| session.change(change))
+}
+
+/// How many leases this session has, locks that stand for one among them.
+fn held() -> usize {
+    SESSION.with(|session| session.look(|session| session.held.len() + session.locks))
+}
+
+/// How long a call still waits, by a clock that nobody sets.
+pub struct Patience {
+    began: Instant,
+    longest: Duration,
+}
+
+impl Patience {
+    pub fn of(longest: Duration) -> Patience {
+        let began = Instant::now();
+        Patience { began, longest }
+    }
+
+    /// What is left of it, in microseconds.
+    fn left(&self) -> i64 {
+        let left = self.longest.saturating_sub(self.began.elapsed());
+        left.as_micros().try_into().unwrap_or(i64::MAX)
+    }
 }
 
 /// The hash of a key, by which its lease is known.
@@ -79,7 +103,7 @@ fn hash(tier: &Tier, cache: &Cache, key: Key) -> u64 {
 
 /// Asks for the lease of a key, for `cache_fetch`.
 pub fn ask_to_fetch(cache: &Cache, key: Key) -> Turn {
-    if with(|session| session.held.len() + session.locks) >= MOST_AT_ONCE {
+    if held() >= MOST_AT_ONCE {
         return Turn::Untracked;
     }
     let Some(tier) = tier() else {
@@ -148,33 +172,35 @@ fn hold(lease: Lease, outlives_rollback: bool) {
 /// Whether this session may wait for another one where the deadlock detector does not see it: not with
 /// an xid, because others may wait for its rows, and not with a lease, because others may wait for that.
 pub fn may_wait() -> bool {
-    !transaction::has_xid() && with(|session| session.held.is_empty() && session.locks == 0)
+    !transaction::has_xid() && held() == 0
 }
 
 /// Waits a while for the end of somebody else's lease; false when there is no point in more waiting.
-pub fn wait(cache: &Cache, key: Key, other: Option<Other>, until: Timestamp) -> bool {
-    let now = clock::now();
-    if now >= until || !may_wait() {
+pub fn wait(cache: &Cache, key: Key, other: Option<Other>, patience: &Patience) -> bool {
+    let left = patience.left();
+    if left == 0 || !may_wait() {
         return false;
     }
     let (Some(tier), Some(other)) = (tier(), other) else {
-        wait::pause(POLL.min((until - now) / 1000 + 1));
+        wait::pause(POLL.min(left / 1000 + 1));
         return true;
     };
     // Past its deadline a lease is taken over; if its value is written already, nothing is gained.
+    let now = clock::now();
     if other.stored && other.deadline <= now {
         return false;
     }
     let hash = hash(tier, cache, key);
     let partition = tier.region().partition_of(hash);
-    let micros = until.min(other.deadline.max(now)) - now;
+    let micros = left.min(other.deadline.max(now) - now);
     let millis = (micros / 1000 + 1).min(LONGEST_SLEEP);
+    let asleep = Instant::now();
     tier.leases().sleep(partition, millis, || {
         let present = tier.read(hash, |_| tier.leases().of(partition).present(hash));
         present.is_some_and(|present| present.id == other.id)
     });
     session::check_for_interrupts();
-    let overslept = clock::now() - now >= LONGEST_SLEEP * 1000;
+    let overslept = asleep.elapsed() >= Duration::from_millis(LONGEST_SLEEP as u64);
     !(overslept && other.holder != 0 && wait::waits_for_us(other.holder))
 }
 

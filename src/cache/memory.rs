@@ -40,9 +40,7 @@ pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 /// The slot in which fences are raised; the caller holds a lock on the view. None where no cache can
 /// get one any more: then this one has no entries.
 pub fn slot_to_fence(cache: &Cache, tier: &'static Tier) -> Option<u32> {
-    let slot = cache.slot_or_new(tier)?;
-    tier.slot(slot).memory.store(1, SeqCst);
-    Some(slot)
+    cache.slot_or_new(tier)
 }
 
 /// The entry under a key that is live, or within this grace.

@@ -281,14 +281,33 @@ impl Cache {
             .get()
             .filter(|&slot| tier.owner(slot).load(SeqCst) == self.owner);
         if known.is_none() {
-            self.slot.set(slots::find(tier, self.owner));
+            let found = slots::find(tier, self.owner);
+            self.slot.set(found.filter(|&slot| self.is_own(tier, slot)));
         }
         self.slot.get()
     }
 
     /// The same; it is given one if it has none. None when all are taken.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
-        self.slot(tier).or_else(|| slots::assign(tier, self.owner))
+        self.slot(tier).or_else(|| {
+            if slots::find(tier, self.owner).is_some_and(|slot| !self.is_own(tier, slot)) {
+                slots::free(tier, self.owner);
+            }
+            slots::assign(tier, self.owner, self.memory_id())
+        })
+    }
+
+    /// A standby is not told when a relation is dropped, and another one may get its oid.
+    fn is_own(&self, tier: &Tier, slot: u32) -> bool {
+        tier.slot(slot).memory.load(SeqCst) == self.memory_id()
+    }
+
+    /// By which a slot knows a memory cache; 0 for a table.
+    fn memory_id(&self) -> u64 {
+        match self.storage {
+            Storage::Memory => self.settings.id.unwrap_or(0).max(1),
+            _ => 0,
+        }
     }
 
     /// Counts something that happened to this cache.

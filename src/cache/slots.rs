@@ -1,9 +1,9 @@
 //! Slots: which cache has which number in the hot tier.
 //!
-//! A slot belongs to a relation of a database until that relation is dropped, or rolled back where
-//! it was made. It is never taken from a live relation. Who remembers a slot's number checks the
-//! owner at each use, after reading the version: a slot that was freed has a new version first and
-//! a new owner later, so an entry that matches the version read before is the old owner's own.
+//! A slot belongs to a relation of a database until that relation is dropped, or rolled back where it was
+//! made; on a standby until somebody notices. It is never taken from a live relation. Who remembers a slot's
+//! number checks the owner at each use, after reading the version: a slot that was freed has a new version
+//! first and a new owner later, so an entry that matches the version read before is the old owner's own.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -11,8 +11,8 @@ use pgcache_store::Why;
 use pgrx::pg_sys::Oid;
 
 use super::walk;
-use crate::pg::session;
 use crate::pg::tier::Tier;
+use crate::pg::{database, relation, session};
 
 /// A slot that is being emptied belongs to nobody.
 const NOBODY: u64 = u64::MAX;
@@ -47,16 +47,21 @@ pub fn find(tier: &Tier, owner: u64) -> Option<u32> {
     Some(place as u32)
 }
 
-/// The slot of a cache, given one if it has none; None when all are taken.
-pub fn assign(tier: &Tier, owner: u64) -> Option<u32> {
-    find(tier, owner).or_else(|| tier.assigning(|| find(tier, owner).or_else(|| take(tier, owner))))
+/// The slot of a cache, given one if it has none; None when all are taken. `memory`: the id of a memory
+/// cache, 0 for a table.
+pub fn assign(tier: &Tier, owner: u64, memory: u64) -> Option<u32> {
+    let assign = || tier.assigning(|| find(tier, owner).or_else(|| take(tier, owner, memory)));
+    find(tier, owner).or_else(assign).or_else(|| {
+        free_gone(tier);
+        assign()
+    })
 }
 
-/// As [`assign`]; where all slots are taken, `otherwise` runs before anybody can be given one.
+/// As [`assign`], for a table; where all slots are taken, `otherwise` runs before anybody can be given one.
 pub fn assign_or(tier: &Tier, owner: u64, otherwise: impl FnOnce()) -> Option<u32> {
     find(tier, owner).or_else(|| {
         tier.assigning(|| {
-            let slot = find(tier, owner).or_else(|| take(tier, owner));
+            let slot = find(tier, owner).or_else(|| take(tier, owner, 0));
             if slot.is_none() {
                 otherwise();
             }
@@ -68,7 +73,7 @@ pub fn assign_or(tier: &Tier, owner: u64, otherwise: impl FnOnce()) -> Option<u3
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
 /// still committing) is left alone: that `pend` will fall on this slot.
-fn take(tier: &Tier, owner: u64) -> Option<u32> {
+fn take(tier: &Tier, owner: u64, memory: u64) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.owner(*number).load(SeqCst) == 0 && tier.slot(*number).pend.load(SeqCst) == 0
     };
@@ -76,7 +81,7 @@ fn take(tier: &Tier, owner: u64) -> Option<u32> {
     let slot = tier.slot(number);
     slot.reset_figures();
     slot.forget_loads();
-    slot.memory.store(0, SeqCst);
+    slot.memory.store(memory, SeqCst);
     slot.suspended.store(1, SeqCst);
     slot.version.store(tier.new_version(), SeqCst);
     tier.owner(number).store(owner, SeqCst);
@@ -95,6 +100,30 @@ pub fn free(tier: &Tier, owner: u64) {
     };
     walk::remove_entries(tier, number, Why::Cleared, |_| true);
     tier.assigning(|| tier.owner(number).store(0, SeqCst));
+}
+
+/// Frees the slots of relations of this database, and of databases, that are gone although nobody here was
+/// told: a standby only replays their DROP. There a slot has no entries but those of a memory cache, which
+/// may be evicted at any time, so one that is freed too early costs misses and nothing else. Elsewhere a
+/// relation that is not seen may be one that is being made.
+pub fn free_gone(tier: &Tier) {
+    if !session::in_recovery() {
+        return;
+    }
+    for owner in tier.owners() {
+        let owner = owner.load(SeqCst);
+        let (database, relation) = (
+            Oid::from_u32((owner >> 32) as u32),
+            Oid::from_u32(owner as u32),
+        );
+        let is_there = match database == session::database() {
+            true => relation::is_there(relation),
+            false => database::is_there(database),
+        };
+        if owner != 0 && owner != NOBODY && !is_there {
+            free(tier, owner);
+        }
+    }
 }
 
 /// Frees the slots of a database that is gone.

@@ -17,6 +17,9 @@ use crate::pg::clock::{self, Timestamp};
 use crate::pg::tier::{Figure, tier};
 use crate::pg::{lock, relation, session, storage};
 
+/// The longest time that a failing cache is put off.
+pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
+
 /// A table cache that is due.
 pub struct Due {
     pub relation: Oid,
@@ -38,6 +41,9 @@ pub struct Work {
 /// Looks for what is due. On a standby tables are read only, and memory caches are not.
 pub fn due() -> Work {
     let mut work = Work::default();
+    if let Some(tier) = tier() {
+        slots::free_gone(tier);
+    }
     for relation in sweep::all_caches() {
         if !add_memory(&mut work, relation) && !session::in_recovery() {
             work.tables.extend(due_table(relation));
@@ -73,7 +79,8 @@ fn due_table(relation: Oid) -> Option<Due> {
     let changes = counted.map_or(-1, |counted| counted.changes);
     let now = clock::now();
     if let Some(record) = board().and_then(|board| board.find(owner)) {
-        if record.retry_at.load(Relaxed) > now {
+        // A moment farther away than the longest delay was written before the clock was set back.
+        if (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - now)) {
             return None;
         }
         if counted.is_some() && is_at_rest(record, changes, now) {

@@ -4,17 +4,17 @@
 //! was, in the order of these last changes; none of what was rolled back. Order between transactions,
 //! and delivery, is Postgres' NOTIFY.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::mem::ManuallyDrop;
 
 use pgrx::pg_sys::Oid;
 
 use super::layers::{Layers, Notes};
 use super::registry;
 use super::sweeping::Sweeping;
-use crate::pg::events::{self, Change, Moment};
+use crate::pg::events::{self, Change, Moment, Phase};
+use crate::pg::kept::Kept;
 use crate::pg::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session;
 
@@ -31,7 +31,7 @@ impl Notes for Last {
 }
 
 thread_local! {
-    static NOTED: ManuallyDrop<RefCell<Layers<Last>>> = ManuallyDrop::default();
+    static NOTED: Kept<Layers<Last>> = Kept::default();
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -64,18 +64,24 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     };
     let turn = TURN.get() + 1;
     TURN.set(turn);
-    NOTED.with(|noted| {
-        let level = events::nesting_level();
+    let place = (id, key.map(Into::into));
+    with(|noted| {
         noted
-            .borrow_mut()
-            .at(level)
-            .insert((id, key.map(Into::into)), (turn, word))
+            .at(events::nesting_level())
+            .insert(place, (turn, word))
     });
+    if events::phase() == Phase::Committing {
+        at_commit();
+    }
+}
+
+fn with<R>(change: impl FnOnce(&mut Layers<Last>) -> R) -> R {
+    NOTED.with(|noted| noted.change(change))
 }
 
 /// Before the commit: hands everything to NOTIFY, which sends it.
 pub fn at_commit() {
-    let noted = NOTED.with(|noted| std::mem::take(&mut *noted.borrow_mut()));
+    let noted = with(std::mem::take);
     let mut last = Last::new();
     for layer in noted.iter() {
         last.extend(layer.iter().map(|(place, change)| (place.clone(), *change)));
@@ -90,12 +96,10 @@ pub fn at_commit() {
 
 /// Savepoints and the end of the transaction.
 pub fn at_moment(moment: Moment) {
-    NOTED.with(|noted| match moment {
-        Moment::Committed | Moment::Aborted => {
-            *noted.borrow_mut() = Layers::default();
-        }
-        Moment::SubCommitted { level } => noted.borrow_mut().release(level),
-        Moment::SubAborted { level } => noted.borrow_mut().roll_back(level),
+    with(|noted| match moment {
+        Moment::Committed | Moment::Aborted => *noted = Layers::default(),
+        Moment::SubCommitted { level } => noted.release(level),
+        Moment::SubAborted { level } => noted.roll_back(level),
         _ => {}
     });
 }

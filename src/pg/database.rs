@@ -40,6 +40,15 @@ pub fn connectable() -> Vec<Oid> {
     databases
 }
 
+/// Whether there is such a database.
+pub fn is_there(database: Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
+        pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
+    }
+}
+
 /// Whether the extension is in this database, and its own view over the caches is there: version 0.1.0 had
 /// none. One of that name that somebody else made is not read: a worker reads it as a superuser.
 pub fn has_extension() -> bool {

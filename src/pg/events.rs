@@ -4,9 +4,9 @@
 use std::cell::Cell;
 
 use pgrx::pg_sys::{self, Oid};
-use pgrx::prelude::*;
 
 use super::board;
+use super::kept::{self, Kept};
 
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
@@ -56,10 +56,23 @@ pub enum Moment {
     },
 }
 
+/// How far the end of a transaction has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The observer has not heard of an end.
+    Open,
+    /// It has heard of the commit. What changes from now on is done by callbacks of other extensions that
+    /// come after ours, and must be seen to at once, because it is not asked again before others see it.
+    Committing,
+    /// It has let PREPARE TRANSACTION pass.
+    Preparing,
+}
+
 thread_local! {
     static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) };
+    static PHASE: Cell<Phase> = const { Cell::new(Phase::Open) };
     /// The transaction has made or updated some extension; sweepers look for ours when it has committed.
-    static EXTENSION_CHANGED: Cell<bool> = const { Cell::new(false) };
+    static EXTENSION_CHANGED: Kept<bool> = Kept::default();
 }
 
 static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
@@ -89,29 +102,33 @@ pub fn nesting_level() -> i32 {
     unsafe { pg_sys::GetCurrentTransactionNestLevel() }
 }
 
-#[pg_guard]
+/// How far the end of the transaction has come.
+#[inline]
+pub fn phase() -> Phase {
+    PHASE.get()
+}
+
+// Postgres calls the next three in every transaction and at every object. What concerns nobody ends in
+// them: the guard that pgrx puts around what may fail costs more than all the rest of it.
+
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::XactEvent::*;
-    let moment = match event {
-        XACT_EVENT_PRE_COMMIT => Moment::BeforeCommit,
-        XACT_EVENT_PRE_PREPARE => Moment::BeforePrepare,
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => Moment::Committed,
-        XACT_EVENT_ABORT => Moment::Aborted,
+    let (moment, phase) = match event {
+        XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
+        XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => (Moment::Committed, Phase::Open),
+        XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
-    if matches!(moment, Moment::Committed | Moment::Aborted)
-        && EXTENSION_CHANGED.take()
-        && moment == Moment::Committed
-    {
-        board::tell_news();
+    if kept::any() {
+        guarded(|| transaction_event(moment));
     }
-    tell(|observer| (observer.transaction)(moment));
+    PHASE.set(phase);
 }
 
-#[pg_guard]
 unsafe extern "C-unwind" fn at_savepoint_event(
     event: pg_sys::SubXactEvent::Type,
     _own: pg_sys::SubTransactionId,
@@ -119,16 +136,28 @@ unsafe extern "C-unwind" fn at_savepoint_event(
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::SubXactEvent::*;
-    let level = nesting_level();
-    let moment = match event {
-        SUBXACT_EVENT_COMMIT_SUB => Moment::SubCommitted { level },
-        SUBXACT_EVENT_ABORT_SUB => Moment::SubAborted { level },
-        _ => return,
-    };
-    tell(|observer| (observer.transaction)(moment));
+    if kept::any() && matches!(event, SUBXACT_EVENT_COMMIT_SUB | SUBXACT_EVENT_ABORT_SUB) {
+        guarded(|| {
+            let level = nesting_level();
+            transaction_event(match event {
+                SUBXACT_EVENT_COMMIT_SUB => Moment::SubCommitted { level },
+                _ => Moment::SubAborted { level },
+            });
+        });
+    }
 }
 
-#[pg_guard]
+fn transaction_event(moment: Moment) {
+    tell(|observer| (observer.transaction)(moment));
+    if matches!(moment, Moment::Committed | Moment::Aborted) {
+        let changed = EXTENSION_CHANGED.with(|changed| changed.change(std::mem::take));
+        if changed && moment == Moment::Committed {
+            board::tell_news();
+        }
+        kept::none_left();
+    }
+}
+
 unsafe extern "C-unwind" fn at_object_access(
     access: pg_sys::ObjectAccessType::Type,
     class: Oid,
@@ -142,11 +171,29 @@ unsafe extern "C-unwind" fn at_object_access(
             former(access, class, object, part, arg);
         }
     }
+    let heeded = [
+        pg_sys::RelationRelationId,
+        pg_sys::TriggerRelationId,
+        pg_sys::ExtensionRelationId,
+        pg_sys::DatabaseRelationId,
+    ];
+    if heeded.contains(&class) {
+        guarded(|| object_event(access, class, object, part));
+    }
+}
+
+/// Runs what may fail where Postgres has called us: an error or a panic in it goes on as Postgres' own.
+fn guarded(run: impl FnOnce()) {
+    // SAFETY: called from C, with no frame of ours between that would have to be unwound.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
+}
+
+fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid, part: i32) {
     match class {
         pg_sys::RelationRelationId => relation_event(access, object, part),
         pg_sys::TriggerRelationId => trigger_event(access, object),
         pg_sys::ExtensionRelationId if access != pg_sys::ObjectAccessType::OAT_DROP => {
-            EXTENSION_CHANGED.set(true);
+            EXTENSION_CHANGED.with(|changed| changed.change(|changed| *changed = true));
         }
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
             tell(|observer| (observer.database_dropped)(object));

@@ -16,6 +16,7 @@ pub mod expression;
 pub mod failure;
 pub mod fence;
 pub mod invalidation;
+pub mod kept;
 pub mod lease;
 mod list;
 pub mod loader;

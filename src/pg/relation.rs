@@ -35,6 +35,12 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
     unsafe { qualified_name(relation) }
 }
 
+/// Whether there is such a relation, as far as this session has heard.
+pub fn is_there(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
+    unsafe { pg_sys::get_rel_relkind(relation) != 0 }
+}
+
 /// Tables whose rows' changes fire row triggers: ordinary ones and partitions' parents.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up.

@@ -72,8 +72,8 @@ pub struct Slot {
     pub pend: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
-    /// 1: a memory cache, whose entries are the only ones there are.
-    pub memory: AtomicU32,
+    /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
+    pub memory: AtomicU64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
     /// Mean time that loaders of this cache take, in microseconds.

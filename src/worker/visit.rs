@@ -23,8 +23,6 @@ use crate::pg::{background, clock, database, lock, storage};
 const SHARE: u32 = 5;
 /// Between two looks at tables that die quickly.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest time that a failing cache is put off.
-const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 
 /// The life of a visiting worker.
 pub fn run(place: usize) {
@@ -184,7 +182,7 @@ fn put_off(due: &Due, record: &Record, failure: &Failure) {
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
     let delay = interval
         .saturating_mul(2 << failures.min(20))
-        .min(LONGEST_DELAY);
+        .min(upkeep::LONGEST_DELAY);
     record
         .retry_at
         .store(clock::now().saturating_add(delay), Relaxed);

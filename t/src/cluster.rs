@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, Config, NoTls};
 
 use crate::guard::Guard;
+use crate::native::clock_library;
 use crate::stage::{Stage, succeed};
 use crate::template;
 
@@ -17,6 +18,8 @@ pub struct Cluster {
     pub stage: Stage,
     /// Where the socket lies, for a client program.
     pub folder: PathBuf,
+    /// The library that moves the server's wall clock, where a test does.
+    clock: Option<PathBuf>,
     _guard: Guard,
 }
 
@@ -60,17 +63,40 @@ impl Cluster {
 
     /// The same without starting it.
     pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
-        let cluster = Cluster::prepare(stage);
-        template::copy_to(stage, &cluster.data());
-        cluster.configure(BASE);
+        Cluster::prepare(stage).configured(conf)
+    }
+
+    /// The same with a wall clock that [`Cluster::move_clock`] moves.
+    pub fn start_with_clock(conf: &[&str]) -> Cluster {
+        let stage = Stage::current();
+        let cluster = Cluster {
+            clock: Some(clock_library(stage)),
+            ..Cluster::prepare(stage)
+        };
+        let cluster = cluster.configured(conf);
+        cluster.up();
+        cluster
+    }
+
+    /// Sets the server's wall clock to the true time and so many seconds.
+    pub fn move_clock(&self, seconds: i64) {
+        let next = self.folder.join("clock.next");
+        std::fs::write(&next, seconds.to_string()).expect("the folder is ours");
+        std::fs::rename(&next, self.folder.join("clock")).expect("the folder is ours");
+    }
+
+    /// With a new data folder.
+    fn configured(self, conf: &[&str]) -> Cluster {
+        template::copy_to(&self.stage, &self.data());
+        self.configure(BASE);
         if std::env::var("PGCACHE_PRELOAD").is_ok_and(|preload| preload == "1") {
-            cluster.configure(&["shared_preload_libraries = 'pgcache'"]);
+            self.configure(&["shared_preload_libraries = 'pgcache'"]);
         }
         if let Ok(path) = std::env::var("PGCACHE_TABLE_PATH") {
-            cluster.configure(&[&format!("pgcache.table_path = '{path}'")]);
+            self.configure(&[&format!("pgcache.table_path = '{path}'")]);
         }
-        cluster.configure(conf);
-        cluster
+        self.configure(conf);
+        self
     }
 
     /// A hot standby that follows this cluster.
@@ -104,6 +130,7 @@ impl Cluster {
         stage.give(&folder);
         Cluster {
             stage: stage.clone(),
+            clock: None,
             _guard: Guard::over(stage, &folder),
             folder,
         }
@@ -164,6 +191,10 @@ impl Cluster {
     fn control(&self, verb: &str) -> Command {
         let mut command = self.stage.command("pg_ctl");
         command.args([verb, "-s", "-D"]).arg(self.data());
+        if let Some(library) = &self.clock {
+            command.env("LD_PRELOAD", library);
+            command.env("PGCACHE_CLOCK", self.folder.join("clock"));
+        }
         command
     }
 

@@ -11,6 +11,7 @@
 //! - [`catalog`]: the extension as its scripts make it; [`portrait`]: caches of all kinds, and what must
 //!   come back when they are carried elsewhere.
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
+//! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
 //! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
 
@@ -23,6 +24,7 @@ pub mod exclusion;
 pub mod fuzz;
 pub mod guard;
 pub mod history;
+pub mod native;
 pub mod needs;
 pub mod portrait;
 pub mod readme;

@@ -90,7 +90,7 @@ impl Tiered for Client {
     /// A client is told of an error before its server process has aborted the transaction, so a mark may
     /// be seen for a moment longer; one that stays is a defect.
     fn nothing_pending(&mut self) {
-        let patience = Instant::now() + Duration::from_secs(10);
+        let patience = Instant::now() + Duration::from_secs(60);
         let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");
         while pending() != 0 {
             assert!(Instant::now() < patience, "{} marks stay", pending());

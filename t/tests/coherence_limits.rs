@@ -124,7 +124,7 @@ fn however_a_transaction_ends_nothing_stays_marked() {
     let (database, mut writer, mut reader) = hot_cache(&cluster);
     writer.run("BEGIN; UPDATE c SET value = 'undone'");
     let pid = writer.text("SELECT pg_backend_pid()");
-    reader.run(&format!("SELECT pg_terminate_backend({pid}, 5000)"));
+    reader.run(&format!("SELECT pg_terminate_backend({pid}, 60000)"));
     assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
 
     let mut writer = database.connect();

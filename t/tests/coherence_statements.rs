@@ -55,6 +55,10 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         "SELECT cache_set('k', 'new', cache => 'c'); TRUNCATE c",
         None,
     ),
+    (
+        "SELECT cache_set('k', 'new', cache => 'c'); DROP TABLE c; SELECT cache_create('c')",
+        None,
+    ),
     ("SELECT cache_clear('c')", None),
     (
         "SET LOCAL session_replication_role = replica; UPDATE c SET value = 'new'",

@@ -16,7 +16,7 @@ const SOURCE: &str =
 const DEPEND: &str = "SELECT cache_depend('src', $$'p:' || id$$, 'c')";
 
 fn until<R>(mut ask: impl FnMut() -> Option<R>) -> R {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         if let Some(answer) = ask() {
             return answer;

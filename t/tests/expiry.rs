@@ -125,10 +125,24 @@ fn watch(
 #[test]
 fn every_function_tells_the_deadline_to_the_microsecond_of_the_servers_clock() {
     let database = brief_cache();
+    let (mut gone, mut there) = (0, 0);
+    // A slow machine gets more time.
+    for _ in 0..10 {
+        let counts = ask_for_some_seconds(&database);
+        gone += counts.iter().map(|count| count[0]).sum::<u32>();
+        there += counts.iter().map(|count| count[1]).sum::<u32>();
+        if there > 50 && gone > 50 {
+            return;
+        }
+    }
+    panic!("{there} times there, {gone} times gone");
+}
+
+fn ask_for_some_seconds(database: &Database) -> Vec<[u32; 2]> {
     let recent = Mutex::default();
     let until = Instant::now() + Duration::from_secs(6);
-    let counts: Vec<[u32; 2]> = thread::scope(|scope| {
-        let (database, recent) = (&database, &recent);
+    thread::scope(|scope| {
+        let recent = &recent;
         scope.spawn(move || fill(database, recent, until));
         let watchers: Vec<_> = (0..6)
             .map(|seed| scope.spawn(move || watch(database, recent, until, seed + 2)))
@@ -137,13 +151,7 @@ fn every_function_tells_the_deadline_to_the_microsecond_of_the_servers_clock() {
             .into_iter()
             .map(|watcher| watcher.join().expect("a probe failed"))
             .collect()
-    });
-    let gone: u32 = counts.iter().map(|count| count[0]).sum();
-    let there: u32 = counts.iter().map(|count| count[1]).sum();
-    assert!(
-        there > 50 && gone > 50,
-        "{there} times there, {gone} times gone"
-    );
+    })
 }
 
 #[test]
@@ -168,9 +176,9 @@ fn a_long_transaction_does_not_keep_entries_alive() {
 #[test]
 fn a_long_statement_does_not_keep_entries_alive() {
     let mut session = brief_cache().connect();
-    session.run("SELECT cache_set('k', '1', '900 ms', 'brief')");
+    session.run("SELECT cache_set('k', '1', '2 s', 'brief')");
     let answer = session.lines(
-        "SELECT cache_get('k', 'brief'), (SELECT 1 FROM pg_sleep(1)), cache_get('k', 'brief')",
+        "SELECT cache_get('k', 'brief'), (SELECT 1 FROM pg_sleep(2.1)), cache_get('k', 'brief')",
     );
     assert_eq!(answer, ["1|1|"]);
 }

@@ -1,6 +1,7 @@
 //! All tests with more than one session, or more than one life of the server. One program, one file
 //! a theme; see the crate's description for why.
 
+mod clock;
 mod coherence_apply;
 mod coherence_commit;
 mod coherence_limits;
@@ -8,6 +9,7 @@ mod coherence_rules;
 mod coherence_sessions;
 mod coherence_statements;
 mod coherence_storm;
+mod coherence_writer;
 mod concurrency;
 mod crash_tier;
 mod cron;
@@ -23,6 +25,7 @@ mod leases;
 mod life;
 mod memory_caches;
 mod memory_definitions;
+mod oid_reuse;
 mod older_extension;
 mod out_of_memory;
 mod prepared;
@@ -33,6 +36,7 @@ mod rights_taken_away;
 mod security;
 mod soak;
 mod standby;
+mod standby_slots;
 mod table_path;
 mod upgrade;
 mod visibility;

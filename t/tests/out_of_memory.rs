@@ -122,7 +122,7 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
         witness.nothing_pending();
         witness.sums_up();
         witness.verified("t");
-        witness.run("SET statement_timeout = '30s'; SELECT cache_clear('m2'), cache_clear('t')");
+        witness.run("SET statement_timeout = '150s'; SELECT cache_clear('m2'), cache_clear('t')");
     }
     // How many of the 120 fail depends on the C library; that some do and some do not is the test.
     assert!(

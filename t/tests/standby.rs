@@ -72,9 +72,9 @@ fn refuses_writes(session: &mut Client, cache: &str) {
     }
 }
 
-fn wait_for_replay(primary: &mut Client, standby: &mut Client) {
+pub(crate) fn wait_for_replay(primary: &mut Client, standby: &mut Client) {
     let end = primary.text("SELECT pg_current_wal_lsn()");
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !standby.holds(&format!("SELECT pg_last_wal_replay_lsn() >= '{end}'")) {
         assert!(Instant::now() < deadline, "the standby does not follow");
         std::thread::sleep(Duration::from_millis(20));

@@ -1,0 +1,193 @@
+//! Promises P2, P3 and P12 beside an extension that writes itself when a transaction ends: before our callback
+//! has marked what was changed, and after it.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::native::BESIDE_A_WRITER;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+/// What the extension does, and what the key `k` of the cache `c` is then.
+const WRITES: &[(&str, Option<&str>)] = &[
+    ("UPDATE c SET value = 'new'", Some("new")),
+    ("SELECT cache_set('k', 'new', cache => 'c')", Some("new")),
+    ("SELECT cache_delete('k', 'c')", None),
+    ("SELECT cache_delete_prefix('k', 'c')", None),
+    ("TRUNCATE c", None),
+    (
+        "ALTER TABLE c DISABLE TRIGGER ALL; UPDATE c SET value = 'new'",
+        Some("new"),
+    ),
+    ("UPDATE source SET n = 2", None),
+    ("TRUNCATE source", None),
+];
+
+/// What the transaction itself has done by then.
+const BEFORE: &[&str] = &[
+    "SELECT 1",
+    "SELECT cache_get('l', 'c')",
+    "SELECT cache_set('l', 'other', cache => 'c')",
+    "SAVEPOINT s; UPDATE c SET value = 'undone'; ROLLBACK TO s",
+];
+
+/// The cache `c` with the key `k`, which depends on the table `source`.
+fn make_tables(session: &mut Client) {
+    session.run(
+        "DROP TABLE IF EXISTS c, source CASCADE; CREATE TABLE source (key text, n int); \
+         INSERT INTO source VALUES ('k', 1); SELECT cache_create('c')",
+    );
+    session.run("SELECT cache_depend('source', 'key', 'c')");
+    session.run("SELECT cache_set('k', 'old', cache => 'c')");
+}
+
+fn set_up(writer: &mut Client, reader: &mut Client) {
+    make_tables(writer);
+    assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
+}
+
+/// Begins a transaction at whose end the extension runs `sql`.
+fn begin(session: &mut Client, moment: &str, sql: &str, before: &str) {
+    session.run(&format!(
+        "BEGIN; SET LOCAL writer.{moment} = $w${sql}$w$; {before}"
+    ));
+}
+
+#[test]
+fn what_it_writes_before_the_commit_is_seen() {
+    for order in BESIDE_A_WRITER {
+        let cluster = Cluster::with_tier(&[order]);
+        let database = cluster.database();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        for (write, expected) in WRITES {
+            for before in BEFORE {
+                set_up(&mut writer, &mut reader);
+                begin(&mut writer, "at_commit", write, before);
+                writer.run("COMMIT");
+                let case = format!("{write} after {before}, {order}");
+                assert_eq!(reader.agrees("k", "c").as_deref(), *expected, "{case}");
+                reader.agrees("l", "c");
+            }
+        }
+        reader.nothing_pending();
+    }
+}
+
+#[test]
+fn what_it_writes_before_a_commit_that_fails_was_never_seen() {
+    for order in BESIDE_A_WRITER {
+        let cluster = Cluster::with_tier(&[order]);
+        let database = cluster.database();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        for (write, _) in WRITES {
+            set_up(&mut writer, &mut reader);
+            begin(
+                &mut writer,
+                "at_commit",
+                &format!("{write}; SELECT 1/0"),
+                "SELECT 1",
+            );
+            refused(writer.try_value("COMMIT"), "22012");
+            let case = format!("{write}, {order}");
+            assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");
+            writer.run("UPDATE c SET value = 'next'");
+            assert_eq!(reader.agrees("k", "c").as_deref(), Some("next"), "{case}");
+        }
+        reader.nothing_pending();
+    }
+}
+
+#[test]
+fn an_entry_of_a_memory_cache_goes_with_what_it_changes() {
+    for order in BESIDE_A_WRITER {
+        let cluster = Cluster::with_tier(&[order]);
+        let database = cluster.database();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        writer.run(
+            "CREATE TABLE source (key text, n int); INSERT INTO source VALUES ('k', 1); \
+             SELECT cache_create('m', storage => 'memory')",
+        );
+        writer.run("SELECT cache_depend('source', 'key', 'm')");
+        for change in ["UPDATE source SET n = n + 1", "TRUNCATE source"] {
+            reader.run("SELECT cache_set('k', 'old', cache => 'm')");
+            begin(&mut writer, "at_commit", change, "SELECT 1");
+            writer.run("COMMIT");
+            assert_eq!(
+                reader.value("SELECT cache_get('k', 'm')"),
+                None,
+                "{change}, {order}"
+            );
+            reader.run("SELECT cache_set('k', 'new', cache => 'm')");
+            assert_eq!(
+                reader.text("SELECT cache_get('k', 'm')"),
+                "new",
+                "{change}, {order}"
+            );
+        }
+        reader.nothing_pending();
+    }
+}
+
+#[test]
+fn what_it_writes_is_told_to_those_who_watch() {
+    for order in BESIDE_A_WRITER {
+        let cluster = Cluster::with_tier(&[order]);
+        let database = cluster.database();
+        let (mut writer, mut listener) = (database.connect(), database.connect());
+        writer.run("SELECT cache_create('c')");
+        let channel = writer.text("SELECT cache_watch('c')");
+        listener.run(&format!("LISTEN {channel}"));
+        begin(
+            &mut writer,
+            "at_commit",
+            "SELECT cache_set('k', '1', cache => 'c')",
+            "SELECT 1",
+        );
+        writer.run("COMMIT");
+        writer.run(&format!("NOTIFY {channel}, 'end'"));
+        let mut told = Vec::new();
+        while told.last().is_none_or(|last| last != "end") {
+            use postgres::fallible_iterator::FallibleIterator;
+            let patience = std::time::Duration::from_secs(60);
+            let mut notifications = listener.notifications();
+            let next = notifications
+                .timeout_iter(patience)
+                .next()
+                .expect("the session lives");
+            told.push(next.expect("nothing was told").payload().to_owned());
+        }
+        assert_eq!(told, [r#"{"op": "set", "key": "k"}"#, "end"], "{order}");
+    }
+}
+
+#[test]
+fn what_it_writes_before_prepare_transaction_refuses_that() {
+    let without_tier = "shared_preload_libraries = 'pgcache_writer'";
+    for order in BESIDE_A_WRITER.into_iter().chain([without_tier]) {
+        let cluster = Cluster::start(&[order]);
+        let database = cluster.database();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        make_tables(&mut writer);
+        // What alters the table keeps others from filling its slot as long as it is prepared; without a tier
+        // there is none.
+        let counts = |write: &str| order != without_tier || !write.contains("ALTER");
+        for (write, _) in WRITES.iter().filter(|(write, _)| counts(write)) {
+            for before in ["SELECT 1", "SELECT cache_get('l', 'c')"] {
+                reader.agrees("k", "c");
+                begin(&mut writer, "at_prepare", write, before);
+                refused(writer.try_value("PREPARE TRANSACTION 'written'"), "0A000");
+                let case = format!("{write} after {before}, {order}");
+                assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");
+            }
+        }
+        let harmless = "CREATE TABLE plain (n int)";
+        begin(&mut writer, "at_prepare", harmless, "SELECT 1");
+        writer.run("PREPARE TRANSACTION 'plain'");
+        writer.run("COMMIT PREPARED 'plain'");
+        writer.run("UPDATE c SET value = 'new'");
+        assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"), "{order}");
+        if order != without_tier {
+            reader.nothing_pending();
+        }
+    }
+}
