@@ -18,6 +18,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::keys::Keys;
 use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
 use super::{depend, leases, slots, watch};
@@ -120,6 +121,16 @@ pub fn note_key(relation: Oid, key: &[u8]) {
     });
 }
 
+/// The same of many keys.
+pub fn note_keys(relation: Oid, keys: &Keys) {
+    if keys.len() > MAX_KEYS {
+        return with(|transaction| transaction.note_change(relation, Extent::Rows));
+    }
+    for key in keys.iter() {
+        note_key(relation, key);
+    }
+}
+
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
     with(|transaction| {
@@ -140,14 +151,7 @@ pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
 fn note_table(relation: Oid, extent: Extent) {
     with(|transaction| {
         transaction.new_files = true;
-        transaction.wrote |= extent == Extent::Rows;
-        let Some(tier) = tier() else {
-            return;
-        };
-        if transaction.marked {
-            return transaction.marks.table(tier, relation.to_u32(), extent);
-        }
-        transaction.note_extent(relation.to_u32(), extent);
+        transaction.note_change(relation, extent);
     });
 }
 
@@ -230,6 +234,17 @@ impl Transaction {
             })
         };
         self.wrote || self.tables.keys().any(has_slot)
+    }
+
+    fn note_change(&mut self, relation: Oid, extent: Extent) {
+        self.wrote |= extent == Extent::Rows;
+        let Some(tier) = tier() else {
+            return;
+        };
+        match self.marked {
+            true => self.marks.table(tier, relation.to_u32(), extent),
+            false => self.note_extent(relation.to_u32(), extent),
+        }
     }
 
     fn note_extent(&mut self, relation: u32, extent: Extent) {
