@@ -14,9 +14,9 @@ REGRESS = install create entries value_types ttl expired negative arguments coun
 	row_security read_only plain_sql depend rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise
-ISOLATION_TIER = memory_drop
+ISOLATION_TIER = memory_drop memory_depend
 ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \
-	expire_race alter_in_use $(ISOLATION_TIER)
+	expire_race alter_in_use depend_race rate_limit_race $(ISOLATION_TIER)
 
 REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
 ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache

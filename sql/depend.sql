@@ -56,6 +56,20 @@ UPDATE src SET name = NULL WHERE id = 7;
 UPDATE src SET name = '' WHERE id = 7;
 UPDATE src SET name = repeat('x', 3000) WHERE id = 7;
 
+-- A key of several columns, of which any may change, be NULL, or lie in the TOAST table.
+SELECT cache_create('several');
+SELECT cache_depend('src', $$coalesce(left(name, 3), 'none') || '/' || n$$, 'several');
+CREATE FUNCTION kept() RETURNS text LANGUAGE sql AS $$
+    SELECT cache_set_many(ARRAY['aaa/1', 'bbb/1', 'bbb/2', 'none/2'], ARRAY['v', 'v', 'v', 'v'], cache => 'several');
+$$;
+UPDATE src SET name = 'aaa' || (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 500) AS i), n = 1 WHERE id = 9;
+SELECT kept(); UPDATE src SET name = 'bbb' || substr(name, 4) WHERE id = 9; SELECT key FROM several ORDER BY 1;
+SELECT kept(); UPDATE src SET n = 2 WHERE id = 9; SELECT key FROM several ORDER BY 1;
+SELECT kept(); UPDATE src SET name = NULL WHERE id = 9; SELECT key FROM several ORDER BY 1;
+SELECT kept(); UPDATE src SET id = 9 WHERE id = 9; SELECT key FROM several ORDER BY 1;
+SELECT cache_drop('several');
+DROP FUNCTION kept;
+
 -- TRUNCATE clears, a rolled-back one does not.
 SELECT fill();
 BEGIN; TRUNCATE src; SELECT count(*) FROM cache_scan(cache => 'c'); ROLLBACK;
@@ -134,6 +148,9 @@ RESET ROLE; GRANT DELETE ON c TO depend_owner; SET ROLE depend_owner;
 CREATE FUNCTION pg_temp.whoami(k text) RETURNS text STABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated by %', current_user; RETURN k; END $$;
 SELECT cache_depend('owned', 'pg_temp.whoami(k)', 'c');
 SET ROLE depend_writer; INSERT INTO owned VALUES ('p:1'); RESET ROLE;
+CREATE DOMAIN pg_temp.checked AS text CHECK (pg_temp.whoami(value) IS NOT NULL);
+SET ROLE depend_owner; SELECT cache_undepend('owned', 'c'); SELECT cache_depend('owned', 'k::pg_temp.checked', 'c');
+SET ROLE depend_writer; INSERT INTO owned VALUES ('p:1'); RESET ROLE;
 SELECT cache_set('p:2', 'v', cache => 'c');
 INSERT INTO owned VALUES ('p:2');
 SELECT cache_exists('p:2', 'c');
@@ -144,5 +161,6 @@ INSERT INTO source VALUES (3);
 SELECT pgcache.invalidate();
 DROP TABLE owned, source, parts, parts_b, c, named;
 DROP FUNCTION fill, gone;
+DROP DOMAIN pg_temp.checked;
 DROP FUNCTION pg_temp.whoami;
 DROP ROLE depend_owner; DROP ROLE depend_writer;

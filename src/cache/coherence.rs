@@ -16,6 +16,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::keys::Keys;
 use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
 use super::{depend, leases, slots, watch};
@@ -118,6 +119,17 @@ pub fn note_key(relation: Oid, key: &[u8]) {
     refuse_if_preparing();
 }
 
+/// The same of many keys.
+pub fn note_keys(relation: Oid, keys: &Keys) {
+    if keys.len() > MAX_KEYS {
+        with(|transaction| transaction.note_change(relation, Extent::Rows));
+        return refuse_if_preparing();
+    }
+    for key in keys.iter() {
+        note_key(relation, key);
+    }
+}
+
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
     let owner = slots::owner_of(relation);
@@ -142,14 +154,7 @@ pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
 fn note_table(relation: Oid, extent: Extent) {
     with(|transaction| {
         transaction.new_files = true;
-        transaction.wrote |= extent == Extent::Rows;
-        let Some(tier) = tier() else {
-            return;
-        };
-        if events::phase() == Phase::Committing {
-            return transaction.marks.table(tier, relation.to_u32(), extent);
-        }
-        transaction.note_extent(relation.to_u32(), extent);
+        transaction.note_change(relation, extent);
     });
     refuse_if_preparing();
 }
@@ -244,6 +249,17 @@ impl Transaction {
             })
         };
         self.wrote || self.tables.keys().any(has_slot)
+    }
+
+    fn note_change(&mut self, relation: Oid, extent: Extent) {
+        self.wrote |= extent == Extent::Rows;
+        let Some(tier) = tier() else {
+            return;
+        };
+        match events::phase() == Phase::Committing {
+            true => self.marks.table(tier, relation.to_u32(), extent),
+            false => self.note_extent(relation.to_u32(), extent),
+        }
     }
 
     fn note_extent(&mut self, relation: u32, extent: Extent) {

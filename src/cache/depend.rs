@@ -8,11 +8,13 @@
 //! Guards that nothing happens when the transaction, or the savepoint, is rolled back, and that entries
 //! of a memory cache are fenced off until the commit is visible.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::rc::Rc;
 
 use pgrx::pg_sys::{Datum, OIDOID, Oid};
 
+use super::keys::Keys;
 use super::layers::{Layers, Notes};
 use super::registry::{self, Cache, Storage};
 use super::{coherence, definition, key, memory, table, watch};
@@ -28,11 +30,11 @@ use crate::pg::tier::tier;
 use crate::pg::{lock, relation, transaction};
 
 /// What changed rows say of one cache.
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct Noted {
     /// All of it depends on rows that are gone.
     all: bool,
-    keys: HashSet<Box<[u8]>>,
+    keys: Keys,
 }
 
 /// By the cache's oid, so that two transactions take locks in one order.
@@ -41,21 +43,24 @@ type ByCache = BTreeMap<u32, Noted>;
 impl Notes for ByCache {
     fn absorb(&mut self, later: ByCache) {
         for (cache, noted) in later {
-            let own = self.entry(cache).or_default();
-            own.all |= noted.all;
-            match own.keys.is_empty() {
-                true => own.keys = noted.keys,
-                false => own.keys.extend(noted.keys),
+            match self.entry(cache) {
+                Entry::Vacant(place) => drop(place.insert(noted)),
+                Entry::Occupied(mut own) => own.get_mut().add(&noted),
             }
         }
+    }
+}
+
+impl Noted {
+    fn add(&mut self, other: &Noted) {
+        self.all |= other.all;
+        self.keys.insert_all(&other.keys);
     }
 }
 
 #[derive(Default)]
 struct Transaction {
     noted: Layers<ByCache>,
-    /// The key that was noted last: rows are mostly updated without a change of their key.
-    last: (u32, Vec<u8>),
     /// Something was noted since the entries were last removed.
     pending: bool,
     /// The entries are being removed: what is done for that does not begin it again.
@@ -79,22 +84,11 @@ pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
     }
-    let is_last = with(|t| {
-        let is_last = t.last.0 == cache.to_u32() && t.last.1 == key;
-        if !is_last {
-            t.last.0 = cache.to_u32();
-            t.last.1.clear();
-            t.last.1.extend_from_slice(key);
+    note_in(cache, |noted| {
+        if !noted.all {
+            noted.keys.insert(key);
         }
-        is_last
     });
-    if !is_last {
-        note_in(cache, |noted| {
-            if !noted.all {
-                noted.keys.insert(key.into());
-            }
-        });
-    }
 }
 
 /// All rows are gone on which entries depend.
@@ -131,8 +125,7 @@ pub fn settle() {
     }
 }
 
-/// Right before the commit: all of it, once more, and until removing notes nothing new. Then the
-/// memory caches, whose entries do not come back if the commit still fails.
+/// Right before the commit: all of it, once more, and until removing notes nothing new.
 pub fn at_commit() {
     while look(|t| !t.removing && !t.noted.is_empty()) {
         with(|t| t.pending = false);
@@ -147,7 +140,6 @@ pub fn at_moment(moment: Moment) {
         Moment::SubCommitted { level } => with(|t| t.noted.release(level)),
         Moment::SubAborted { level } => with(|t| {
             t.noted.roll_back(level);
-            t.last = Default::default();
             t.pending = !t.noted.is_empty(); // what was removed under it is back
             t.removing = false;
         }),
@@ -162,15 +154,26 @@ enum When {
     Commit,
 }
 
+/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
+/// commit is visible.
 fn remove(when: When) {
-    with(|t| {
-        t.removing = true;
-        t.last = Default::default();
-    });
+    with(|t| t.removing = true);
     let _writable = transaction::Writable::enter();
     let _snapshot = transaction::Snapshot::enter();
-    for (cache, noted) in everything_noted(when) {
-        remove_from(Oid::from_u32(cache), &noted, when);
+    let mut in_memory = Vec::new();
+    for (relation, noted) in everything_noted(when) {
+        let Some(cache) = open(Oid::from_u32(relation)) else {
+            continue;
+        };
+        match cache.storage {
+            Storage::Memory => in_memory.push((cache, noted)),
+            _ => delete(&cache, &noted, when),
+        }
+    }
+    if when == When::Commit {
+        in_memory
+            .iter()
+            .for_each(|(cache, noted)| fence(cache, noted));
     }
     with(|t| t.removing = false);
 }
@@ -182,7 +185,9 @@ fn everything_noted(when: When) -> ByCache {
         When::Now => {
             let mut all = ByCache::new();
             for layer in t.noted.iter() {
-                all.absorb(layer.clone());
+                for (&cache, noted) in layer {
+                    all.entry(cache).or_default().add(noted);
+                }
             }
             all
         }
@@ -190,16 +195,9 @@ fn everything_noted(when: When) -> ByCache {
 }
 
 /// A relation that is gone meanwhile, or no cache any more, has no entries.
-fn remove_from(relation: Oid, noted: &Noted, when: When) {
+fn open(relation: Oid) -> Option<Rc<Cache>> {
     lock::relation(relation, lock::Mode::Read);
-    let Ok(cache) = registry::find(relation) else {
-        return;
-    };
-    match cache.storage {
-        Storage::Memory if when == When::Commit => fence(&cache, noted),
-        Storage::Memory => {}
-        _ => delete(&cache, noted, when),
-    }
+    registry::find(relation).ok()
 }
 
 fn delete(cache: &Rc<Cache>, noted: &Noted, when: When) {
@@ -212,14 +210,11 @@ fn delete(cache: &Rc<Cache>, noted: &Noted, when: When) {
         }
         return;
     }
-    let mut keys: Vec<&[u8]> = noted.keys.iter().map(AsRef::as_ref).collect();
-    table::delete_keys(cache, &mut keys);
     if when == When::Commit {
         // Also of keys that have no entry: somebody may be computing one from the old row.
-        for key in keys {
-            coherence::note_key(cache.relation, key);
-        }
+        coherence::note_keys(cache.relation, &noted.keys);
     }
+    table::delete_keys(cache, &noted.keys);
 }
 
 fn fence(cache: &Cache, noted: &Noted) {
@@ -235,15 +230,10 @@ fn fence(cache: &Cache, noted: &Noted) {
             coherence::fence_all(tier, slot, cache.owner);
         }
         false => {
-            for key in &noted.keys {
+            for key in noted.keys.iter() {
                 watch::note(cache.relation, key, Change::Gone);
             }
-            coherence::fence(
-                tier,
-                slot,
-                cache.owner,
-                noted.keys.iter().map(AsRef::as_ref),
-            );
+            coherence::fence(tier, slot, cache.owner, noted.keys.iter());
         }
     }
 }

@@ -9,15 +9,17 @@ use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
 use super::key::Key;
+use super::keys::Keys;
 use super::table::Entry;
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::Value;
-use crate::pg::events;
+use crate::pg::datum::{Value, new_varlena};
 use crate::pg::table_row::{Change, New, Seek};
 use crate::pg::table_scan::{self, Row};
+use crate::pg::table_search;
 use crate::pg::table_target::Target;
 use crate::pg::table_write::{self, Undecided};
+use crate::pg::{events, memory, storage};
 
 impl From<Row> for Entry {
     fn from(row: Row) -> Entry {
@@ -129,6 +131,30 @@ pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
         note(target, key, events::Change::Gone);
     }
     Some(removed.map(Entry::from))
+}
+
+/// A page of a table is read in the time of so many look-ups of a key in the index.
+const KEYS_A_BLOCK: usize = 12;
+
+/// Removes the entries under these keys, in the order of the keys.
+pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
+    let key_of = |number: usize| new_varlena(keys.get(number));
+    let blocks = storage::blocks(target.relation) as usize;
+    let rows = if keys.len() / KEYS_A_BLOCK >= blocks {
+        let mut rows = table_search::by_pass(target, |key| keys.find(key));
+        keys.sort(&mut rows, |row| row.number);
+        rows
+    } else {
+        let mut numbers = memory::collect(0..keys.len());
+        keys.sort(&mut numbers, |&number| number);
+        let datums = numbers.iter().map(|&number| (number, key_of(number)));
+        table_search::by_index(target, datums)
+    };
+    let removed = |number: usize| {
+        let (relation, gone) = (target.relation, events::Change::Gone);
+        events::tell(|observer| (observer.row)(relation, keys.get(number), gone));
+    };
+    table_write::remove_all(target, &rows, key_of, removed).then_some(())
 }
 
 /// Removes an entry of which `which` says yes; whether it did.

@@ -13,6 +13,7 @@ pub mod fetch;
 mod home;
 pub mod hot;
 pub mod key;
+mod keys;
 pub mod layers;
 pub mod lease;
 pub mod leases;

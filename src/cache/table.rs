@@ -12,6 +12,7 @@ use pgrx::pg_sys::Datum;
 use super::deadline::{self, Deadline};
 use super::direct;
 use super::key::{Key, after_prefix};
+use super::keys::Keys;
 use super::memory as memory_cache;
 use super::path;
 use super::registry::{Cache, Reading};
@@ -310,13 +311,18 @@ const MANY_KEYS: usize = 1_000;
 
 /// Removes the entries under these keys as they are now: also those that the
 /// transaction's own snapshot is too old to see.
-pub fn delete_keys(cache: &Cache, keys: &mut [&[u8]]) {
+pub fn delete_keys(cache: &Cache, keys: &Keys) {
+    let direct = path::to_write(cache);
+    if direct.is_some_and(|target| direct::remove_all(target, keys).is_some()) {
+        return;
+    }
+    let mut sorted = memory::collect(keys.iter());
     if keys.len() <= MANY_KEYS {
-        keys.sort_unstable();
-        let array = [Some(new_text_array(keys))];
+        sorted.sort_unstable();
+        let array = [Some(new_text_array(&sorted))];
         return cache.plan(Statement::DeleteMany).run_on_latest(&array);
     }
-    let array = [Some(new_text_array(keys))];
+    let array = [Some(new_text_array(&sorted))];
     let sql = [
         b"DELETE FROM ONLY ",
         cache.qualified_name().to_bytes(),

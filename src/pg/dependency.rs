@@ -16,6 +16,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
 use super::datum::varlena_bytes;
+use super::dependency_key::RowKey;
 use super::privilege::{self, AsOwner, Privileges};
 use super::trigger::called_as_trigger;
 use super::{events, list, relation, session};
@@ -36,10 +37,9 @@ pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_r
 /// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
-    /// The table whose owner evaluates the key; None where he is the writer himself.
+    /// The table whose owner evaluates the key; None where it does not matter who does.
     as_owner_of: Option<Oid>,
-    key: *mut pg_sys::ExprState,
-    context: *mut pg_sys::ExprContext,
+    key: RowKey,
 }
 
 /// `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW.
@@ -59,12 +59,9 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         }
         let prepared: &Prepared = &*(*function).fn_extra.cast();
         let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
-        for slot in [(*trigger).tg_trigslot, (*trigger).tg_newslot] {
-            let is_there =
-                !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0;
-            if is_there {
-                tell_key(prepared, slot);
-            }
+        let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
+        for key in keys.into_iter().flatten() {
+            events::tell(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
         }
     }
     Datum::null()
@@ -101,8 +98,7 @@ pub fn partition_truncated(partition: Oid) {
 /// # Safety
 /// `trigger` comes from Postgres; `memory` lives as long as the result is used.
 unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) -> *mut Prepared {
-    // SAFETY: the former memory context is put back; after an error the abort does it. The key's Vars
-    // speak of OLD (1) or NEW (2); both become the inner tuple of the expression's context.
+    // SAFETY: the former memory context is put back; after an error the abort does it.
     unsafe {
         let former = pg_sys::MemoryContextSwitchTo(memory);
         let Some(condition) = Condition::of(trigger.tg_trigger) else {
@@ -115,43 +111,16 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
         }
         .unwrap_or((*trigger.tg_relation).rd_id);
         require_rights(condition.cache, declared_on);
-        for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
-            pg_sys::ChangeVarNodes(condition.key.cast(), row as i32, pg_sys::INNER_VAR, 0);
-        }
-        let planned = pg_sys::expression_planner(condition.key.cast());
+        let key = RowKey::prepare(condition.key, trigger.tg_relation);
+        let by_anybody = key.is_plain || relation::owner(declared_on) == session::user();
         let prepared: *mut Prepared = pg_sys::palloc(size_of::<Prepared>()).cast();
         prepared.write(Prepared {
             cache: condition.cache,
-            as_owner_of: (relation::owner(declared_on) != session::user()).then_some(declared_on),
-            key: pg_sys::ExecInitExpr(planned, std::ptr::null_mut()),
-            context: pg_sys::CreateStandaloneExprContext(),
+            as_owner_of: (!by_anybody).then_some(declared_on),
+            key,
         });
         pg_sys::MemoryContextSwitchTo(former);
         prepared
-    }
-}
-
-/// Reports the key of one row; NULL stands for no entry.
-///
-/// # Safety
-/// `slot` holds a row of the trigger's table.
-unsafe fn tell_key(prepared: &Prepared, slot: *mut pg_sys::TupleTableSlot) {
-    // SAFETY: the expression was made for this table's rows and reads only the inner tuple; what it
-    // allocates goes to the per-row memory, which is emptied before the next row.
-    unsafe {
-        let context = prepared.context;
-        (*context).ecxt_innertuple = slot;
-        pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
-        let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-        let mut null = true;
-        let key = match (*prepared.key).evalfunc {
-            Some(evaluate) => evaluate(prepared.key, context, &mut null),
-            None => Datum::null(),
-        };
-        if !null {
-            events::tell(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
-        }
-        pg_sys::MemoryContextSwitchTo(former);
     }
 }
 

@@ -98,8 +98,11 @@ pub fn tell(event: impl FnOnce(&Observer)) {
 
 /// How deep in savepoints the session is; 1 outside of any.
 pub fn nesting_level() -> i32 {
-    // SAFETY: reads a variable of this process.
-    unsafe { pg_sys::GetCurrentTransactionNestLevel() }
+    // Asked for every row, so without the guard that pgrx puts around calls that may raise.
+    unsafe extern "C-unwind" {
+        safe fn GetCurrentTransactionNestLevel() -> i32;
+    }
+    GetCurrentTransactionNestLevel()
 }
 
 /// How far the end of the transaction has come.

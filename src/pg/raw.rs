@@ -84,6 +84,13 @@ unsafe extern "C-unwind" {
     );
     pub fn ExecOpenIndices(result: *mut ResultRelInfo, speculative: bool);
     pub fn ExecCloseIndices(result: *mut ResultRelInfo);
+    pub fn check_functions_in_node(
+        node: *mut Node,
+        checker: check_function_callback,
+        context: *mut std::ffi::c_void,
+    ) -> bool;
+    pub fn datum_image_eq(one: Datum, other: Datum, by_value: bool, length: i32) -> bool;
+    pub fn MemoryContextReset(context: MemoryContext);
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }
 

@@ -208,11 +208,26 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
 
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-unsafe fn remove(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
+unsafe fn remove(writer: &Writer, place: pg_sys::ItemPointerData) -> Step {
+    // SAFETY: as the caller says.
+    unsafe {
+        let step = remove_unseen(writer, place);
+        if step == Step::Done {
+            raw::CommandCounterIncrement();
+        }
+        step
+    }
+}
+
+/// The same, not yet to be seen by the next command of the transaction: for whoever removes many.
+///
+/// # Safety
+/// Inside of `guarded`; the writer is open.
+pub unsafe fn remove_unseen(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
     // SAFETY: as the caller says.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
-        let step = outcome((writer.access.delete)(
+        outcome((writer.access.delete)(
             writer.table,
             &mut place,
             raw::GetCurrentCommandId(true),
@@ -221,10 +236,6 @@ unsafe fn remove(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
             true,
             &mut failure,
             false,
-        ));
-        if step == Step::Done {
-            raw::CommandCounterIncrement();
-        }
-        step
+        ))
     }
 }

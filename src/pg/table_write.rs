@@ -26,6 +26,7 @@ use super::lock;
 use super::raw::{self, guarded};
 use super::table_row::{Change, New, Seek, Writer};
 use super::table_scan::Row;
+use super::table_search::Found;
 use super::table_step::{self as step, Step};
 use super::table_target::Target;
 
@@ -90,6 +91,50 @@ pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
         })
     };
     removed.ok_or(Undecided)
+}
+
+/// Removes rows that were found by `table_search`, and gives their keys' numbers to `removed`. One that
+/// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its number. False
+/// where the statement must do it, all of it: what has been removed already is not there then.
+pub fn remove_all(
+    target: &Target,
+    rows: &[Found],
+    key_of: impl Fn(usize) -> Datum,
+    mut removed: impl FnMut(usize),
+) -> bool {
+    let Some(writer) = Writer::of(target) else {
+        return false;
+    };
+    for &Found { number, place } in rows {
+        // SAFETY: as in `put_all`.
+        let step = unsafe {
+            guarded(|| {
+                raw::check_for_interrupts();
+                step::remove_unseen(&writer, place)
+            })
+        };
+        let done = match step {
+            Step::Done => Some(true),
+            Step::Strange => None,
+            Step::Again => {
+                let key = key_of(number);
+                // SAFETY: as in `put_all`.
+                unsafe { guarded(|| step::take(&writer, key)) }.map(|row| row.is_some())
+            }
+        };
+        match done {
+            Some(true) => removed(number),
+            Some(false) => {}
+            None => {
+                writer.close();
+                return false;
+            }
+        }
+    }
+    // SAFETY: a single call.
+    unsafe { guarded(|| raw::CommandCounterIncrement()) };
+    writer.close();
+    true
 }
 
 /// Changes the row under a key as `decide` says, which is shown the row or None; gives what it gave. An

@@ -1,5 +1,7 @@
 //! Every difference between the Postgres versions, under one name each.
 
+use std::ffi::c_void;
+
 use pgrx::pg_sys;
 
 /// Whether `role` owns the relation or has the owner's rights.
@@ -157,6 +159,16 @@ mod differing {
             #[cfg(not(feature = "pg15"))] only_summarizing: bool,
         ) -> *mut List;
     }
+}
+
+unsafe extern "C-unwind" {
+    /// Calls `walker` for what is right below a node, until it says true; inside of `raw::guarded`.
+    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
+    pub fn expression_tree_walker(
+        node: *mut pg_sys::Node,
+        walker: Option<unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool>,
+        context: *mut c_void,
+    ) -> bool;
 }
 
 /// Begins a scan with one key.

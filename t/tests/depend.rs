@@ -182,6 +182,61 @@ fn many_rows_at_once_are_all_gone() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
     assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
     assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
+    // Few beside what is there: each is looked up.
+    session.run("UPDATE src SET v = 'x' WHERE id % 1000 = 0; DELETE FROM src WHERE id = 24999");
+    assert_eq!(session.number("SELECT count(*) FROM c"), 17986);
+    assert_eq!(session.value("SELECT cache_get('p:13000', 'c')"), None);
+}
+
+/// Keys lie in all parts of the tier, each of which must hear of it: as many as are noted one by one.
+#[test]
+fn of_many_copies_and_memory_entries_none_stays() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    source_and_cache(&mut session, "unlogged");
+    session.run("SELECT cache_create('m', storage => 'memory')");
+    session.run("SELECT cache_depend('src', $$'p:' || id$$, 'm')");
+    session.run("INSERT INTO src SELECT i, 'v' FROM generate_series(2, 9000) AS i");
+    for cache in ["c", "m"] {
+        let per_key =
+            |call: &str| format!("SELECT count({call}) FROM generate_series(1, 10000) AS i");
+        let set = per_key(&format!("cache_set('p:' || i, 'v', cache => '{cache}')"));
+        let get = per_key(&format!("cache_get('p:' || i, '{cache}')"));
+        session.run(&set);
+        (0..3).for_each(|_| assert_eq!(session.number(&get), 10_000, "{cache}"));
+        session.run("UPDATE src SET v = v || '.'");
+        assert_eq!(session.number(&get), 1000, "{cache}");
+    }
+    assert!(session.hot_hits("c") > 0, "nothing was hot");
+    session.verified("c");
+}
+
+/// Who changes an entry that a bulk removal has found already is waited for, and his entry goes, too.
+#[test]
+fn an_entry_that_changes_while_many_are_removed_is_gone() {
+    let database = Cluster::shared().database();
+    let (mut session, mut other) = (database.connect(), database.connect());
+    source_and_cache(&mut session, "unlogged");
+    session.run("INSERT INTO src SELECT i, 'v' FROM generate_series(2, 5000) AS i");
+    let set =
+        "SELECT count(cache_set('p:' || i, 'v', cache => 'c')) FROM generate_series(1, 5000) AS i";
+    for (waited_for, left) in [("COMMIT", 0), ("ROLLBACK", 0)] {
+        session.run(set);
+        other.run("BEGIN; SELECT cache_set('p:4711', repeat('longer', 100), cache => 'c')");
+        let pid = session.number("SELECT pg_backend_pid()");
+        thread::scope(|scope| {
+            scope.spawn(|| session.run("UPDATE src SET v = v || '.'"));
+            let blocked = format!("SELECT 1 WHERE cardinality(pg_blocking_pids({pid})) > 0");
+            let mut third = database.connect();
+            until(|| third.value(&blocked));
+            other.run(waited_for);
+        });
+        assert_eq!(
+            session.number("SELECT count(*) FROM c"),
+            left,
+            "{waited_for}"
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! Where the rows are that have one of many keys: by the index, or by one pass over the table.
+//!
+//! Both see what a statement that begins now would see, and give places that hold as hints do in
+//! `table_write`. The caller holds the lock on the table that makes the [`Target`] true, and has an
+//! active snapshot: vacuum keeps what that could see, so a place holds no other row meanwhile.
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
+
+use super::datum::varlena_bytes;
+use super::raw::{self, guarded};
+use super::table_scan::key_equals;
+use super::table_target::Target;
+use super::{memory, version};
+
+/// A row that was found, and which key it has.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub number: usize,
+    pub place: ItemPointerData,
+}
+
+/// Where a search looks, and what it sees.
+#[derive(Clone, Copy)]
+struct Search {
+    table: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    snapshot: pg_sys::Snapshot,
+}
+
+/// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages warm.
+pub fn by_index(target: &Target, keys: impl Iterator<Item = (usize, Datum)>) -> Vec<Found> {
+    let mut all = memory::list(0);
+    // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An error
+    // that unwinds leaves it to the abort.
+    unsafe {
+        let (search, index, scan) = guarded(|| {
+            let search = open(target);
+            let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
+            let scan = version::index_beginscan(search.table, index, search.snapshot);
+            (search, index, scan)
+        });
+        for (number, key) in keys {
+            let place = guarded(|| {
+                raw::check_for_interrupts();
+                let mut by_key = key_equals(key);
+                raw::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
+                let forward = pg_sys::ScanDirection::ForwardScanDirection;
+                raw::index_getnext_slot(scan, forward, search.slot).then(|| (*search.slot).tts_tid)
+            });
+            if let Some(place) = place {
+                memory::push(&mut all, Found { number, place });
+            }
+        }
+        guarded(|| {
+            raw::index_endscan(scan);
+            raw::index_close(index, pg_sys::AccessShareLock as i32);
+            close(&search);
+        });
+    }
+    all
+}
+
+/// Asks of each row's key whether it is looked for, and by which number.
+pub fn by_pass(target: &Target, number_of: impl Fn(&[u8]) -> Option<usize>) -> Vec<Found> {
+    let mut all = memory::list(0);
+    // SAFETY: as above. The key is read while the slot holds its row.
+    unsafe {
+        let (search, pass) = guarded(|| {
+            let search = open(target);
+            (search, begin_pass(&search))
+        });
+        let next = || {
+            guarded(|| {
+                raw::check_for_interrupts();
+                next_row(pass, &search)
+                    .then(|| raw::column(search.slot, target.key))
+                    .flatten()
+            })
+        };
+        while let Some(key) = next() {
+            if let Some(number) = number_of(varlena_bytes(key)) {
+                let place = (*search.slot).tts_tid;
+                memory::push(&mut all, Found { number, place });
+            }
+        }
+        guarded(|| {
+            end_pass(pass, &search);
+            close(&search);
+        });
+    }
+    all
+}
+
+/// # Safety
+/// Inside of `guarded`.
+unsafe fn open(target: &Target) -> Search {
+    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as
+    // the search needs it.
+    unsafe {
+        raw::CommandCounterIncrement();
+        let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
+        Search {
+            table,
+            slot: raw::MakeSingleTupleTableSlot((*table).rd_att, raw::table_slot_callbacks(table)),
+            snapshot: raw::RegisterSnapshot(raw::GetTransactionSnapshot()),
+        }
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the search is no longer used afterwards.
+unsafe fn close(search: &Search) {
+    // SAFETY: each was opened by `open`.
+    unsafe {
+        raw::ExecDropSingleTupleTableSlot(search.slot);
+        raw::UnregisterSnapshot(search.snapshot);
+        raw::table_close(search.table, pg_sys::NoLock as i32);
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the search is open.
+unsafe fn begin_pass(search: &Search) -> TableScanDesc {
+    use pg_sys::ScanOptions::*;
+    let flags = SO_TYPE_SEQSCAN | SO_ALLOW_STRAT | SO_ALLOW_PAGEMODE;
+    // SAFETY: a table has an access method, and every access method has the functions of a scan.
+    unsafe {
+        match (*(*search.table).rd_tableam).scan_begin {
+            Some(begin) => begin(
+                search.table,
+                search.snapshot,
+                0,
+                null_mut(),
+                null_mut(),
+                flags,
+            ),
+            None => null_mut(),
+        }
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the pass has begun.
+unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
+    let forward = pg_sys::ScanDirection::ForwardScanDirection;
+    // SAFETY: as above.
+    unsafe {
+        let next = (*(*search.table).rd_tableam).scan_getnextslot;
+        next.is_some_and(|next| next(pass, forward, search.slot))
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the pass has begun and is no longer used afterwards.
+unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
+    // SAFETY: the slot lets go of its page first.
+    unsafe {
+        raw::clear_slot(search.slot);
+        if let Some(end) = (*(*search.table).rd_tableam).scan_end {
+            end(pass);
+        }
+    }
+}
