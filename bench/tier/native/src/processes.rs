@@ -31,7 +31,8 @@ pub struct Found {
 pub fn measure(tier: &Tier, draws: &Draws, work: Work, processes: usize, time: Duration) -> Found {
     // SAFETY: atomics, for which zeroes are valid.
     let board: &Board = unsafe { &shared::array(1)[0] };
-    let children: Vec<i32> = (0..processes).map(|number| fork(|| child(board, tier, draws, work, number))).collect();
+    let children: Vec<i32> =
+        (0..processes).map(|number| fork(|| child(board, tier, draws, work, number))).collect();
     while board.ready.load(SeqCst) < processes {
         std::thread::sleep(Duration::from_millis(1));
     }
