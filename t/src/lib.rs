@@ -13,7 +13,8 @@
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
+//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function.
+//! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 pub mod ask;
 pub mod catalog;
@@ -28,6 +29,7 @@ pub mod native;
 pub mod needs;
 pub mod portrait;
 pub mod readme;
+pub mod reference;
 pub mod refusal;
 pub mod same;
 pub mod stage;

@@ -31,6 +31,7 @@ mod out_of_memory;
 mod prepared;
 mod privilege_matrix;
 mod readme;
+mod reference;
 mod restart;
 mod rights_taken_away;
 mod security;
