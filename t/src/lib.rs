@@ -4,7 +4,7 @@
 //! - [`stage`]: the server that is tested, from the environment.
 //! - [`cluster`], [`template`], [`guard`], [`upgrade`]: a throwaway cluster from its making to its certain
 //!   end, or to its next major.
-//! - [`database`]: a database of one test, with the extension in it.
+//! - [`database`]: a database of one test, with the extension in it; [`pooler`]: pgbouncer before one.
 //! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
 //!   long answers compared.
 //! - [`needs`]: what each function needs of its caller, as a table.
@@ -27,6 +27,7 @@ pub mod guard;
 pub mod history;
 pub mod native;
 pub mod needs;
+pub mod pooler;
 pub mod portrait;
 pub mod readme;
 pub mod reference;

@@ -28,6 +28,7 @@ mod memory_definitions;
 mod oid_reuse;
 mod older_extension;
 mod out_of_memory;
+mod pooling;
 mod prepared;
 mod privilege_matrix;
 mod readme;
