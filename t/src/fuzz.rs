@@ -351,6 +351,9 @@ fn argument(chance: &mut Chance, kind: &str) -> String {
         "regclass" if chance.below(4) > 0 => (*chance.pick(CACHES)).into(),
         "regclass" => (*chance.pick(OTHERS)).into(),
         "regtype" => (*chance.pick(TYPES)).into(),
+        "double precision" => {
+            (*chance.pick(&["NULL", "0", "0.5", "1", "-1", "2", "'NaN'", "'infinity'"])).into()
+        }
         "boolean" => (*chance.pick(&["true", "false", "NULL"])).into(),
         "bigint" if chance.below(4) == 0 => (*chance.pick(BIG_NUMBERS)).into(),
         "bigint" | "integer" | "oid" => (*chance.pick(NUMBERS)).into(),
@@ -360,7 +363,7 @@ fn argument(chance: &mut Chance, kind: &str) -> String {
 }
 
 /// A call in FROM.
-fn call(chance: &mut Chance, function: &Function) -> String {
+pub fn call(chance: &mut Chance, function: &Function) -> String {
     let extra = function.arguments.len() - function.required;
     let given = function.required + chance.below(extra as u64 + 1) as usize;
     let mut arguments: Vec<String> = function.arguments[..given]

@@ -1,4 +1,4 @@
-//! Stops a cluster and removes its folder when the tests no longer need it, however they end.
+//! Stops a cluster, or a pooler, and removes its folder when the tests no longer need it, however they end.
 //!
 //! Statics are never dropped and a killed test drops nothing. So each cluster has a small shell
 //! beside it that waits for the end of a pipe, which the kernel closes when the test program is
@@ -10,16 +10,26 @@ use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
 
-/// A cluster's end is certain from the making of this on, and comes with its drop.
+/// Its end is certain from the making of this on, and comes with its drop.
 pub struct Guard(Child);
 
 const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"; rm -rf "$1""#;
+const START_WAIT_AND_KILL: &str = r#""$0" -q "$1/ini" & cat; kill -9 $!; rm -rf "$1""#;
 
 impl Guard {
+    /// A cluster, started by somebody else.
     pub fn over(stage: &Stage, folder: &Path) -> Guard {
+        Guard::shell(stage, WAIT_AND_STOP, &stage.bindir.join("pg_ctl"), folder)
+    }
+
+    /// A pgbouncer with the file `ini` of this folder, which begins with the guard.
+    pub fn with_pooler(stage: &Stage, program: &Path, folder: &Path) -> Guard {
+        Guard::shell(stage, START_WAIT_AND_KILL, program, folder)
+    }
+
+    fn shell(stage: &Stage, script: &str, program: &Path, folder: &Path) -> Guard {
         let mut shell = stage.command("/bin/sh");
-        shell.args(["-c", WAIT_AND_STOP]);
-        shell.arg(stage.bindir.join("pg_ctl")).arg(folder);
+        shell.args(["-c", script]).arg(program).arg(folder);
         Guard(detached(&mut shell).spawn().expect("a shell can run"))
     }
 }

@@ -4,7 +4,7 @@
 //! - [`stage`]: the server that is tested, from the environment.
 //! - [`cluster`], [`template`], [`guard`], [`upgrade`]: a throwaway cluster from its making to its certain
 //!   end, or to its next major.
-//! - [`database`]: a database of one test, with the extension in it.
+//! - [`database`]: a database of one test, with the extension in it; [`pooler`]: pgbouncer before one.
 //! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
 //!   long answers compared.
 //! - [`needs`]: what each function needs of its caller, as a table.
@@ -13,7 +13,8 @@
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`readme`]: what README.md claims.
+//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function.
+//! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 pub mod ask;
 pub mod catalog;
@@ -26,8 +27,10 @@ pub mod guard;
 pub mod history;
 pub mod native;
 pub mod needs;
+pub mod pooler;
 pub mod portrait;
 pub mod readme;
+pub mod reference;
 pub mod refusal;
 pub mod same;
 pub mod stage;

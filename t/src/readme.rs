@@ -1,4 +1,4 @@
-//! What README.md claims: its SQL with the results that it shows, and its table of functions.
+//! What README.md and other pages claim: their SQL with the results that they show, and README's table of functions.
 
 use std::path::Path;
 
@@ -49,13 +49,14 @@ pub fn examples(markdown: &str) -> Vec<Example> {
     examples
 }
 
-/// The rows of the table of functions, each as `name(arguments) → result`, defaults included.
+/// The functions that tables name in their second column: `` `cache_get`, `cache_set` ``.
 pub fn functions(markdown: &str) -> Vec<String> {
-    markdown
-        .lines()
-        .filter(|line| line.starts_with("| `cache_"))
-        .filter_map(|line| line.split('|').nth(1))
-        .map(|cell| cell.replace('`', "").trim().to_owned())
+    let rows = markdown.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.split('|').nth(2));
+    let names = cells.flat_map(|cell| cell.split('`'));
+    names
+        .filter(|name| name.starts_with("cache_") && !name.contains([' ', '(']))
+        .map(str::to_owned)
         .collect()
 }
 
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "# A\n```sql\nSELECT 1;\nSELECT 2;\n```\n\n```text\n1\n2 \n```\nwords\n```sql\nSELECT 3;\n```\n\
-                        words\n```text\nno result\n```\n| `cache_get(key text)` → text | reads |\n| `other()` | x |\n";
+                        words\n```text\nno result\n```\n| read | `cache_get`, `cache_ttl` |\n| `cache_set` | `other` |\n";
 
     #[test]
     fn a_result_belongs_to_the_sql_right_before_it() {
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_functions_is_found_by_its_rows() {
-        assert_eq!(functions(PAGE), ["cache_get(key text) → text"]);
+    fn functions_are_found_in_the_second_column() {
+        assert_eq!(functions(PAGE), ["cache_get", "cache_ttl"]);
     }
 }

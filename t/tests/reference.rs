@@ -1,0 +1,246 @@
+//! docs/reference.md says what there is: each function, argument, default, marking and comment, each column of each
+//! view, each setting are the catalog's, both ways, and a call gives no SQLSTATE that its entry does not name.
+//! The messages and hints of the errors are compared by `scripts/lint-reference.py`.
+
+use std::collections::BTreeSet;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::needs::{FUNCTIONS, Needs};
+use pgcache_tests::reference::{self, Function};
+use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::{fuzz, readme};
+
+fn page() -> String {
+    readme::page("docs/reference.md")
+}
+
+/// Fails with what one side has and the other has not.
+fn assert_same(catalog: Vec<String>, page: Vec<String>) {
+    assert!(!catalog.is_empty(), "nothing was found in the catalog");
+    let catalog: BTreeSet<String> = catalog.into_iter().collect();
+    let page: BTreeSet<String> = page.into_iter().collect();
+    let missing: Vec<_> = catalog.difference(&page).collect();
+    let invented: Vec<_> = page.difference(&catalog).collect();
+    assert!(
+        missing.is_empty() && invented.is_empty(),
+        "not on the page: {missing:#?}\nnot in the catalog: {invented:#?}"
+    );
+}
+
+/// Functions of the extension as the page writes them: `name(arg type = default, ...) → result`, then what
+/// the catalog says of them.
+const SIGNATURES: &str = r"
+    SELECT CASE WHEN p.pronamespace = 'pgcache'::regnamespace THEN 'pgcache.' ELSE '' END ||
+           p.proname || '(' || a.list || ') → ' ||
+           CASE WHEN o.list IS NOT NULL AND p.proretset THEN 'SETOF (' || o.list || ')'
+                WHEN o.list IS NOT NULL THEN '(' || o.list || ')'
+                WHEN p.proretset THEN 'SETOF ' || format_type(p.prorettype, NULL)
+                ELSE format_type(p.prorettype, NULL) END,
+           CASE p.provolatile WHEN 'v' THEN 'Volatile' WHEN 's' THEN 'Stable' ELSE 'Immutable' END ||
+           CASE p.proparallel WHEN 'u' THEN ', parallel unsafe' WHEN 'r' THEN ', parallel restricted' ELSE ', parallel safe' END
+      FROM pg_proc AS p
+      JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+      JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache'
+     CROSS JOIN LATERAL (
+           SELECT coalesce(string_agg(
+                      p.proargnames[i] || ' ' || format_type(p.proargtypes[i - 1], NULL) ||
+                      coalesce(' = ' || pg_get_function_arg_default(p.oid, i), ''),
+                      ', ' ORDER BY i), '') AS list
+             FROM generate_series(1, p.pronargs) AS i) AS a
+     CROSS JOIN LATERAL (
+           SELECT string_agg(p.proargnames[i] || ' ' || format_type(p.proallargtypes[i], NULL), ', ' ORDER BY i) AS list
+             FROM generate_series(1, cardinality(p.proallargtypes)) AS i
+            WHERE p.proargmodes[i] IN ('o', 't')) AS o";
+
+/// One spelling for what the page and the catalog write differently.
+fn plain(signature: &str) -> String {
+    let mut plain = signature.to_owned();
+    for (long, short) in [
+        ("timestamp with time zone", "timestamptz"),
+        ("NULL::text", "NULL"),
+        ("NULL::interval", "NULL"),
+        ("NULL::bigint", "NULL"),
+        ("NULL::double precision", "NULL"),
+        ("'00:00:00'::interval", "'0'"),
+        ("NULL::regclass", "NULL"),
+        ("'::text", "'"),
+        ("'::regclass", "'"),
+        ("'text'::regtype", "'text'"),
+    ] {
+        plain = plain.replace(long, short);
+    }
+    plain
+}
+
+#[test]
+fn its_functions_are_the_catalogs() {
+    let catalog = Cluster::shared().database().connect().lines(SIGNATURES);
+    let catalog = catalog.iter().map(|line| plain(line)).collect();
+    let written = |f: Function| format!("{}|{}", f.signature, f.marking);
+    let page = reference::functions(&page());
+    assert_same(catalog, page.into_iter().map(written).collect());
+}
+
+/// `cache_get` and `pgcache.verify` of an entry.
+fn name(function: &Function) -> &str {
+    function.signature.split('(').next().unwrap_or("")
+}
+
+/// A comment as a sentence: a capital, unless it begins with a function's name, and a full stop.
+fn sentence(comment: &str) -> String {
+    let (first, rest) = comment.split_at(1);
+    match comment.starts_with("cache_") {
+        true => format!("{comment}."),
+        false => format!("{}{rest}.", first.to_uppercase()),
+    }
+}
+
+#[test]
+fn its_entries_begin_with_the_comments() {
+    let mut session = Cluster::shared().database().connect();
+    for function in reference::functions(&page()) {
+        let comment = session.text(&format!(
+            "SELECT obj_description('{}'::regproc, 'pg_proc')",
+            name(&function)
+        ));
+        assert!(
+            function.prose.starts_with(&sentence(&comment)),
+            "{}: {comment}\nand not: {}",
+            name(&function),
+            function.prose
+        );
+    }
+    for view in reference::views(&page()) {
+        let comment = session.text(&format!(
+            "SELECT obj_description('{}'::regclass, 'pg_class')",
+            view.name
+        ));
+        assert!(view.prose.starts_with(&sentence(&comment)), "{}", view.name);
+    }
+}
+
+/// The table behind it is proven call by call in the matrix of privileges.
+#[test]
+fn its_privileges_are_those_that_are_tested() {
+    for function in reference::functions(&page()) {
+        let bare = name(&function).trim_start_matches("pgcache.");
+        let row = FUNCTIONS.iter().find(|(known, ..)| *known == bare);
+        let needs = match row.unwrap_or_else(|| panic!("{bare} is not tested")).1 {
+            Needs::All(all) => all.join(", "),
+            Needs::Owner(_) => "ownership".into(),
+            Needs::Nothing => "nothing".into(),
+            Needs::Granted => "EXECUTE".into(),
+            Needs::Trigger => "a trigger".into(),
+            Needs::Elsewhere => continue,
+        };
+        assert_eq!(function.needs, needs, "{bare}");
+    }
+}
+
+#[test]
+fn its_views_are_the_catalogs() {
+    let catalog = Cluster::shared().database().connect().lines(
+        "SELECT c.oid::regclass || ': ' || string_agg(a.attname || '|' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) \
+           FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 \
+           JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e' \
+           JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache' WHERE c.relkind = 'v' GROUP BY c.oid",
+    );
+    let catalog = catalog.iter().map(|line| plain(line)).collect();
+    let page = reference::views(&page()).into_iter();
+    let page = page.map(|view| format!("{}: {}", view.name, view.columns.join(", ")));
+    assert_same(catalog, page.collect());
+}
+
+/// A number in the largest unit that it is a whole number of, as Postgres shows it.
+fn in_units(value: &str, unit: &str) -> String {
+    let units: &[(&str, i64)] = match unit {
+        "kB" => &[("GB", 1 << 20), ("MB", 1 << 10), ("kB", 1)],
+        "ms" => &[
+            ("d", 86_400_000),
+            ("h", 3_600_000),
+            ("min", 60_000),
+            ("s", 1000),
+            ("ms", 1),
+        ],
+        _ => return value.to_owned(),
+    };
+    let number: i64 = value.parse().expect("a setting with a unit is a number");
+    match units.iter().find(|(_, of)| number != 0 && number % of == 0) {
+        Some((name, of)) => format!("{}{name}", number / of),
+        None => "0".into(),
+    }
+}
+
+#[test]
+fn its_settings_are_the_servers() {
+    let mut session = Cluster::hot().database().connect();
+    session.run("SELECT cache_forever()"); // loads the library where it is not preloaded
+    let catalog = session.lines(
+        "SELECT name, boot_val, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), \
+         coalesce(array_to_string(enumvals, ', '), 'on, off'), context \
+         FROM pg_settings WHERE name LIKE 'pgcache.%' AND name NOT LIKE 'pgcache.pause%'",
+    );
+    let shown = |line: &String| {
+        let fields: Vec<&str> = line.split('|').collect();
+        let [name, default, unit, min, max, words, context] = fields[..] else {
+            panic!("{line}");
+        };
+        let range = match min {
+            "" => words.to_owned(),
+            _ => format!("{} to {}", in_units(min, unit), in_units(max, unit)),
+        };
+        format!("{name}|{}|{range}|{context}", in_units(default, unit))
+    };
+    assert_same(
+        catalog.iter().map(shown).collect(),
+        reference::settings(&page()),
+    );
+}
+
+/// What belongs to the arguments of these calls and not to what a function does with them: intervals and
+/// names that are none, columns that the query does not name, loaders and key expressions that are no SQL,
+/// a constraint and a view of the test's own.
+const OF_THE_CALL: &[&str] = &[
+    "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
+    "42804", "42883", "42P01", "42P02",
+];
+
+/// Calls of each function; always the same ones, some seconds' worth.
+const ROUNDS: usize = 40;
+
+#[test]
+fn no_call_gives_an_error_that_its_entry_does_not_name() {
+    let cluster = Cluster::shared();
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SET client_min_messages = error");
+    session.run(fuzz::ODD_RELATIONS);
+    let memory = session.holds("SELECT size > 0 FROM pgcache.hot_tier");
+    let (page, called) = (reference::functions(&page()), fuzz::functions(&mut session));
+    let (mut chance, mut surprises) = (Chance::seeded(7), Vec::new());
+    for round in 0..ROUNDS {
+        fuzz::make_caches(&mut session, memory);
+        let begin = [
+            "",
+            "BEGIN READ ONLY;",
+            "BEGIN ISOLATION LEVEL REPEATABLE READ;",
+        ];
+        for function in &called {
+            let bare = function.name.trim_start_matches("public.");
+            let entry = page.iter().find(|entry| name(entry) == bare);
+            let named = &entry.unwrap_or_else(|| panic!("no entry of {bare}")).errors;
+            let call = fuzz::call(&mut chance, function);
+            let call = format!("{} SELECT * FROM {call}", begin[round % 3]);
+            if let Err(error) = session.try_lines(&call) {
+                let state = sqlstate(&error);
+                if !named.iter().any(|known| known == state) && !OF_THE_CALL.contains(&state) {
+                    surprises.push(format!("{bare} gave {state}: {call}\n{error:?}"));
+                }
+            }
+            session.run("ROLLBACK");
+        }
+    }
+    assert!(surprises.is_empty(), "{}", surprises.join("\n\n"));
+}
