@@ -29,6 +29,8 @@ fi
 
 make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
 
+# Beside copies of the sources: PGXS of a server that was not built in a folder of its own cannot do otherwise.
 mkdir -p "$BUILD/native"
-make -s -C "$BUILD/native" -f "$ROOT/t/native/Makefile" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
+cp -p "$ROOT"/t/native/* "$BUILD/native/"
+make -s -C "$BUILD/native" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"
 echo "staged in $STAGE"
