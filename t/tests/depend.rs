@@ -1,5 +1,6 @@
 //! `cache_depend` where one session is not enough: what others store meanwhile, replication, dumps.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,8 +76,10 @@ fn between_mark_and_visible(
         });
         let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let pid = until(|| session.value(waiting));
-        meanwhile(session);
+        // Also after a failed assertion, or the test would hang instead of telling it.
+        let outcome = catch_unwind(AssertUnwindSafe(|| meanwhile(session)));
         session.run(&format!("SELECT pg_cancel_backend({pid})"));
+        outcome.unwrap_or_else(|failure| resume_unwind(failure));
     });
 }
 
@@ -121,14 +124,12 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
 }
 
 /// Whoever won it computes from the old row, whether the commit had begun by then or not.
-#[test]
-fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
-    let cluster = without_its_standby();
+fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
     let database = cluster.database();
     let mut loader = database.connect();
-    source_and_cache(&mut loader, "memory");
+    source_and_cache(&mut loader, storage);
     loader.run("SET pgcache.lease_time = '10 min'");
-    for (change, key) in FENCING {
+    for (change, key) in changes {
         let get = format!("SELECT cache_get('{key}', 'c')");
         let win =
             format!("SELECT lease FROM cache_lease('{key}', cache => 'c') WHERE state = 'win'");
@@ -143,14 +144,21 @@ fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
             assert!(!store(loader, before), "void once {change} commits");
             behind = loader.number(&win);
         });
-        assert!(!store(&mut loader, before), "{change}");
-        assert!(!store(&mut loader, behind), "{change}");
-        assert_eq!(loader.value(&get), None, "{change}");
+        assert!(!store(&mut loader, before), "{storage}: {change}");
+        assert!(!store(&mut loader, behind), "{storage}: {change}");
+        assert_eq!(loader.value(&get), None, "{storage}: {change}");
         let after = loader.number(&win);
-        assert!(store(&mut loader, after), "{change}");
+        assert!(store(&mut loader, after), "{storage}: {change}");
         loader.run(&format!("SELECT cache_delete('{key}', 'c')"));
     }
     loader.nothing_pending();
+}
+
+#[test]
+fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
+    let cluster = without_its_standby();
+    check_leases(&cluster, "memory", &FENCING);
+    check_leases(&cluster, "unlogged", &FENCING[..1]); // no entry is there
 }
 
 #[test]
