@@ -26,6 +26,7 @@ fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
     payloads
 }
 
+/// A session that listens.
 fn watcher(database: &Database, cache: &str) -> Client {
     let mut owner = database.connect();
     let channel = owner.text(&format!("SELECT cache_watch('{cache}')"));
@@ -110,22 +111,40 @@ fn plain_sql_and_dependencies_are_told() {
     assert_eq!(heard(&mut watcher, expected.len()), expected);
 }
 
+/// A cache has one channel: each watcher hears of all events, and finds its own among them.
 #[test]
-fn of_many_watchers_each_gets_every_event() {
-    const EVENTS: usize = 200;
-    let database = Cluster::shared().database();
-    let mut session = database.connect();
-    session.run("SELECT cache_create('c')");
-    let watchers: Vec<Client> = (0..20).map(|_| watcher(&database, "c")).collect();
+fn of_a_hundred_watchers_and_a_thousand_events_each_gets_its_ten_and_none_is_lost() {
+    const WATCHERS: usize = 100;
+    const EACH: usize = 10;
+    const WRITERS: usize = 10;
+    let cluster = Cluster::start(&["max_connections = 150"]);
+    let database = cluster.database();
+    database.connect().run("SELECT cache_create('c')");
+    let watchers: Vec<Client> = (0..WATCHERS).map(|_| watcher(&database, "c")).collect();
     thread::scope(|scope| {
-        for mut watcher in watchers {
+        for (number, mut watcher) in watchers.into_iter().enumerate() {
             scope.spawn(move || {
-                let expected: Vec<_> = (0..EVENTS).map(|i| told("set", &i.to_string())).collect();
-                assert_eq!(heard(&mut watcher, EVENTS), expected);
+                let prefix = format!("{{\"op\": \"set\", \"key\": \"{number}:");
+                let mut own = heard(&mut watcher, WATCHERS * EACH);
+                assert_eq!(own.len(), WATCHERS * EACH, "watcher {number}");
+                own.retain(|payload| payload.starts_with(&prefix));
+                let expected: Vec<_> = (0..EACH)
+                    .map(|event| told("set", &format!("{number}:{event}")))
+                    .collect();
+                assert_eq!(own, expected, "watcher {number}");
             });
         }
-        for i in 0..EVENTS {
-            session.run(&format!("SELECT cache_set('{i}', 'v', cache => 'c')"));
+        for writer in 0..WRITERS {
+            let mut session = database.connect();
+            scope.spawn(move || {
+                for number in (writer..WATCHERS).step_by(WRITERS) {
+                    for event in 0..EACH {
+                        session.run(&format!(
+                            "SELECT cache_set('{number}:{event}', 'v', cache => 'c')"
+                        ));
+                    }
+                }
+            });
         }
     });
 }
