@@ -105,7 +105,7 @@ pub fn remove_all(
     let Some(writer) = Writer::of(target) else {
         return false;
     };
-    for &Found { number, place } in rows {
+    let done = rows.iter().all(|&Found { number, place }| {
         // SAFETY: as in `put_all`.
         let step = unsafe {
             guarded(|| {
@@ -113,7 +113,7 @@ pub fn remove_all(
                 step::remove_unseen(&writer, place)
             })
         };
-        let done = match step {
+        let gone = match step {
             Step::Done => Some(true),
             Step::Strange => None,
             Step::Again => {
@@ -122,19 +122,15 @@ pub fn remove_all(
                 unsafe { guarded(|| step::take(&writer, key)) }.map(|row| row.is_some())
             }
         };
-        match done {
-            Some(true) => removed(number),
-            Some(false) => {}
-            None => {
-                writer.close();
-                return false;
-            }
+        if gone == Some(true) {
+            removed(number);
         }
-    }
+        gone.is_some()
+    });
     // SAFETY: a single call.
     unsafe { guarded(|| raw::CommandCounterIncrement()) };
     writer.close();
-    true
+    done
 }
 
 /// Changes the row under a key as `decide` says, which is shown the row or None; gives what it gave. An
