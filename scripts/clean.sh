@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Leaves nothing of this checkout behind: stops its own clusters by their pid files, then removes build/,
-# target/ and the run folder outside the checkout. The cache of source builds stays (cache-dir.sh).
+# target/, Python's leavings and the run folder outside the checkout. The cache of source builds stays (cache-dir.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
@@ -31,3 +31,4 @@ stop_servers() {
 
 stop_servers
 rm -rf target results output_iso log regression.diffs regression.out pgcache.so "${folders[@]}"
+find bench demo docker scripts examples -type d -name __pycache__ -prune -exec rm -rf {} +
