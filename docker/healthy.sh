@@ -3,4 +3,4 @@
 set -eu
 exec psql -X -q -A -t -v ON_ERROR_STOP=1 --username="${POSTGRES_USER:-postgres}" \
     --dbname="${POSTGRES_DB:-${POSTGRES_USER:-postgres}}" \
-    --command="SELECT size > 0 FROM pgcache.hot_tier" >/dev/null
+    --command="SELECT 1 / (size > 0)::int FROM pgcache.hot_tier" >/dev/null

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """Checks the Grafana dashboard and the alerts: layout and words of each panel, PromQL by promtool, and,
 given what an exporter says, that every metric they name is there.
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """Guards that every link between the pages leads somewhere: the file is there, and so is the heading."""
 
 import re

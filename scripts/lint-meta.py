@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """Guards that one version stands everywhere, and that META.json says what PGXN's meta specification 1.0.0
 asks for: required keys, their types, versions in semantic form, files that exist."""
 

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -B
 """Guards that docs/reference.md tells every error of src/error.rs, and no other: SQLSTATE, message, and the
 hint where there is one. What the catalog knows (functions, views, settings) t/tests/reference.rs holds against it."""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves P11, that pgcache is no surprise to the rest of the server: the regression and isolation tests of
+# Proves that pgcache is no surprise to the rest of the server: the regression and isolation tests of
 # Postgres itself give the same results with pgcache preloaded (its worker on) as without.
 #
 # The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; nothing

@@ -1,6 +1,6 @@
 -- pgcache 0.3.0: a cache that lives in Postgres
 --
--- Every SQL function, in the order of docs/reference.md. The cache_* functions go to the
+-- Every SQL function, grouped as in docs/reference.md. The cache_* functions go to the
 -- schema that CREATE EXTENSION was told (else the first of search_path); everything internal lies
 -- in schema pgcache. Reads are PARALLEL RESTRICTED: a worker process could not see what its own
 -- session has written a moment ago.

@@ -1,7 +1,7 @@
 //! Copies of table entries in the hot tier: looking one up, and filling one in after a miss.
 //!
 //! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is its
-//! cache's and no writer of the cache is between mark and unmark; a copy is filled in only if,
+//! cache's, which every mark of the cache changes; a copy is filled in only if,
 //! between the token and the fill, no writer of its stripe or its cache marked or unmarked, and
 //! only by a transaction that cannot have uncommitted changes.
 

@@ -1,4 +1,4 @@
-//! Whether what readers saw is what committed: the checker of promise P2.
+//! Whether what readers saw is what committed: a checker of histories.
 //!
 //! A history is a list of writes and a list of reads on one clock. Every write has a version of its
 //! own, and the versions of one key grow in the order of its commits (the writers see to that with a

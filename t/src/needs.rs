@@ -1,4 +1,4 @@
-//! Promise P9 as a table: what each function of the extension needs, and a call that shows it.
+//! Privileges as a table: what each function of the extension needs, and a call that shows it.
 //!
 //! Not read from the extension: the test of privileges holds the two against each other, and fails for
 //! a function that is missing here.

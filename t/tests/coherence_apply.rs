@@ -1,4 +1,4 @@
-//! Promise P3 where it is not a session that writes: logical replication's apply, and pg_restore with
+//! Coherence where it is not a session that writes: logical replication's apply, and pg_restore with
 //! triggers switched off.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Promise P3: no statement leaves a value in the hot tier that a SELECT would not show.
+//! No statement leaves a value in the hot tier that a SELECT would not show.
 //!
 //! Each statement runs against a cache whose key is hot in another session; then function and SELECT
 //! must agree there. Each that may run in a transaction does so a second time and is rolled back.

@@ -1,4 +1,4 @@
-//! Promises P2 and P3 under a storm: writers, savepoints, TRUNCATE, switched-off triggers, evictions,
+//! Coherence under a storm: writers, savepoints, TRUNCATE, switched-off triggers, evictions,
 //! and all along no reader may see less than what was acknowledged, nor `pgcache.verify` any row.
 //!
 //! PGCACHE_STORM_SECONDS says how long. A library that was built with the cargo feature `pauses`

@@ -1,4 +1,4 @@
-//! Promises P2, P3 and P12 beside an extension that writes itself when a transaction ends: before our callback
+//! Coherence beside an extension that writes itself when a transaction ends: before our callback
 //! has marked what was changed, and after it.
 
 use pgcache_tests::ask::Ask;

@@ -1,4 +1,4 @@
-//! Promise P7 for the hot tier: whatever ends a backend or the server, the tier adds up afterwards.
+//! Crashes and the hot tier: whatever ends a backend or the server, the tier adds up afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Promise P13: caches come back from a dump with their settings, in every form that pg_dump has.
+//! Caches come back from a dump with their settings, in every form that pg_dump has.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Promise P1 while time passes: from its deadline on an entry is absent for every function, and
+//! While time passes: from its deadline on an entry is absent for every function, and
 //! before its deadline it is there.
 
 use std::collections::VecDeque;

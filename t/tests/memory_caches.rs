@@ -1,4 +1,4 @@
-//! Promise P4: memory caches act at once, are not rolled back, and may be evicted, never refused.
+//! Memory caches act at once, are not rolled back, and may be evicted, never refused.
 
 use std::thread;
 

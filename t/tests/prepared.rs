@@ -1,4 +1,4 @@
-//! Promise P12: PREPARE TRANSACTION after a write to a table cache is refused.
+//! PREPARE TRANSACTION after a write to a table cache is refused.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! Promise P9 from end to end: what each function needs, tried by roles with every subset of the
+//! Privileges from end to end: what each function needs, tried by roles with every subset of the
 //! privileges and by owners, on entries in the hot tier, in the table and in a memory cache.
 //!
 //! A function of the extension that the table below does not know fails the test.

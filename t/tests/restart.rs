@@ -1,4 +1,4 @@
-//! Promise P7: what is left after a crash and after a clean restart.
+//! What is left after a crash and after a clean restart.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Promise P9: privileges are checked on every call. A session remembers what was granted; it must forget
+//! Privileges are checked on every call. A session remembers what was granted; it must forget
 //! with the first call after anything that takes the right away has been acknowledged.
 
 use pgcache_tests::ask::Ask;

@@ -1,4 +1,4 @@
-//! Promise P8: a hot standby reads logged caches, finds unlogged ones empty and writes nothing.
+//! A hot standby reads logged caches, finds unlogged ones empty and writes nothing.
 
 use std::time::{Duration, Instant};
 

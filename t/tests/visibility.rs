@@ -1,4 +1,4 @@
-//! Promise P2 by histories: what readers see is what has committed, and nothing older.
+//! Visibility by histories: what readers see is what has committed, and nothing older.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

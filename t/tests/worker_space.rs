@@ -1,4 +1,4 @@
-//! Promises P5 and P6: the number of entries and the room on disk stay bounded, and a sweep reads by
+//! The number of entries and the room on disk stay bounded, and a sweep reads by
 //! row addresses, no more than it needs.
 
 use std::time::{Duration, Instant};

@@ -14,6 +14,9 @@
 //! * (e) when all have ended, every pend is 0, no slot is without its relation, every valid entry is the row;
 //! * (f) in every state, an entry that a get would hit is the committed row.
 //!
+//! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
+//! and for transactions that have written elsewhere are modelled, and left out there.
+//!
 //! # The rules and where they are
 //!
 //! | rule | says | code |
