@@ -3,13 +3,18 @@
 use std::process::Command;
 
 use crate::cluster::Cluster;
-use crate::stage::Stage;
+use crate::stage::{Stage, succeed};
 
 impl Cluster {
     /// An empty cluster of a later server, with these lines in its configuration, which takes over what is in
     /// this one. This one must be down; `options` are pg_upgrade's own. The new one is down, too.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
+        // Both must have checksums, or none; they are on by default from 18 on.
+        if to.major() >= 18 && self.stage.major() < 18 {
+            let mut off = to.command("pg_checksums");
+            succeed(off.arg("--disable").arg("-D").arg(new.data()));
+        }
         run(self.pg_upgrade(&new).args(options).arg("--check"));
         run(self.pg_upgrade(&new).args(options));
         new

@@ -35,7 +35,7 @@ fn seconds() -> u64 {
 
 fn seed() -> u64 {
     let asked = std::env::var("PGCACHE_SOAK_SEED").ok();
-    asked.map_or(1, |n| n.parse().expect("PGCACHE_SOAK_SEED is a number"))
+    asked.map_or(5, |n| n.parse().expect("PGCACHE_SOAK_SEED is a number"))
 }
 
 /// What all sessions together have seen.
