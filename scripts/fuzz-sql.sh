@@ -9,16 +9,13 @@ cd "$(dirname "$0")/.."
 
 scripts/need.sh rust server
 . scripts/env.sh
+. scripts/session-tests.sh
 scripts/stage.sh
 
 calls=${1:-20000} seed=${2:-$(date +%s)}
 say "$calls calls in each database, seed $seed"
-mkdir -p "$RUN/t"
-[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
 for preload in 1 0; do
-    PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=$preload \
-        PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed CARGO_TARGET_DIR=$ROOT/build/target \
-        nice cargo test --locked --package pgcache-tests --test sessions random_calls -- --nocapture
+    PGCACHE_PRELOAD=$preload PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed session_tests random_calls -- --nocapture
 done
 
 [ -n "${SQLSMITH:-}" ] || exit 0

@@ -9,10 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/need.sh rust server
 . scripts/env.sh
+. scripts/session-tests.sh
 scripts/stage.sh
 
-mkdir -p "$RUN/t"
-[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1 \
-    PGCACHE_LEAK_CALLS=${CALLS:-200000} CARGO_TARGET_DIR=$ROOT/build/target \
-    nice cargo test --locked --package pgcache-tests --test sessions leaks:: -- --nocapture --test-threads 1
+PGCACHE_PRELOAD=1 PGCACHE_LEAK_CALLS=${CALLS:-200000} session_tests leaks:: -- --nocapture --test-threads 1

@@ -9,10 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/need.sh rust server
 . scripts/env.sh
+. scripts/session-tests.sh
 scripts/stage.sh
 
-mkdir -p "$RUN/t"
-[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_SOAK_SECONDS=${1:-300} \
-    PGCACHE_SOAK_SEED=${2:-$(date +%s)} CARGO_TARGET_DIR=$ROOT/build/target \
-    nice cargo test --locked --package pgcache-tests --test sessions soak:: -- --nocapture
+PGCACHE_SOAK_SECONDS=${1:-300} PGCACHE_SOAK_SEED=${2:-$(date +%s)} session_tests soak:: -- --nocapture

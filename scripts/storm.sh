@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/need.sh rust server
 . scripts/env.sh
+. scripts/session-tests.sh
 
 [ -x "$BINDIR/postgres" ] || scripts/stage.sh
 source=${SOURCE:-$ROOT}
@@ -30,8 +31,4 @@ cp -a "$STAGE" "$paused"
 cp --remove-destination "$BUILD/target-pauses/release/libpgcache.so" \
     "$paused$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 
-mkdir -p "$RUN/t"
-[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER \
-    PGCACHE_STORM_SECONDS=${1:-300} CARGO_TARGET_DIR=$ROOT/build/target \
-    nice cargo test --locked --package pgcache-tests --test sessions coherence_storm -- --nocapture
+PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests coherence_storm -- --nocapture

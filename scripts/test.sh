@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 scripts/need.sh rust server python pgbouncer redis memcached charts
 . scripts/env.sh
 . scripts/step.sh
+. scripts/session-tests.sh
 
 # Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
 cron=1
@@ -72,11 +73,7 @@ regress() (
 )
 
 # Everything holds with the library preloaded and without: the tier changes speed, not results.
-session_tests() {
-    mkdir -p "$RUN/t"
-    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-    PGCACHE_RUN=$RUN/t PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 cargo_test --package pgcache-tests
-}
+sessions() { PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast; }
 
 # The way to the table changes speed, not results.
 over_plans() {
@@ -125,9 +122,9 @@ many_tests regress-over-plans over_plans ISOLATION=
 ! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-over-plans over_plans REGRESS=
 many_tests regress-without-preload without_preload ISOLATION=
 ! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-without-preload without_preload REGRESS=
-many_tests sessions session_tests 1 auto
-many_tests sessions-over-plans session_tests 1 plan
-many_tests sessions-without-preload session_tests 0 auto
+many_tests sessions sessions 1 auto
+many_tests sessions-over-plans sessions 1 plan
+many_tests sessions-without-preload sessions 0 auto
 many_tests storm scripts/storm.sh 60
 
 # The examples in languages that are not here and cannot be had are named at the end.

@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
+. scripts/session-tests.sh
 
 from=${FROM:-15} to=${TO:-17}
 
@@ -28,17 +29,11 @@ stage() {
     scripts/stage.sh
 }
 
-tests() {
-    PGCACHE_BINDIR=$BINDIR PGCACHE_BINDIR_2=$new PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1 \
-        CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --package pgcache-tests --test sessions -- --ignored "$@"
-}
+tests() { PGCACHE_BINDIR_2=$new PGCACHE_PRELOAD=1 session_tests -- --ignored "$@"; }
 
 stage "$to"
 new=$BINDIR
 stage "$from"
-mkdir -p "$RUN/t"
-[ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-
 versions="$("$BINDIR/postgres" --version) to $("$new/postgres" --version)"
 say "without pgcache, from $versions"
 tests servers_agree >"$LOG/upgrade-control.log" 2>&1 ||
