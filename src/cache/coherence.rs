@@ -174,9 +174,14 @@ fn refuse_to_prepare() {
 }
 
 fn at_moment(moment: Moment) {
-    if moment == Moment::BeforeCommit {
-        depend::at_commit();
-        watch::at_commit();
+    match moment {
+        Moment::BeforeCommit => {
+            depend::at_commit();
+            watch::at_commit();
+        }
+        // With something to tell the transaction cannot be prepared: Postgres says so.
+        Moment::BeforePrepare => watch::at_commit(),
+        _ => {}
     }
     depend::at_moment(moment);
     watch::at_moment(moment);

@@ -63,8 +63,9 @@ struct Transaction {
     noted: Layers<ByCache>,
     /// Something was noted since the entries were last removed.
     pending: bool,
-    /// The entries are being removed: what is done for that does not begin it again.
-    removing: bool,
+    /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
+    /// again.
+    removing: Option<i32>,
 }
 
 thread_local! {
@@ -119,15 +120,15 @@ pub fn has_noted() -> bool {
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache itself.
 pub fn settle() {
-    if look(|t| t.pending && !t.removing) {
-        remove(When::Now);
+    while look(|t| t.pending && t.removing.is_none()) {
         with(|t| t.pending = false);
+        remove(When::Now);
     }
 }
 
 /// Right before the commit: all of it, once more, and until removing notes nothing new.
 pub fn at_commit() {
-    while look(|t| !t.removing && !t.noted.is_empty()) {
+    while look(|t| t.removing.is_none() && !t.noted.is_empty()) {
         with(|t| t.pending = false);
         remove(When::Commit);
     }
@@ -140,8 +141,11 @@ pub fn at_moment(moment: Moment) {
         Moment::SubCommitted { level } => with(|t| t.noted.release(level)),
         Moment::SubAborted { level } => with(|t| {
             t.noted.roll_back(level);
-            t.pending = !t.noted.is_empty(); // what was removed under it is back
-            t.removing = false;
+            // One that a trigger made while we remove is over; we go on.
+            if t.removing.is_none_or(|since| level <= since) {
+                t.pending = !t.noted.is_empty(); // what was removed under it is back
+                t.removing = None;
+            }
         }),
         _ => {}
     }
@@ -157,7 +161,7 @@ enum When {
 /// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
 /// commit is visible.
 fn remove(when: When) {
-    with(|t| t.removing = true);
+    with(|t| t.removing = Some(events::nesting_level()));
     let _writable = transaction::Writable::enter();
     let _snapshot = transaction::Snapshot::enter();
     let mut in_memory = Vec::new();
@@ -167,7 +171,7 @@ fn remove(when: When) {
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache, noted)),
-            _ => delete(&cache, &noted, when),
+            _ => delete(cache.relation, &noted, when),
         }
     }
     if when == When::Commit {
@@ -175,7 +179,7 @@ fn remove(when: When) {
             .iter()
             .for_each(|(cache, noted)| fence(cache, noted));
     }
-    with(|t| t.removing = false);
+    with(|t| t.removing = None);
 }
 
 /// All layers in one; at the commit they are needed no more.
@@ -200,8 +204,12 @@ fn open(relation: Oid) -> Option<Rc<Cache>> {
     registry::find(relation).ok()
 }
 
-fn delete(cache: &Rc<Cache>, noted: &Noted, when: When) {
-    lock::relation(cache.relation, lock::Mode::Write);
+/// What the table was before the lock is no help: it may have a trigger or a foreign key by now.
+fn delete(relation: Oid, noted: &Noted, when: When) {
+    lock::relation(relation, lock::Mode::Write);
+    let Ok(cache) = &registry::find(relation) else {
+        return;
+    };
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {

@@ -111,8 +111,14 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
         }
         .unwrap_or((*trigger.tg_relation).rd_id);
         require_rights(condition.cache, declared_on);
-        let key = RowKey::prepare(condition.key, trigger.tg_relation);
-        let by_anybody = key.is_plain || relation::owner(declared_on) == session::user();
+        // Planning looks names up, and puts SQL functions' bodies in their place: under the owner's rights and
+        // a search_path of ours, or the writer would choose what they mean.
+        let stranger = relation::owner(declared_on) != session::user();
+        let key = {
+            let _owner = stranger.then(|| AsOwner::to_maintain(declared_on));
+            RowKey::prepare(condition.key, trigger.tg_relation)
+        };
+        let by_anybody = key.is_plain || !stranger;
         let prepared: *mut Prepared = pg_sys::palloc(size_of::<Prepared>()).cast();
         prepared.write(Prepared {
             cache: condition.cache,

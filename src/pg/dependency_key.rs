@@ -182,16 +182,39 @@ unsafe fn is_plain(planned: *mut Node) -> bool {
     }
 }
 
-/// Checks of domains and comparisons by GREATEST are functions that Postgres does not show.
-///
+/// Of other kinds of nodes (checks of domains, GREATEST, constructors of JSON) Postgres does not show every
+/// function that they call.
+fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
+    use pg_sys::NodeTag::*;
+    matches!(
+        node,
+        T_List
+            | T_Var
+            | T_Const
+            | T_FuncExpr
+            | T_OpExpr
+            | T_DistinctExpr
+            | T_NullIfExpr
+            | T_ScalarArrayOpExpr
+            | T_BoolExpr
+            | T_RelabelType
+            | T_CoerceViaIO
+            | T_CaseExpr
+            | T_CaseWhen
+            | T_CaseTestExpr
+            | T_CoalesceExpr
+            | T_NullTest
+            | T_BooleanTest
+    )
+}
+
 /// # Safety
 /// Inside of `guarded`; `node` is NULL or an expression.
 unsafe extern "C-unwind" fn calls_a_users(node: *mut Node, context: *mut c_void) -> bool {
-    use pg_sys::NodeTag::{T_CoerceToDomain, T_MinMaxExpr};
     // SAFETY: as the caller says; Postgres walks the nodes below.
     unsafe {
         !node.is_null()
-            && (matches!((*node).type_, T_CoerceToDomain | T_MinMaxExpr)
+            && (!shows_its_functions((*node).type_)
                 || raw::check_functions_in_node(node, Some(is_a_users), context)
                 || version::expression_tree_walker(node, Some(calls_a_users), context))
     }

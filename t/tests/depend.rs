@@ -327,3 +327,60 @@ fn a_dump_brings_dependencies_and_channels_back() {
         0
     );
 }
+
+/// A removal that waits for the table's lock goes by what the table has become meanwhile.
+#[test]
+fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut other) = (database.connect(), database.connect());
+    source_and_cache(&mut writer, "unlogged");
+    writer.run(
+        "SELECT cache_set('p:1', 'old', cache => 'c'); CREATE TABLE seen (key text); \
+         CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN INSERT INTO seen VALUES (OLD.key); RETURN OLD; END$$",
+    );
+    other.run("BEGIN; CREATE TRIGGER see AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION see()");
+    let pid = writer.number("SELECT pg_backend_pid()");
+    let waiting = thread::spawn(move || {
+        writer.run("UPDATE src SET v = 'new'");
+        writer
+    });
+    let waits = format!("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {pid}");
+    let mut witness = database.connect();
+    until(|| witness.holds(&waits).then_some(()));
+    other.run("COMMIT");
+    let mut writer = waiting.join().expect("the update is done");
+    assert_eq!(writer.lines("TABLE seen"), ["p:1"]);
+    assert!(writer.holds("SELECT NOT cache_exists('p:1', 'c')"));
+}
+
+/// A trigger on the cache that undoes a savepoint of its own and reads the cache does not begin the removal again.
+#[test]
+fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
+    let mut session = Cluster::shared().database().connect();
+    source_and_cache(&mut session, "unlogged");
+    session.run(
+        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \
+         BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; \
+         PERFORM public.cache_exists('x', 'public.c'); RETURN OLD; END$$; \
+         CREATE TRIGGER look BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION look(); \
+         SELECT cache_set('p:1', 'old', cache => 'c'); BEGIN; UPDATE src SET v = 'new'",
+    );
+    assert!(session.holds("SELECT cache_get('p:1', 'c') IS NULL"));
+    session.run("COMMIT");
+    assert!(session.holds("SELECT NOT cache_exists('p:1', 'c')"));
+}
+
+/// A cache is a table, so entries of another may depend on it.
+#[test]
+fn a_chain_of_dependencies_is_followed_at_once() {
+    let mut session = Cluster::shared().database().connect();
+    source_and_cache(&mut session, "unlogged");
+    session.run(
+        "SELECT cache_create('d'); SELECT cache_depend('c', 'key', 'd'); \
+         SELECT cache_set('p:1', 'old', cache => 'c'); SELECT cache_set('p:1', 'old', cache => 'd'); \
+         BEGIN; UPDATE src SET v = 'new'",
+    );
+    assert!(session.holds("SELECT cache_get('p:1', 'd') IS NULL"));
+    session.run("COMMIT");
+}

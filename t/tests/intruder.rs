@@ -383,3 +383,32 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
         );
     }
 }
+
+/// A writer needs nothing for it, and must not choose what the names in the owner's key mean: neither to have
+/// code of his run as the owner, nor to keep an entry.
+#[test]
+fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let (mut admin, victim, mallory) = (database.connect(), cluster.role(), cluster.role());
+    admin.run(&format!(
+        "CREATE SCHEMA evil AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA evil TO PUBLIC; \
+         GRANT CREATE ON SCHEMA public TO {victim}; CREATE TABLE ran (by name); GRANT ALL ON ran TO PUBLIC"
+    ));
+    database.connect_as(&victim).run(&format!(
+        "CREATE TABLE src (name text); CREATE FUNCTION keyf(text) RETURNS text LANGUAGE sql IMMUTABLE \
+         AS $$SELECT 'p:' || lower($1)$$; SELECT cache_create('c'); SELECT cache_depend('src', 'keyf(name)', 'c'); \
+         SELECT cache_set('p:a', 'old', cache => 'c'); GRANT INSERT ON src TO {mallory}"
+    ));
+    let mut writer = database.connect_as(&mallory);
+    writer.run(
+        "CREATE FUNCTION evil.note() RETURNS void LANGUAGE sql AS \
+         $$INSERT INTO public.ran VALUES (current_user)$$; \
+         CREATE FUNCTION evil.lower(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS \
+         $$BEGIN PERFORM evil.note(); RETURN 'other'; END$$; \
+         SET search_path = evil, pg_catalog, public",
+    );
+    writer.run("INSERT INTO public.src VALUES ('A')");
+    assert_eq!(admin.lines("TABLE ran"), [""; 0]);
+    assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
@@ -175,4 +176,18 @@ fn many_sessions_together_get_exactly_the_limit() {
 #[test]
 fn many_sessions_together_get_exactly_the_limit_of_a_memory_cache() {
     check_limit(&Cluster::hot().database(), "memory");
+}
+
+/// COMMIT PREPARED may run in another session, which knows nothing of them.
+#[test]
+fn a_transaction_with_something_to_tell_is_not_prepared() {
+    let cluster = Cluster::with_tier(&["max_prepared_transactions = 5"]);
+    let mut session = cluster.database().connect();
+    session.run("SELECT cache_create('m', storage => 'memory')");
+    session.run("SELECT cache_watch('m')");
+    session.run("BEGIN; SELECT cache_set('k', 'v', cache => 'm')");
+    refused(session.try_lines("PREPARE TRANSACTION 'told'"), "0A000");
+    session.run("ROLLBACK; SELECT cache_unwatch('m')");
+    session.run("BEGIN; SELECT cache_set('k', 'v', cache => 'm'); PREPARE TRANSACTION 'untold'");
+    session.run("COMMIT PREPARED 'untold'");
 }
