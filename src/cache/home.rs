@@ -129,7 +129,6 @@ impl Home {
         check_size(key.bytes, value)?;
         let record = Record {
             version: self.version(),
-            xid: 0,
             deadline: entry.deadline.unwrap_or(NO_DEADLINE),
             kind: cache.value_type as u8,
             negative: entry.value.is_none(),

@@ -250,7 +250,6 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
     };
     let record = Record {
         version: token.version,
-        xid: 0,
         deadline: entry.deadline.unwrap_or(NO_DEADLINE),
         kind: cache.value_type as u8,
         negative: entry.value.is_none(),

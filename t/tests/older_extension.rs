@@ -98,6 +98,16 @@ fn what_came_later_is_refused_with_the_command_that_brings_it() {
     session.run(expire);
 }
 
+#[test]
+fn a_function_that_came_later_is_there_after_the_update() {
+    let cluster = Cluster::with_tier(&[]);
+    let mut session = database(&cluster, "0.2.0").connect();
+    let fetch = "SELECT cache_fetch('new', 'SELECT 1::text')";
+    refused(session.try_value(fetch), "42883");
+    session.run("ALTER EXTENSION pgcache UPDATE");
+    session.run(fetch);
+}
+
 fn wait_until_swept(session: &mut Client, version: &str) {
     let deadline = Instant::now() + Duration::from_secs(90);
     while session.holds("SELECT EXISTS (SELECT FROM c WHERE key = 'old')") {

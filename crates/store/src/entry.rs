@@ -1,15 +1,15 @@
 //! An entry in the arena: its header, and where the bytes of its value lie.
 //!
 //! What it is not: it allocates nothing and knows no queue order; the header only carries the links.
-//! The rule it guards: a header is 48 bytes, so that a 16-byte key and a 512-byte value take nine
+//! The rule it guards: a header is 40 bytes, so that a 16-byte key and a 512-byte value take nine
 //! granules; and an entry wastes at most 63 bytes a run.
 //!
 //! ```text
 //! word 0  newer entry (32) | older entry (32)            links of the eviction queue, as locations
 //! word 1  slot in the partition's index (32) | cache (32)
 //! word 2  value length (32) | key length (12) | head run in granules - 1 (6) | kind (8) | flags (6)
-//! word 3  deadline   word 4  xid   word 5  version
-//! word 6  first value page (32) | tail run (32)           only with the flag EXTENDED
+//! word 3  deadline   word 4  version
+//! word 5  first value page (32) | tail run (32)           only with the flag EXTENDED
 //! then the key, then the value's bytes that lie in this run
 //! tail run: owner's location (32) | granules (32), then bytes
 //! ```
@@ -22,8 +22,8 @@ use crate::region::Region;
 pub const MAX_KEY: usize = 2048;
 /// The deadline of an entry that never expires.
 pub const NO_DEADLINE: i64 = i64::MAX;
-const HEADER: usize = 48;
-const EXTENDED_HEADER: usize = 56;
+const HEADER: usize = 40;
+const EXTENDED_HEADER: usize = 48;
 const TAIL_HEADER: usize = 8;
 const NEGATIVE: u64 = 1;
 const EXTENDED: u64 = 2;
@@ -43,8 +43,6 @@ pub struct Key<'k> {
 pub struct Record<'v> {
     /// Generation and epoch of the cache in one number, never used twice for one cache.
     pub version: u64,
-    /// Full xid of the writer.
-    pub xid: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
     /// The caller's tag for the value's type.
@@ -59,7 +57,6 @@ pub struct Record<'v> {
 pub struct Header {
     pub cache: u32,
     pub version: u64,
-    pub xid: u64,
     pub deadline: i64,
     pub kind: u8,
     pub negative: bool,
@@ -178,8 +175,7 @@ impl<'r> EntryRef<'r> {
         let lengths = self.word(2);
         Header {
             cache: (self.word(1) >> 32) as u32,
-            version: self.word(5),
-            xid: self.word(4),
+            version: self.word(4),
             deadline: self.deadline(),
             kind: (lengths >> 50) as u8,
             negative: lengths >> 58 & NEGATIVE != 0,
@@ -229,7 +225,7 @@ impl<'r> EntryRef<'r> {
         let shape = self.shape();
         let head_len = (self.word(2) >> 44 & 63) as u32 + 1;
         let (first_page, tail) = match self.extended() {
-            true => (self.word(6) as u32, (self.word(6) >> 32) as u32),
+            true => (self.word(5) as u32, (self.word(5) >> 32) as u32),
             false => (NO_PAGE, 0),
         };
         let tail_len = if tail == 0 { 0 } else { shape.tail(head_len) };
@@ -326,7 +322,7 @@ impl<'r> EntryRef<'r> {
         self.set_word(1, pair(0, key.cache));
         self.set_lengths(place, key.bytes.len(), record);
         if place.extended() {
-            self.set_word(6, pair(place.first_page, place.tail));
+            self.set_word(5, pair(place.first_page, place.tail));
         }
         if place.tail != 0 {
             self.adopt_tail(place.tail, place.tail_len);
@@ -347,8 +343,7 @@ impl<'r> EntryRef<'r> {
 
     fn write_value(&self, record: &Record) {
         self.set_word(3, record.deadline as u64);
-        self.set_word(4, record.xid);
-        self.set_word(5, record.version);
+        self.set_word(4, record.version);
         self.extents(|at, from, len| {
             if let Some(part) = record.value.get(from..from + len) {
                 self.region.copy_in(at, part);
@@ -381,7 +376,7 @@ impl<'r> EntryRef<'r> {
     }
 
     pub(crate) fn set_tail(&self, tail: u32) {
-        self.set_word(6, pair(self.word(6) as u32, tail));
+        self.set_word(5, pair(self.word(5) as u32, tail));
     }
 
     pub(crate) fn set_links(&self, newer: u32, older: u32) {

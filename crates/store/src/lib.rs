@@ -45,7 +45,7 @@
 //!     // lock(home, Exclusive); re-check tokens here; then
 //!     // SAFETY: lock `home` is held exclusively.
 //!     let mut partition = unsafe { region.partition_mut(home, &mut ledger) };
-//!     let record = Record { version: 1, xid: 0, deadline: NO_DEADLINE, kind: 0, negative: false, value: b"Ada" };
+//!     let record = Record { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: b"Ada" };
 //!     match partition.set(&key, &record, 0, &mut grant) {
 //!         Set::Stored { .. } => break,
 //!         Set::TooLarge => unreachable!("three bytes"),
@@ -95,7 +95,7 @@
 //!
 //! **Validity.** `Header.version` is the caller's number for the present content of a cache: generation
 //! and epoch in one u64, never used twice for one cache slot. The store never compares it; the `valid`
-//! closure of `get` does, with the xid check of REPEATABLE READ beside it. Entries of old versions are
+//! closure of `get` does. Entries of old versions are
 //! overwritten by a `set` of the same key, evicted, or removed by a `sweep` whose judge knows the versions.
 //!
 //! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve stale

@@ -128,7 +128,7 @@ impl<'m> Model<'m> {
                 self.now + i64::from(ttl)
             },
             kind: key as u8,
-            negative: size % 50 == 0,
+            negative: size.is_multiple_of(50),
             value: (0..length(size))
                 .map(|i| (i * 7 + i / 251 + seed) as u8)
                 .collect(),
@@ -157,7 +157,6 @@ impl<'m> Model<'m> {
         } = next;
         let record = Record {
             version,
-            xid: version,
             deadline,
             kind,
             negative,
@@ -199,10 +198,7 @@ impl<'m> Model<'m> {
                     stored.value[..],
                     "the value"
                 );
-                assert_eq!(
-                    (header.version, header.xid),
-                    (stored.version, stored.version)
-                );
+                assert_eq!(header.version, stored.version);
                 assert_eq!(
                     (header.kind, header.negative),
                     (stored.kind, stored.negative)

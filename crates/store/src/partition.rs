@@ -85,7 +85,7 @@ impl<'r> PartitionRef<'r> {
         EntryRef::new(self.region, location)
     }
 
-    /// Copies a live value out. `valid` is the caller's rule about version and xid; an entry that fails
+    /// Copies a live value out. `valid` is the caller's rule about the version; an entry that fails
     /// it, or whose deadline is not after `now`, is a miss and stays where it is.
     #[inline]
     pub fn get(

@@ -45,7 +45,6 @@ impl Shared<'_> {
         let value = value_of(number, write, len);
         let record = Record {
             version: write,
-            xid: 0,
             deadline: NO_DEADLINE,
             kind: 0,
             negative: false,

@@ -237,10 +237,8 @@ impl PartitionMut<'_> {
         }
         let hole = self.longest_hole();
         let worth = single >= LEAST_SPLIT && hole >= shape.least_head().max(single / 4);
-        if worth {
-            if let Some(place) = self.cut_two(shape, hole, grant) {
-                return Some(place);
-            }
+        if worth && let Some(place) = self.cut_two(shape, hole, grant) {
+            return Some(place);
         }
         if !self.take_run_page(shape, grant) {
             return None;

@@ -112,7 +112,7 @@ impl Tier {
         let name = name(number);
         let key = key(number, &name);
         let record =
-            Record { version: 1, xid: 0, deadline: NO_DEADLINE, kind: 0, negative: false, value: &VALUE };
+            Record { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: &VALUE };
         let home = self.region.partition_of(key.hash);
         let mut ledger = |_: Change| {};
         let mut grant = self.region.grant();

@@ -48,7 +48,6 @@ impl Tier {
         let value = &self.value[..value_len];
         let record = Record {
             version: 1,
-            xid: 0,
             deadline: NO_DEADLINE,
             kind: 0,
             negative: false,
