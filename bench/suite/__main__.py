@@ -74,7 +74,7 @@ def run(options, part):
             [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
         )
         for line in process.stdout:
-            log.write(line)
+            log.write(line.replace(f"{ROOT}/", ""))
             print(f"   {line}", end="", flush=True)
         status = process.wait()
     if status:

@@ -200,8 +200,9 @@ def client(words, options, threads):
 def kept(options, words):
     """What a tool printed, beside the command that made it: every figure can be traced."""
     stdout = output(words)
+    said = f"$ {' '.join(map(str, words))}\n{stdout.partition(LATENCIES)[0]}\n"
     with gzip.open(options.out / "raw.log.gz", "at", encoding="utf-8") as log:
-        log.write(f"$ {' '.join(map(str, words))}\n{stdout.partition(LATENCIES)[0]}\n")
+        log.write(said.replace(f"{plans.ROOT}/", ""))  # where the checkout lay is nobody's business
     return stdout
 
 

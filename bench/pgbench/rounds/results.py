@@ -9,6 +9,7 @@ import tarfile
 from statistics import median
 
 from . import stats
+from .plan import ROOT
 from .systems import ROUNDS
 
 PROMISED = ("round", "system", "tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "rss_mb", "runs")
@@ -48,7 +49,8 @@ class Results:
         with open(self.folder / "runs.jsonl", "a", encoding="utf-8") as lines:
             lines.write(json.dumps(row) + "\n")
         name = f"{repetition}-{row['system']}-{row['round']}-{row['tool']}-{row['threads']}"
-        (self.raw / f"{name}.out").write_text(stdout if row["tool"] != "client" else without_latency(stdout))
+        said = stdout if row["tool"] != "client" else without_latency(stdout)
+        (self.raw / f"{name}.out").write_text(said.replace(f"{ROOT}/", ""))
         if result["counts"]:
             lines = (f"{us} {count}\n" for us, count in sorted(result["counts"].items()))
             (self.raw / f"{name}.latency").write_text("".join(lines))
