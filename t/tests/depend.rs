@@ -337,7 +337,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     writer.run(
         "SELECT cache_set('p:1', 'old', cache => 'c'); CREATE TABLE seen (key text); \
          CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS \
-         $$BEGIN INSERT INTO seen VALUES (OLD.key); RETURN OLD; END$$",
+         $$BEGIN INSERT INTO public.seen VALUES (OLD.key); RETURN OLD; END$$",
     );
     other.run("BEGIN; CREATE TRIGGER see AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION see()");
     let pid = writer.number("SELECT pg_backend_pid()");
@@ -376,11 +376,16 @@ fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
 fn a_chain_of_dependencies_is_followed_at_once() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
-    session.run(
-        "SELECT cache_create('d'); SELECT cache_depend('c', 'key', 'd'); \
-         SELECT cache_set('p:1', 'old', cache => 'c'); SELECT cache_set('p:1', 'old', cache => 'd'); \
-         BEGIN; UPDATE src SET v = 'new'",
-    );
+    // One transaction each: the entry of d must be there when the row changes.
+    for statement in [
+        "SELECT cache_create('d')",
+        "SELECT cache_depend('c', 'key', 'd')",
+        "SELECT cache_set('p:1', 'old', cache => 'c')",
+        "SELECT cache_set('p:1', 'old', cache => 'd')",
+    ] {
+        session.run(statement);
+    }
+    session.run("BEGIN; UPDATE src SET v = 'new'");
     assert!(session.holds("SELECT cache_get('p:1', 'd') IS NULL"));
     session.run("COMMIT");
 }
