@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from plan import LOADS, SYSTEMS, Load
-from servers import ROOT, Etcd, Postgres, has_etcd
+from servers import Etcd, Postgres, has_etcd
+from throwaway import ROOT
 
 CLIENT = ROOT / "build/bench-kv/load"
 

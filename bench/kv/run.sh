@@ -7,6 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cd "$root"
 
+export PYTHONPATH=$root/bench
 scripts/need.sh python rust server
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 

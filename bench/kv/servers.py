@@ -9,50 +9,33 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CLUSTER = "kv"
+from throwaway import Cluster
+
+CLUSTER = Cluster("kv")
 PATIENCE = 60
-
-
-def cluster(*words: str, text: str | None = None) -> str:
-    done = subprocess.run(
-        [ROOT / "scripts/cluster.sh", *words], input=text, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        sys.exit(f"kv: cluster.sh {' '.join(words[:2])} failed:\n{done.stderr}")
-    return done.stdout
-
-
-def sql(text: str) -> str:
-    return cluster("psql", CLUSTER, "-qAt", "-v", "ON_ERROR_STOP=1", text=text).strip()
-
-
-def address() -> dict[str, str]:
-    lines = cluster("env", CLUSTER).replace("export ", "").split()
-    return dict(pair.split("=", 1) for pair in lines if "=" in pair)
 
 
 class Postgres:
     def __enter__(self):
-        cluster("remove", CLUSTER)
-        cluster("start", CLUSTER, "fsync = on", "max_connections = 200")
-        sql("CREATE EXTENSION pgcache")
+        CLUSTER.run("remove")
+        CLUSTER.run("start", "fsync = on", "max_connections = 200")
+        CLUSTER.sql("CREATE EXTENSION pgcache")
         return self
 
     def __exit__(self, *_):
-        cluster("remove", CLUSTER)
+        CLUSTER.run("remove")
 
     def version(self) -> str:
-        return f"Postgres {sql('SHOW server_version')}"
+        return f"Postgres {CLUSTER.sql('SHOW server_version')}"
 
     def prepare(self, storage: str, watched: bool) -> None:
-        sql("SELECT cache_drop(old) FROM to_regclass('kv') AS old WHERE old IS NOT NULL")
-        sql(f"SELECT cache_create('kv', storage => '{storage}')")
+        CLUSTER.sql("SELECT cache_drop(old) FROM to_regclass('kv') AS old WHERE old IS NOT NULL")
+        CLUSTER.sql(f"SELECT cache_create('kv', storage => '{storage}')")
         if watched:
-            sql("SELECT cache_watch('kv')")
+            CLUSTER.sql("SELECT cache_watch('kv')")
 
     def where(self) -> list[str]:
-        place = address()
+        place = CLUSTER.address()
         return ["--where", f"host={place['PGHOST']} port={place['PGPORT']} user=postgres dbname=postgres"]
 
 
@@ -61,7 +44,7 @@ class Etcd:
 
     def __enter__(self):
         # Beside the cluster: on the same disk, and where a socket's path is short enough.
-        self.folder = Path(tempfile.mkdtemp(prefix="etcd-", dir=Path(address()["PGHOST"]).parent))
+        self.folder = Path(tempfile.mkdtemp(prefix="etcd-", dir=Path(CLUSTER.address()["PGHOST"]).parent))
         client, peer = "unix://client:1", "unix://peer:1"
         words = ["etcd", "--data-dir", "data", "--listen-client-urls", client, "--advertise-client-urls", client]
         words += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]

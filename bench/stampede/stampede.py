@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from law import SCENARIOS, amplification, attainable_hit_rate, hit_rate, published_requests
+from throwaway import ROOT, Cluster
 
-ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "build/stampede-client/release/stampede-client"
-CLUSTER = "stampede"
+CLUSTER = Cluster("stampede")
 MODES = ("lease", "fetch", "none")
 
 SETUP = """
@@ -41,28 +41,10 @@ END $$;
 """
 
 
-def cluster(*words: str, text: str | None = None) -> str:
-    done = subprocess.run(
-        [ROOT / "scripts/cluster.sh", *words], input=text, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        sys.exit(f"stampede: cluster.sh {' '.join(words[:2])} failed:\n{done.stderr}")
-    return done.stdout
-
-
-def sql(text: str) -> str:
-    return cluster("psql", CLUSTER, "-qAt", "-v", "ON_ERROR_STOP=1", text=text).strip()
-
-
-def where() -> dict[str, str]:
-    lines = cluster("env", CLUSTER).replace("export ", "").split()
-    return dict(pair.split("=", 1) for pair in lines if "=" in pair)
-
-
 def measure(scenario, mode: str, seconds: float) -> dict:
     settings = vars(scenario) | {"grace": "0" if mode == "none" else "1 minute"}
-    sql(SETUP.format(**settings))
-    place = where()
+    CLUSTER.sql(SETUP.format(**settings))
+    place = CLUSTER.address()
     done = subprocess.run(
         [CLIENT, "--socket", place["PGHOST"], "--port", place["PGPORT"], "--mode", mode]
         + ["--clients", str(scenario.clients), "--seconds", str(seconds)]
@@ -73,7 +55,7 @@ def measure(scenario, mode: str, seconds: float) -> dict:
         sys.exit(f"stampede: the client failed:\n{done.stderr}")
     run = json.loads(done.stdout)
     if mode == "fetch":
-        run["queries"] = int(sql("SELECT cache_get('queries', 'counters')"))
+        run["queries"] = int(CLUSTER.sql("SELECT cache_get('queries', 'counters')"))
     return run | {"scenario": scenario.name, "mode": mode} | judge(scenario, run)
 
 
@@ -128,7 +110,7 @@ def report(medians: list[dict], seconds: float) -> str:
     lines = [
         "# Cold start and stampede",
         "",
-        f"{datetime.date.today()}, {machine()}, {sql('SHOW server_version')}, {seconds:g} s from an empty cache,",
+        f"{datetime.date.today()}, {machine()}, {CLUSTER.sql('SHOW server_version')}, {seconds:g} s from an empty cache,",
         f"medians of {medians[0]['runs']}. Client and server share the machine.",
         "",
         "| scenario | mode | requests/s | hit rate | attainable | queries/s | of capacity | amplification | p50 us | p95 us | p99 us | errors | wrong |",
@@ -164,8 +146,8 @@ def main() -> None:
     if options.smoke:
         options.seconds, options.repeats, options.scenarios = 2, 1, "cloud,constrained"
     chosen = [s for s in SCENARIOS if s.name in options.scenarios.split(",")]
-    cluster("remove", CLUSTER)
-    cluster("start", CLUSTER, "max_connections = 700", "shared_buffers = 128MB")
+    CLUSTER.run("remove")
+    CLUSTER.run("start", "max_connections = 700", "shared_buffers = 128MB")
     try:
         runs = []
         for scenario in chosen:
@@ -179,7 +161,7 @@ def main() -> None:
         medians = [median(case) for case in by_case.values()]
         text = report(medians, options.seconds)
     finally:
-        cluster("remove", CLUSTER)
+        CLUSTER.run("remove")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "report.md").write_text(text)
