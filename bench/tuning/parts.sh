@@ -147,6 +147,38 @@ SELECT cache_set_many(array_agg('k' || (i * 7919 + :n) % $some), array_agg(text 
     ask "SELECT cache_drop('b')" >/dev/null
 }
 
+# The same for gets. The arrays lie ready in a table, so that no time goes into making them.
+batched_gets() {
+    local size
+    table "Entries read in a second, by keys in one cache_get_many" "read from" "cache_get" "10" "100"
+    for size in 10 100; do
+        ask "CREATE UNLOGGED TABLE keys_$size AS SELECT n, array_agg('k' || (n * $size + i) * 7919 % $some) AS keys
+                FROM generate_series(0, $((some / size - 1))) AS n, generate_series(0, $((size - 1))) AS i GROUP BY n" \
+            "ALTER TABLE keys_$size ADD PRIMARY KEY (n)" "VACUUM ANALYZE keys_$size" >/dev/null
+    done
+    batched_gets_of unlogged 'the hot tier'
+    PGOPTIONS='-c pgcache.hot_tier=off' batched_gets_of unlogged 'an unlogged table'
+    batched_gets_of memory 'a memory cache'
+    ask "DROP TABLE keys_10, keys_100" >/dev/null
+}
+
+# batched_gets_of STORAGE LABEL
+batched_gets_of() {
+    local size script gets
+    ask "SELECT cache_create('b', storage => '$1')" \
+        "SELECT count(cache_set('k' || i, $value, cache => 'b')) FROM generate_series(0, $some - 1) AS i" \
+        "SELECT count(cache_get('k' || i, 'b')) FROM generate_series(0, $some - 1) AS i" >/dev/null
+    gets=("$(per_second "\\set n random(0, $some - 1)
+SELECT cache_get('k' || :n, 'b');" -M prepared -c 8)")
+    for size in 10 100; do
+        script="\\set n random(0, $((some / size - 1)))
+SELECT count(value) FROM keys_$size, cache_get_many(keys, 'b') WHERE n = :n;"
+        gets+=("$(($(per_second "$script" -M prepared -c 8) * size))")
+    done
+    row "$2" "${gets[@]}"
+    ask "SELECT cache_drop('b')" >/dev/null
+}
+
 # Overwrites at full speed, with the worker: do they stay HOT, does the table stay small?
 fillfactor() {
     local factor sets before after

@@ -30,6 +30,6 @@ cluster=tuning pool=$RUN/pool
 trap tear_down EXIT
 tear_down
 begin
-parts=(ground room transaction_ids batches fillfactor sweeps long_values connections size_of_the_tier)
-[ $smoke = 0 ] || parts=(ground transaction_ids sweeps connections)
+parts=(ground room transaction_ids batches batched_gets fillfactor sweeps long_values connections size_of_the_tier)
+[ $smoke = 0 ] || parts=(ground transaction_ids batched_gets sweeps connections)
 for part in "${parts[@]}"; do "$part"; done | tee "$out/report.md"
