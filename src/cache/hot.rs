@@ -23,7 +23,8 @@ use super::table::Entry;
 use crate::guc;
 use crate::pg::clock;
 use crate::pg::datum::{Room, ValueType, new_varlena, varlena_bytes};
-use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::slot::Figure;
+use crate::pg::tier::{Tier, tier};
 use crate::pg::{lock, session};
 
 /// What must not have changed between a miss and the fill that follows it.
