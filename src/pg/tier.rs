@@ -38,6 +38,8 @@ unsafe extern "C-unwind" {
 
 /// Postgres' number of AddinShmemInitLock in versions 15 to 18.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+/// More than this the store cannot address.
+pub const LARGEST: usize = pgcache_store::MAX_REGION;
 /// One slot for this much of the tier.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
