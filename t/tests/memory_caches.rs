@@ -1,6 +1,7 @@
 //! Memory caches act at once, are not rolled back, and may be evicted, never refused.
 
 use std::thread;
+use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -223,4 +224,29 @@ fn clear_prefix_and_scan_hold_under_load() {
     session.run("SELECT cache_delete_prefix('w', 'm')");
     assert_eq!(session.lines("SELECT * FROM m"), Vec::<String>::new());
     assert_eq!(entries(&mut session), 0);
+}
+
+/// JSON that takes a while to print, so that somebody else can come in between.
+#[test]
+fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.hot_size = '256MB'",
+        "pgcache.hot_max_value = '64MB'",
+    ]);
+    let (mut one, mut other) = (cluster.connect("postgres"), cluster.connect("postgres"));
+    one.run("CREATE EXTENSION pgcache");
+    one.run("SELECT cache_create('m', storage => 'memory', value_type => 'jsonb')");
+    for round in 0..10 {
+        one.run(
+            "SELECT cache_set_json('k', jsonb_agg(i), '1 hour', 'm') FROM generate_series(1, 500000) AS i",
+        );
+        let got = thread::scope(|scope| {
+            let toucher = scope.spawn(|| one.text("SELECT cache_get_touch('k', '1 minute', 'm')"));
+            thread::sleep(Duration::from_millis(10 * (round + 1)));
+            other.run("SELECT cache_set('k', '\"new\"', '1 hour', 'm')");
+            toucher.join().expect("the session is there")
+        });
+        let is_touched = other.holds("SELECT cache_ttl('k', 'm') <= '1 minute'");
+        assert_eq!(is_touched, got == "\"new\"", "round {round}");
+    }
 }
