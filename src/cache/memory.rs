@@ -166,11 +166,25 @@ pub fn scan(
 ) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
-    for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), after, max_rows) {
-        session::check_for_interrupts();
-        show(&|| home.entry(cache, &key));
+    let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
+    loop {
+        let last = keys.last().map_or(after, Vec::as_slice);
+        keys = walk::least_keys(home.tier, home.slot, prefix.bytes(), last, left);
+        let shown = Cell::new(0);
+        for key in &keys {
+            session::check_for_interrupts();
+            show(&|| {
+                let entry = home.entry(cache, key);
+                shown.set(shown.get() + usize::from(entry.is_some()));
+                entry
+            });
+        }
+        // Others take the places of entries that are gone meanwhile: a short page is the last.
+        if keys.len() < left || shown.get() == left {
+            return Ok(());
+        }
+        left -= shown.get();
     }
-    Ok(())
 }
 
 /// Shows all live entries, in no order.
