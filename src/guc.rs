@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
+use crate::pg::tier::LARGEST;
+
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+/// Kilobytes.
+const LARGEST_HOT_SIZE: i32 = (LARGEST / 1024) as i32;
 /// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for his session and compares.
@@ -88,7 +92,7 @@ pub fn define(preloaded: bool) {
         c"Copies of hot entries and memory caches live there, bookkeeping included. 0 turns it off.",
         &HOT_SIZE,
         0,
-        i32::MAX,
+        LARGEST_HOT_SIZE,
         // Too late for a setting of the postmaster's; known all the same, or each session that finds
         // it in the configuration file would begin with a warning.
         match preloaded {

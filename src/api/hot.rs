@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::pg::datum::{Record, Rows, Text, Value, ValueType};
 use crate::pg::rows::{QueryStream, Stream};
 use crate::pg::session;
-use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::slot::Figure;
+use crate::pg::tier::{Tier, tier};
 
 /// The live entries of a memory cache, for its view; in no order.
 #[pg_extern]

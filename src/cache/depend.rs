@@ -166,12 +166,13 @@ fn remove(when: When) {
     let _snapshot = transaction::Snapshot::enter();
     let mut in_memory = Vec::new();
     for (relation, noted) in everything_noted(when) {
-        let Some(cache) = open(Oid::from_u32(relation)) else {
+        let clears = noted.all && when == When::Commit;
+        let Some(cache) = open(Oid::from_u32(relation), clears) else {
             continue;
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache, noted)),
-            _ => delete(cache.relation, &noted, when),
+            _ => delete(&cache, &noted, when),
         }
     }
     if when == When::Commit {
@@ -198,18 +199,20 @@ fn everything_noted(when: When) -> ByCache {
     })
 }
 
-/// A relation that is gone meanwhile, or no cache any more, has no entries.
-fn open(relation: Oid) -> Option<Rc<Cache>> {
-    lock::relation(relation, lock::Mode::Read);
+/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock that it
+/// will be changed under at once: two transactions that both `clear` it, and hold a weaker one before, would
+/// wait for each other. What it was before the lock is no help: it may have a trigger or a foreign key by now.
+fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
+    let mode = match (registry::find(relation).ok()?.storage, clears) {
+        (Storage::Memory, _) => lock::Mode::Read,
+        (_, true) => lock::Mode::Remove,
+        (_, false) => lock::Mode::Write,
+    };
+    lock::relation(relation, mode);
     registry::find(relation).ok()
 }
 
-/// What the table was before the lock is no help: it may have a trigger or a foreign key by now.
-fn delete(relation: Oid, noted: &Noted, when: When) {
-    lock::relation(relation, lock::Mode::Write);
-    let Ok(cache) = &registry::find(relation) else {
-        return;
-    };
+fn delete(cache: &Cache, noted: &Noted, when: When) {
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {

@@ -16,7 +16,7 @@ use super::{coherence, home, hot, table};
 use crate::error::Error;
 use crate::pg::datum::{Text, ValueType, varlena_bytes};
 use crate::pg::pause::{self, Window};
-use crate::pg::tier::Figure;
+use crate::pg::slot::Figure;
 use crate::pg::{convert, memory, session};
 
 pub use super::table::Entry;

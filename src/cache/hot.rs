@@ -23,7 +23,8 @@ use super::table::Entry;
 use crate::guc;
 use crate::pg::clock;
 use crate::pg::datum::{Room, ValueType, new_varlena, varlena_bytes};
-use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::slot::Figure;
+use crate::pg::tier::{Tier, tier};
 use crate::pg::{lock, session};
 
 /// What must not have changed between a miss and the fill that follows it.
@@ -116,8 +117,10 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time.
-    let since = || deadline::swept_until(clock::now(), grace);
+    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But a grace
+    // is taken off by the calendar, which allocates and may fail: not under the partition's lock.
+    let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
+    let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
         valid(header) && (header.deadline == NO_DEADLINE || since() < header.deadline)
     };

@@ -127,29 +127,33 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(live.get())
 }
 
-/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first.
+/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first. An entry
+/// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
     deadline: Deadline,
     give: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
-    let home = Home::of(cache)?;
     let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
-    let Some(entry) = home.copy_out(cache, &hot_key) else {
-        return Ok(None);
-    };
-    let answer = give(&entry);
-    let place = home.tier.region().partition_of(hot_key.hash);
-    let touched = home.tier.change(place, |partition| {
-        home.live(partition, &hot_key).is_some()
-            && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
-    });
-    if touched {
-        watch::note(cache.relation, text.bytes(), Change::Set);
+    loop {
+        let home = Home::of(cache)?;
+        let hot_key = home.key(cache, text.bytes());
+        let Some(entry) = home.copy_out(cache, &hot_key) else {
+            return Ok(None);
+        };
+        let answer = give(&entry);
+        let place = home.tier.region().partition_of(hot_key.hash);
+        let touched = home.tier.change(place, |partition| {
+            home.is_unchanged(partition, &hot_key, Some(&entry))
+                && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
+        });
+        if touched {
+            watch::note(cache.relation, text.bytes(), Change::Set);
+            return Ok(Some(answer));
+        }
+        session::check_for_interrupts();
     }
-    Ok(touched.then_some(answer))
 }
 
 /// Shows live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
@@ -162,11 +166,25 @@ pub fn scan(
 ) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
-    for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), after, max_rows) {
-        session::check_for_interrupts();
-        show(&|| home.entry(cache, &key));
+    let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
+    loop {
+        let last = keys.last().map_or(after, Vec::as_slice);
+        keys = walk::least_keys(home.tier, home.slot, prefix.bytes(), last, left);
+        let shown = Cell::new(0);
+        for key in &keys {
+            session::check_for_interrupts();
+            show(&|| {
+                let entry = home.entry(cache, key);
+                shown.set(shown.get() + usize::from(entry.is_some()));
+                entry
+            });
+        }
+        // Others take the places of entries that are gone meanwhile: a short page is the last.
+        if keys.len() < left || shown.get() == left {
+            return Ok(());
+        }
+        left -= shown.get();
     }
-    Ok(())
 }
 
 /// Shows all live entries, in no order.

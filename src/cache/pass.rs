@@ -18,8 +18,8 @@ use crate::pg::board::Record;
 use crate::pg::clock::{self, Timestamp};
 use crate::pg::datum::row_address;
 use crate::pg::plan::Output;
+use crate::pg::slot::Figure;
 use crate::pg::storage;
-use crate::pg::tier::Figure;
 
 /// Blocks that one look covers: 4 MB, some milliseconds' reading.
 pub const CHUNK: u32 = 512;

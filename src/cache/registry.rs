@@ -25,8 +25,9 @@ use crate::pg::plan::Plan;
 use crate::pg::privilege::{self, Privileges};
 use crate::pg::relation;
 use crate::pg::shape::{self, Shape};
+use crate::pg::slot::Figure;
 use crate::pg::table_target::Target;
-use crate::pg::tier::{Figure, Tier, tier};
+use crate::pg::tier::{Tier, tier};
 use crate::pg::{lock, session, transaction};
 
 thread_local! {

@@ -16,8 +16,9 @@ use super::pass::{self, CHUNK};
 use super::registry::Cache;
 use super::statement::Statement;
 use crate::pg::datum::{Text, Value, ValueType, new_array};
+use crate::pg::slot::Figure;
 use crate::pg::storage;
-use crate::pg::tier::{Figure, tier};
+use crate::pg::tier::tier;
 
 /// Classes of age for each factor of e, as in the statement.
 const CLASSES: f64 = 64.0;

@@ -14,7 +14,8 @@ use super::slots::{self, owner_of};
 use super::{memory, sweep, walk};
 use crate::pg::board::{Board, Record, board};
 use crate::pg::clock::{self, Timestamp};
-use crate::pg::tier::{Figure, tier};
+use crate::pg::slot::Figure;
+use crate::pg::tier::tier;
 use crate::pg::{lock, relation, session, storage};
 
 /// The longest time that a failing cache is put off.

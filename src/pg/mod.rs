@@ -36,6 +36,7 @@ pub mod reserve;
 pub mod rows;
 pub mod session;
 pub mod shape;
+pub mod slot;
 pub mod storage;
 pub mod subtransaction;
 pub mod table_row;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use pgrx::{PgSqlErrorCode, pg_sys};
 
-use super::memory;
+use super::{encoding, memory};
 
 /// A memory context asks for blocks of at most 1 MB once larger ones are refused.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
@@ -96,6 +96,8 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     // SAFETY: Postgres calls this in the middle of a report, the only place to ask for its code.
     if unsafe { geterrcode() } == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
         give_back();
+    } else {
+        encoding::keep_words();
     }
 }
 

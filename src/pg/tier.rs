@@ -16,15 +16,16 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::mem::size_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region, Why};
+use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region};
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::fence::Fences;
 use super::lease::{Leases, Shape};
+use super::slot::Slot;
 use super::{board, mapping, version};
 use crate::error::Error;
 
@@ -37,6 +38,8 @@ unsafe extern "C-unwind" {
 
 /// Postgres' number of AddinShmemInitLock in versions 15 to 18.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+/// More than this the store cannot address.
+pub const LARGEST: usize = pgcache_store::MAX_REGION;
 /// One slot for this much of the tier.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
@@ -45,47 +48,6 @@ const MAX_SLOTS: usize = 4096;
 const ROUNDING: usize = 256;
 /// What a session that waits for another one's value shows as its wait event.
 const FETCH_WAIT: &CStr = c"PgcacheFetch";
-/// Groups of counters, so that backends do not fight over one cache line.
-const SHARDS: usize = 8;
-
-/// Figures that backends count themselves, by cache.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Figure {
-    HotHits,
-    TableHits,
-    Misses,
-    Sets,
-    Deletes,
-    Expired,
-    /// Rows that were removed because the cache had more than `max_entries`.
-    Trimmed,
-}
-
-/// One cache as all backends see it.
-#[repr(C, align(64))]
-pub struct Slot {
-    /// Generation and epoch in one number: entries with another version are not of this cache's
-    /// present content. Taken from one counter for all slots, so it never comes twice.
-    pub version: AtomicU64,
-    /// Writers of the whole cache between mark and unmark.
-    pub pend: AtomicU32,
-    /// 1: nothing may be filled until somebody has verified the triggers under a lock.
-    pub suspended: AtomicU32,
-    /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
-    pub memory: AtomicU64,
-    pub entries: AtomicI64,
-    pub bytes: AtomicI64,
-    /// Mean time that loaders of this cache take, in microseconds.
-    load_time: AtomicU64,
-    evicted: AtomicU64,
-    invalidated: AtomicU64,
-    expired: AtomicU64,
-    counters: [Counters; SHARDS],
-}
-
-#[repr(C, align(64))]
-struct Counters([AtomicU64; 8]);
 
 /// What there is once.
 #[repr(C, align(64))]
@@ -250,17 +212,7 @@ impl Tier {
 
     /// Keeps the sums by cache. Called by the store for each entry that comes or goes.
     fn account(&self, change: Change) {
-        let slot = self.slot(change.cache);
-        let sign = if change.why.is_none() { 1 } else { -1 };
-        slot.entries.fetch_add(sign, Ordering::Relaxed);
-        slot.bytes
-            .fetch_add(sign * change.bytes as i64, Ordering::Relaxed);
-        match change.why {
-            Some(Why::Evicted) => slot.evicted.fetch_add(1, Ordering::Relaxed),
-            Some(Why::Invalidated) => slot.invalidated.fetch_add(1, Ordering::Relaxed),
-            Some(Why::Expired) => slot.expired.fetch_add(1, Ordering::Relaxed),
-            _ => 0,
-        };
+        self.slot(change.cache).account(change);
     }
 }
 
@@ -273,70 +225,6 @@ impl Drop for Held {
         // SAFETY: acquired in Tier::lock and held since.
         unsafe { LWLockRelease(self.0) };
     }
-}
-
-impl Slot {
-    #[inline]
-    pub fn count(&self, figure: Figure, times: u64) {
-        let shard = &self.counters[shard() % SHARDS];
-        shard.0[figure as usize].fetch_add(times, Ordering::Relaxed);
-    }
-
-    pub fn figure(&self, figure: Figure) -> u64 {
-        let counted: u64 = self
-            .counters
-            .iter()
-            .map(|shard| shard.0[figure as usize].load(Ordering::Relaxed))
-            .sum();
-        match figure {
-            Figure::Expired => counted + self.expired.load(Ordering::Relaxed),
-            _ => counted,
-        }
-    }
-
-    pub fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
-    }
-
-    pub fn invalidated(&self) -> u64 {
-        self.invalidated.load(Ordering::Relaxed)
-    }
-
-    /// Microseconds that a loader takes; 0 when none has run.
-    pub fn load_time(&self) -> u64 {
-        self.load_time.load(Ordering::Relaxed)
-    }
-
-    /// The slot gets another cache.
-    pub fn forget_loads(&self) {
-        self.load_time.store(0, Ordering::Relaxed);
-    }
-
-    /// Counts a loader's run with a weight of one fifth; one of two at the same moment may be lost.
-    pub fn note_load(&self, micros: u64) {
-        let mean = match self.load_time() {
-            0 => micros,
-            former => (former * 4 + micros) / 5,
-        };
-        self.load_time.store(mean, Ordering::Relaxed);
-    }
-
-    /// Sets the figures back to 0; what there is (entries, bytes) stays.
-    pub fn reset_figures(&self) {
-        for counter in self.counters.iter().flat_map(|shard| &shard.0) {
-            counter.store(0, Ordering::Relaxed);
-        }
-        for counter in [&self.evicted, &self.invalidated, &self.expired] {
-            counter.store(0, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Spreads backends over the groups of counters.
-#[inline]
-fn shard() -> usize {
-    // SAFETY: a plain C variable of this process.
-    unsafe { pg_sys::MyProcPid as usize }
 }
 
 /// Whether the library is being loaded by shared_preload_libraries.

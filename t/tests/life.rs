@@ -113,8 +113,8 @@ fn speaks(encoding: &str, word: &str, other: &str) {
 }
 
 /// Errors and notices that name something of the user's, and the session that has raised them.
-/// Their letters are kept where the server's encoding is UTF-8; pgrx carries messages as UTF-8, so
-/// elsewhere other letters than ASCII come out garbled, while the SQLSTATE holds.
+/// Ours keep his letters where the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
+/// elsewhere; Postgres' own keep them everywhere.
 fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
     for (call, sqlstate) in [
@@ -126,9 +126,29 @@ fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
         let named = refusal.message().contains(word);
         assert!(named || !encoding.contains("UTF8"), "{}", refusal.message());
     }
+    raises_words(session, word);
     session.run(&format!(
         "SELECT cache_create('{word}', if_not_exists => true)"
     ));
+}
+
+/// What a loader says when it fails, under one function of ours and under two.
+fn raises_words(session: &mut Client, word: &str) {
+    let raises = "RAISE EXCEPTION USING message = 'm' || $1, detail = 'd' || $1, hint = 'h' || $1";
+    session.run(&format!(
+        "CREATE FUNCTION fails(text) RETURNS text LANGUAGE plpgsql AS $$BEGIN {raises}; END$$; \
+         SELECT cache_create('loaded')"
+    ));
+    for loader in [
+        format!("SELECT fails(''{word}'')"),
+        format!("SELECT cache_fetch(''l'', ''SELECT fails(''''{word}'''')'')"),
+    ] {
+        let fetch = format!("SELECT cache_fetch('k', '{loader}', cache => 'loaded')");
+        let failure = refused(session.try_value(&fetch), "P0001");
+        let said = [Some(failure.message()), failure.detail(), failure.hint()];
+        let words = ["m", "d", "h"].map(|letter| format!("{letter}{word}"));
+        assert_eq!(said, words.each_ref().map(|word| Some(word.as_str())));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Memory caches act at once, are not rolled back, and may be evicted, never refused.
 
 use std::thread;
+use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -223,4 +224,50 @@ fn clear_prefix_and_scan_hold_under_load() {
     session.run("SELECT cache_delete_prefix('w', 'm')");
     assert_eq!(session.lines("SELECT * FROM m"), Vec::<String>::new());
     assert_eq!(entries(&mut session), 0);
+}
+
+const BIG: [&str; 2] = [
+    "pgcache.hot_size = '256MB'",
+    "pgcache.hot_max_value = '128MB'",
+];
+
+/// JSON that takes a while to print, so that somebody else can come in between.
+#[test]
+fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
+    let cluster = Cluster::with_tier(&BIG);
+    let (mut one, mut other) = (cluster.connect("postgres"), cluster.connect("postgres"));
+    one.run("CREATE EXTENSION pgcache");
+    one.run("SELECT cache_create('m', storage => 'memory', value_type => 'jsonb')");
+    for round in 0..10 {
+        one.run(
+            "SELECT cache_set_json('k', jsonb_agg(i), '1 hour', 'm') FROM generate_series(1, 500000) AS i",
+        );
+        let got = thread::scope(|scope| {
+            let toucher = scope.spawn(|| one.text("SELECT cache_get_touch('k', '1 minute', 'm')"));
+            thread::sleep(Duration::from_millis(10 * (round + 1)));
+            other.run("SELECT cache_set('k', '\"new\"', '1 hour', 'm')");
+            toucher.join().expect("the session is there")
+        });
+        let is_touched = other.holds("SELECT cache_ttl('k', 'm') <= '1 minute'");
+        assert_eq!(is_touched, got == "\"new\"", "round {round}");
+    }
+}
+
+/// The first value takes longer to print than the next ones live.
+#[test]
+fn a_page_that_is_shorter_than_asked_for_is_the_last() {
+    let cluster = Cluster::with_tier(&BIG);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    session.run("SELECT cache_create('m', storage => 'memory', value_type => 'jsonb')");
+    session.run(
+        "SELECT cache_set_json('a', jsonb_agg(i), cache => 'm') FROM generate_series(1, 2000000) AS i; \
+         SELECT cache_set('z', '1', cache => 'm')",
+    );
+    for _ in 0..5 {
+        session.run("SELECT cache_set_many('{b,c,d}', '{1,2,3}', '100 ms', 'm')");
+        let page = session.lines("SELECT key FROM cache_scan(max_rows => 3, cache => 'm')");
+        let is_last = page.last().is_some_and(|key| key == "z");
+        assert!(page.len() == 3 || is_last, "{page:?}");
+    }
 }

@@ -20,7 +20,7 @@ pub const STRIPE_BYTES: usize = 16;
 pub const BUCKET_BYTES: usize = 64;
 pub const PAGE_META_BYTES: usize = 32;
 /// Locations are 32-bit granule numbers, so this is all the region they can address.
-const MAX_REGION: usize = 1 << 38;
+pub const MAX_REGION: usize = 1 << 38;
 const MIN_PAGES: usize = 16;
 const MAX_PARTITIONS: u32 = 1024;
 

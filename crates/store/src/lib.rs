@@ -145,7 +145,7 @@ mod validate;
 mod write;
 
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, Record};
-pub use layout::{GRANULE, Layout, LayoutError, Params};
+pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION, Params};
 pub use partition::{Found, PartitionMut, PartitionRef};
 pub use pool::Grant;
 pub use region::Region;
