@@ -14,6 +14,7 @@
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
 //! - [`chance`]: random numbers; [`fuzz`]: random calls of every function.
+//! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 pub mod ask;
@@ -27,6 +28,7 @@ pub mod guard;
 pub mod history;
 pub mod native;
 pub mod needs;
+pub mod parallel;
 pub mod pooler;
 pub mod portrait;
 pub mod readme;
