@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Random calls of every SQL function (t/tests/fuzz.rs), more of them than `make test` makes: in databases
-# of four encodings, with the library preloaded and without. The same seed makes the same calls.
+# of four encodings, with the library preloaded and without; and random statements that both paths to a table
+# must answer the same (t/tests/twins.rs). The same seed makes the same calls.
 #
 # Usage: fuzz-sql.sh [CALLS [SEED]]      20000 calls in each database and a seed of the clock, when not given.
 #                                        SQLSMITH=SECONDS: Debian's sqlsmith as well, for that long.
@@ -17,6 +18,7 @@ say "$calls calls in each database, seed $seed"
 for preload in 1 0; do
     PGCACHE_PRELOAD=$preload PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed session_tests random_calls -- --nocapture
 done
+PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whatever_is_told_to_both_paths -- --nocapture
 
 [ -n "${SQLSMITH:-}" ] || exit 0
 

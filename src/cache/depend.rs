@@ -27,7 +27,7 @@ use crate::pg::kept::Kept;
 use crate::pg::plan::query_once;
 use crate::pg::privilege::AsOwner;
 use crate::pg::tier::tier;
-use crate::pg::{lock, relation, transaction};
+use crate::pg::{lock, relation, session, transaction};
 
 /// What changed rows say of one cache.
 #[derive(Default)]
@@ -66,6 +66,18 @@ struct Transaction {
     /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
     /// again.
     removing: Option<i32>,
+}
+
+impl Transaction {
+    fn is_unsettled(&self) -> bool {
+        self.pending && self.removing.is_none()
+    }
+
+    fn noted_of(&self, cache: Oid) -> impl Iterator<Item = &Noted> {
+        self.noted
+            .iter()
+            .filter_map(move |layer| layer.get(&cache.to_u32()))
+    }
 }
 
 thread_local! {
@@ -118,12 +130,32 @@ pub fn has_noted() -> bool {
     look(|t| !t.noted.is_empty())
 }
 
-/// Removes what depends on rows that this transaction has changed, before it looks at a cache itself.
+/// Removes what depends on rows that this transaction has changed, before it looks at a cache itself. A
+/// parallel query cannot: what it reads is asked for with `is_due`.
 pub fn settle() {
-    while look(|t| t.pending && t.removing.is_none()) {
+    while look(Transaction::is_unsettled) && !session::in_parallel_mode() {
         with(|t| t.pending = false);
         remove(When::Now);
     }
+}
+
+/// Whether the entry under this key would have been removed before anybody looks for it, but for a parallel
+/// query.
+pub fn is_due(cache: Oid, key: &[u8]) -> bool {
+    let noted_by = |noted: &Noted| noted.all || noted.keys.find(key).is_some();
+    look(|t| t.is_unsettled() && t.noted_of(cache).any(noted_by))
+}
+
+/// How many entries of a cache may be due.
+pub fn due(cache: Oid) -> usize {
+    let count = |noted: &Noted| match noted.all {
+        true => usize::MAX,
+        false => noted.keys.len(),
+    };
+    look(|t| match t.is_unsettled() {
+        true => t.noted_of(cache).map(count).fold(0, usize::saturating_add),
+        false => 0,
+    })
 }
 
 /// Right before the commit: all of it, once more, and until removing notes nothing new.

@@ -100,15 +100,16 @@ pub fn increment(
 ) -> Option<Result<Datum, Error>> {
     change(target, key, Seek::Any, |entry| {
         let present = entry.filter(live);
-        let sum = sum(present.and_then(|entry| entry.value));
-        let deadline = present.map_or(deadline, |entry| entry.deadline);
-        match sum {
-            Ok(sum) => {
-                let value = Some(sum);
-                (Change::Put(New { value, deadline }), Ok(sum))
-            }
-            Err(error) => (Change::Keep, Err(error)),
-        }
+        let sum = match sum(present.and_then(|entry| entry.value)) {
+            Ok(sum) => sum,
+            Err(error) => return (Change::Keep, Err(error)),
+        };
+        let value = Some(sum);
+        let change = match present {
+            Some(_) => Change::Revalue(value),
+            None => Change::Put(New { value, deadline }),
+        };
+        (change, Ok(sum))
     })
 }
 
@@ -178,7 +179,7 @@ fn change<R>(
         let (change, answer) = decide(row.map(Entry::from));
         noted = match change {
             Change::Keep => None,
-            Change::Put(_) | Change::Redate(_) => Some(events::Change::Set),
+            Change::Put(_) | Change::Revalue(_) | Change::Redate(_) => Some(events::Change::Set),
             Change::Remove => Some(events::Change::Gone),
         };
         (change, answer)

@@ -30,7 +30,9 @@ pub fn taken() -> Taken {
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
     let target = cache.target.as_ref();
-    counted(target.filter(|_| guc::table_path_is_direct() && !cache.row_security))
+    counted(target.filter(|target| {
+        guc::table_path_is_direct() && !cache.row_security && target.is_indexed_for_reads()
+    }))
 }
 
 /// The table, if a write by key goes to it directly.

@@ -10,6 +10,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
+use super::depend;
 use super::direct;
 use super::key::{Key, after_prefix};
 use super::keys::Keys;
@@ -54,7 +55,7 @@ fn live(entry: &Entry) -> bool {
 
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
-    if cache.is_out_of_reach() {
+    if cache.is_out_of_reach() || depend::is_due(cache.relation, key.text().bytes()) {
         return None;
     }
     if let Some(target) = path::to_read(cache) {
@@ -79,16 +80,17 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
         direct::get_many(target, keys, |place, entry| {
             found.extend(keys.get(place).map(|key| (key.text(), entry)));
         });
-        return live_in_order(found);
+        return live_in_order(cache, found);
     }
     let _locks = lock::Scope::enter();
     let mut datums = memory::collect(keys.iter().map(|key| key.text().raw()));
     let keys = new_array(&mut datums, ValueType::Text);
-    live_in_order(cache.plan(Statement::GetMany).run(&[Some(keys)], entries))
+    let found = cache.plan(Statement::GetMany).run(&[Some(keys)], entries);
+    live_in_order(cache, found)
 }
 
-fn live_in_order(mut found: Vec<(Text, Entry)>) -> Vec<(Text, Entry)> {
-    found.retain(|(_, entry)| live(entry));
+fn live_in_order(cache: &Cache, mut found: Vec<(Text, Entry)>) -> Vec<(Text, Entry)> {
+    found.retain(|(key, entry)| live(entry) && !depend::is_due(cache.relation, key.bytes()));
     found.sort_unstable_by(|(one, _), (other, _)| one.bytes().cmp(other.bytes()));
     found
 }
@@ -117,17 +119,23 @@ pub fn scan(
         true => skip,
         false => prefix,
     };
+    let due = i64::try_from(depend::due(cache.relation)).unwrap_or(i64::MAX);
     let mut arguments = vec![
         Some(from.raw()),
         Some(skip.raw()),
-        Some(Datum::from(max_rows)),
+        Some(Datum::from(max_rows.saturating_add(due))),
     ];
     let end = after_prefix(prefix.bytes());
     let bounded = end.is_some();
     arguments.extend(end.map(|end| Some(new_varlena(&end))));
-    cache
+    let mut found = cache
         .plan(Statement::Scan { bounded })
-        .run(&arguments, entries)
+        .run(&arguments, entries);
+    if due > 0 {
+        found.retain(|(key, _)| !depend::is_due(cache.relation, key.bytes()));
+        found.truncate(max_rows as usize);
+    }
+    found
 }
 
 /// Inserts or overwrites.

@@ -41,10 +41,14 @@ impl RowKey {
     /// # Safety
     /// The nodes are of the table's trigger; the current memory context lives as long as the result.
     pub unsafe fn prepare(key: *mut Node, table: pg_sys::Relation) -> RowKey {
+        const ROWS: [u32; 2] = [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO];
         // SAFETY: as the caller says. Both kinds of variables become the inner tuple of the context.
         unsafe {
+            let key = ROWS
+                .iter()
+                .fold(key, |key, &row| version::expand_generated(key, table, row));
             let columns = columns(key, table);
-            for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
+            for row in ROWS {
                 pg_sys::ChangeVarNodes(key, row as i32, pg_sys::INNER_VAR, 0);
             }
             let planned = pg_sys::expression_planner(key.cast());

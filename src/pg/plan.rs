@@ -9,6 +9,8 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
+use super::session;
+
 /// Which access paths the planner may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Paths {
@@ -70,18 +72,27 @@ impl Plan {
         let caller = current_context();
         let _connection = Connection::open();
         let (mut values, nulls) = parameters(arguments);
-        // SAFETY: the plan is kept and takes this many parameters; both arrays live through it.
+        // SAFETY: the plan is kept and takes this many parameters; both arrays live through it. In parallel
+        // mode no command can begin; there is nothing to see that the session did, so a statement that reads
+        // needs none.
         let code = unsafe {
-            pg_sys::SPI_execute_plan(
+            let (snapshot, only_reads) = match session::in_parallel_mode() {
+                true => (pg_sys::GetTransactionSnapshot(), true),
+                false => (std::ptr::null_mut(), false),
+            };
+            pg_sys::SPI_execute_snapshot(
                 self.0.as_ptr(),
                 values.as_mut_ptr(),
                 nulls.as_ptr(),
-                false,
+                snapshot,
+                std::ptr::null_mut(),
+                only_reads,
+                true,
                 0,
             )
         };
         if code < 0 {
-            failed("SPI_execute_plan");
+            failed("SPI_execute_snapshot");
         }
         read(&Output::of_last_statement(caller))
     }

@@ -105,6 +105,21 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
+/// Lets what the session did before be seen by what it reads next. In parallel mode nothing was done since
+/// the mode began, though the statement around it may write: `CREATE TABLE ... AS SELECT`.
+///
+/// # Safety
+/// Inside of [`guarded`].
+#[inline(always)]
+pub unsafe fn see_own_writes() {
+    // SAFETY: both are calls of this list.
+    unsafe {
+        if !IsInParallelMode() {
+            CommandCounterIncrement();
+        }
+    }
+}
+
 /// Ends the statement if it was cancelled or has timed out.
 ///
 /// # Safety

@@ -9,6 +9,7 @@ unsafe extern "C-unwind" {
     fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     fn RecoveryInProgress() -> bool;
     fn GetUserId() -> pg_sys::Oid;
+    fn IsInParallelMode() -> bool;
 }
 
 /// The role whose privileges count now.
@@ -30,6 +31,13 @@ pub fn reads_committed_only() -> bool {
         pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
             && GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
     }
+}
+
+/// Whether the statement that runs now has a parallel plan: nothing can be written.
+#[inline]
+pub fn in_parallel_mode() -> bool {
+    // SAFETY: reads a variable of this process.
+    unsafe { IsInParallelMode() }
 }
 
 /// Whether this server is a standby that replays WAL.

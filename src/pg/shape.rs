@@ -11,6 +11,7 @@ use super::datum::ValueType;
 use super::list;
 use super::relation::{internal_function, qualified_name};
 use super::table_target::{self, Target};
+use super::version;
 
 /// What there is of a cache.
 pub struct Shape {
@@ -122,7 +123,7 @@ pub(super) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
 /// # Safety
 /// `relation` must be open.
 unsafe fn has_key(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the bitmap is a copy; a deferrable primary key does not appear in it.
+    // SAFETY: the bitmap is a copy. From 18 on a deferrable primary key appears in it.
     unsafe {
         let Some(key) = column((*relation).rd_id, c"key") else {
             return false;
@@ -133,6 +134,7 @@ unsafe fn has_key(relation: pg_sys::Relation) -> bool {
         );
         key.type_oid == pg_sys::TEXTOID
             && key.collation == C_COLLATION
+            && version::primary_key_index(relation) != pg_sys::InvalidOid
             && pg_sys::bms_num_members(primary) == 1
             && pg_sys::bms_is_member(
                 i32::from(key.number) - pg_sys::FirstLowInvalidHeapAttributeNumber,

@@ -27,9 +27,28 @@ pub enum Change {
     Keep,
     /// A new row, or a new version of the one that is there.
     Put(New),
+    /// A new version with this value and the same deadline.
+    Revalue(Option<Datum>),
     /// A new version with this deadline and the same value.
     Redate(Option<Timestamp>),
     Remove,
+}
+
+/// What a new version gets; it has the rest from the row that is there.
+#[derive(Clone, Copy)]
+pub struct Version {
+    pub value: Option<Option<Datum>>,
+    pub deadline: Option<Option<Timestamp>>,
+}
+
+impl From<&New> for Version {
+    #[inline(always)]
+    fn from(&New { value, deadline }: &New) -> Version {
+        Version {
+            value: Some(value),
+            deadline: Some(deadline),
+        }
+    }
 }
 
 /// Which rows a search finds.
@@ -307,19 +326,13 @@ impl Access {
     }
 }
 
-/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and its value too when
-/// there is no `new` one; in a row that is inserted they are NULL, as dropped columns always are.
+/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and what there is no `new`
+/// one of; in a row that is inserted they are NULL, as dropped columns always are.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it
 /// until the new one is written.
-pub unsafe fn fill(
-    writer: &Writer,
-    key: Datum,
-    updates: bool,
-    new: Option<&New>,
-    redate: Option<Option<Timestamp>>,
-) {
+pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) {
     let Writer {
         target,
         present,
@@ -334,21 +347,24 @@ pub unsafe fn fill(
             *(*fresh).tts_isnull.add(at) = true;
         }
         put_column(fresh, target.key, Some(key));
-        if updates && (new.is_none() || !target.more.is_empty() || is_long(key)) {
+        let keeps = new.value.is_none() || new.deadline.is_none();
+        if updates && (keeps || !target.more.is_empty() || is_long(key)) {
             raw::materialize_slot(present);
-            put_column(fresh, target.key, raw::column(present, target.key));
-            put_column(fresh, target.value, raw::column(present, target.value));
+            for column in [target.key, target.value, target.deadline] {
+                put_column(fresh, column, raw::column(present, column));
+            }
             for &column in &target.more {
                 put_column(fresh, column, raw::column(present, column));
             }
         } else {
             raw::clear_slot(present);
         }
-        if let Some(new) = new {
-            put_column(fresh, target.value, new.value);
+        if let Some(value) = new.value {
+            put_column(fresh, target.value, value);
         }
-        let deadline = redate.unwrap_or(new.and_then(|new| new.deadline));
-        put_column(fresh, target.deadline, deadline.map(Datum::from));
+        if let Some(deadline) = new.deadline {
+            put_column(fresh, target.deadline, deadline.map(Datum::from));
+        }
         raw::ExecStoreVirtualTuple(fresh);
     }
 }

@@ -79,7 +79,7 @@ pub fn get_many(
 unsafe fn open(target: &Target, brief: bool) -> Scan {
     // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
     unsafe {
-        raw::CommandCounterIncrement();
+        raw::see_own_writes();
         let present = raw::GetTransactionSnapshot();
         let registered = match brief {
             true => null_mut(),

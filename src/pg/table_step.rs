@@ -7,9 +7,8 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::clock::Timestamp;
 use super::raw;
-use super::table_row::{Change, New, Seek, Writer, fill};
+use super::table_row::{Change, New, Seek, Version, Writer, fill};
 use super::table_scan::Row;
 use super::version;
 
@@ -40,7 +39,7 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
     unsafe {
         loop {
             let step = match writer.find(key, Seek::Any, false) {
-                Some(place) => update(writer, key, place, Some(new), None),
+                Some(place) => update(writer, key, place, &new.into()),
                 None => insert(writer, key, new),
             };
             match step {
@@ -119,8 +118,15 @@ pub unsafe fn make(
     // SAFETY: as the caller says.
     unsafe {
         match change {
-            Change::Put(new) => update(writer, key, place, Some(new), None),
-            Change::Redate(deadline) => update(writer, key, place, None, Some(*deadline)),
+            Change::Put(new) => update(writer, key, place, &new.into()),
+            Change::Revalue(value) => {
+                let (value, deadline) = (Some(*value), None);
+                update(writer, key, place, &Version { value, deadline })
+            }
+            Change::Redate(deadline) => {
+                let (value, deadline) = (None, Some(*deadline));
+                update(writer, key, place, &Version { value, deadline })
+            }
             Change::Remove => remove(writer, place),
             Change::Keep => Step::Done,
         }
@@ -145,12 +151,11 @@ unsafe fn update(
     writer: &mut Writer,
     key: Datum,
     mut place: pg_sys::ItemPointerData,
-    new: Option<&New>,
-    redate: Option<Option<Timestamp>>,
+    new: &Version,
 ) -> Step {
     // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
     unsafe {
-        fill(writer, key, true, new, redate);
+        fill(writer, key, true, new);
         let mut failure = pg_sys::TM_FailureData::default();
         let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
         let mut which: version::UpdateIndexes = Default::default();
@@ -185,7 +190,7 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
     // SAFETY: as in `update`. Whoever finds the speculative row waits for its token, which is held
     // from before the insertion until after its end; an abort lets go of it.
     unsafe {
-        fill(writer, key, false, Some(new), None);
+        fill(writer, key, false, &new.into());
         let (state, result) = writer.indexes();
         let xid = raw::GetCurrentTransactionId();
         let token = raw::SpeculativeInsertionLockAcquire(xid);

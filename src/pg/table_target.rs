@@ -28,6 +28,19 @@ pub struct Target {
     pub more: Vec<i16>,
     /// Rows can be written past the executor.
     pub writable: bool,
+    /// The transaction that made the index, where rows had changed their keys while there was none: a
+    /// snapshot that is older may see a row which the index has under a newer key.
+    made_by: Option<pg_sys::TransactionId>,
+}
+
+impl Target {
+    /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's rule.
+    pub fn is_indexed_for_reads(&self) -> bool {
+        // SAFETY: a variable of this process, and a comparison.
+        self.made_by.is_none_or(|made| unsafe {
+            pg_sys::TransactionIdPrecedes(made, pg_sys::TransactionXmin)
+        })
+    }
 }
 
 /// The table as a target; None where it has no such key or columns.
@@ -50,6 +63,12 @@ pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
         }
         let ours = [key, value, deadline];
         let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        if descriptor
+            .iter()
+            .any(|column| ours.contains(&column.attnum) && version::is_virtual(column))
+        {
+            return None;
+        }
         let more: Vec<i16> = descriptor
             .iter()
             .filter(|column| !column.attisdropped && !ours.contains(&column.attnum))
@@ -68,7 +87,24 @@ pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
             columns: descriptor.len() as i16,
             more,
             writable,
+            made_by: maker_of(index),
         })
+    }
+}
+
+/// The transaction that made an index over rows whose former keys it does not have.
+///
+/// # Safety
+/// The index exists, and its table is locked.
+unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
+    // SAFETY: the index is open between open and close, under a lock.
+    unsafe {
+        let open = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
+        let made = (*(*open).rd_index)
+            .indcheckxmin
+            .then(|| pg_sys::HeapTupleHeaderGetXmin((*(*open).rd_indextuple).t_data));
+        pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
+        made
     }
 }
 

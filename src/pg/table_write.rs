@@ -24,6 +24,7 @@ use pgrx::pg_sys::Datum;
 
 use super::lock;
 use super::raw::{self, guarded};
+use super::session;
 use super::table_row::{Change, New, Seek, Writer};
 use super::table_scan::Row;
 use super::table_search::Found;
@@ -35,9 +36,10 @@ pub struct Undecided;
 
 /// Whether the present transaction can write past the executor.
 pub fn possible() -> bool {
-    // SAFETY: both read variables of this process and raise nothing.
+    // SAFETY: reads a variable of this process and raises nothing.
     !lock::one_snapshot_per_transaction()
-        && unsafe { raw::ActiveSnapshotSet() && !raw::IsInParallelMode() }
+        && !session::in_parallel_mode()
+        && unsafe { raw::ActiveSnapshotSet() }
 }
 
 /// Inserts or overwrites rows, in this order; `written` is told the place of each. False where the

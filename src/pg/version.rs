@@ -135,6 +135,34 @@ pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
     }
 }
 
+/// Puts the expressions of virtual generated columns in their place; `row` is the number by which the
+/// expression's variables speak of a row of the table.
+///
+/// # Safety
+/// `relation` must be open; `node` is an expression in the current memory context.
+pub unsafe fn expand_generated(
+    node: *mut pg_sys::Node,
+    relation: pg_sys::Relation,
+    row: u32,
+) -> *mut pg_sys::Node {
+    #[cfg(not(feature = "pg18"))]
+    let _ = (relation, row); // all generated columns are stored
+    #[cfg(feature = "pg18")]
+    // SAFETY: as the caller says.
+    let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
+    node
+}
+
+/// Whether a column is computed when it is read, so that no row holds it.
+pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
+    #[cfg(not(feature = "pg18"))]
+    let _ = column;
+    #[cfg(not(feature = "pg18"))]
+    return false;
+    #[cfg(feature = "pg18")]
+    return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
+}
+
 /// Raw forms of functions whose arguments differ; see `raw` for the rules.
 mod differing {
     use pgrx::pg_sys::*;

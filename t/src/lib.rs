@@ -13,7 +13,9 @@
 //! - [`tier`]: servers with the hot tier, and what must hold of it.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function.
+//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`twins`]: random statements for two
+//!   databases that must answer the same.
+//! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 pub mod ask;
@@ -27,6 +29,7 @@ pub mod guard;
 pub mod history;
 pub mod native;
 pub mod needs;
+pub mod parallel;
 pub mod pooler;
 pub mod portrait;
 pub mod readme;
@@ -36,4 +39,5 @@ pub mod same;
 pub mod stage;
 pub mod template;
 pub mod tier;
+pub mod twins;
 pub mod upgrade;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::parallel;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::Tiered;
@@ -49,6 +50,67 @@ fn what_others_store_between_the_change_and_the_commit_is_gone() {
     other.run("SELECT cache_set('p:1', 'new', cache => 'c')");
     writer.run("BEGIN; UPDATE src SET v = 'never'; ROLLBACK");
     assert_eq!(other.text("SELECT cache_get('p:1', 'c')"), "new");
+}
+
+/// A parallel query cannot remove an entry; it finds none that would have been removed.
+#[test]
+fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    source_and_cache(&mut session, "unlogged");
+    session.run("SELECT cache_set('p:' || i, 'old', cache => 'c') FROM generate_series(1, 4) AS i");
+    parallel::always(&mut session);
+    session.run("BEGIN; UPDATE src SET v = 'new'");
+    for (read, found) in [
+        ("cache_get('p:1', 'c')", ""),
+        ("cache_exists('p:1', 'c')", "f"),
+        ("cache_get('p:2', 'c')", "old"),
+        (
+            "(SELECT string_agg(coalesce(value, '-'), '') FROM cache_get_many('{p:1,p:2}', 'c'))",
+            "-old",
+        ),
+        (
+            "(SELECT string_agg(key, '') FROM cache_scan('p', max_rows => 2, cache => 'c'))",
+            "p:2p:3",
+        ),
+    ] {
+        let query = format!("SELECT DISTINCT {read} FROM pg_class WHERE oid > 0");
+        assert!(parallel::is_planned(&mut session, &query), "{query}");
+        assert_eq!(session.lines(&query), [found], "{read}");
+    }
+    session.run("TRUNCATE src");
+    let all = "SELECT DISTINCT (SELECT count(*) FROM cache_scan(cache => 'c')) FROM pg_class WHERE oid > 0";
+    assert_eq!(session.lines(all), ["0"]);
+    session.run("ROLLBACK");
+    assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "old");
+}
+
+/// From 18 on: no row holds such a column.
+#[test]
+fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    if session.number("SHOW server_version_num") < 180_000 {
+        return;
+    }
+    session.run(
+        "CREATE TABLE src (id text, other int, tag text GENERATED ALWAYS AS (id || '!') VIRTUAL); \
+         INSERT INTO src VALUES ('a', 1)",
+    );
+    session.run("SELECT cache_create('c')");
+    session.run("SELECT cache_depend('src', $$'p:' || tag$$, 'c')");
+    for (change, left) in [
+        ("UPDATE src SET other = 2", "p:b!"),
+        ("UPDATE src SET id = 'b'", ""),
+        ("UPDATE src SET id = 'c'", "p:a!"),
+        ("INSERT INTO src VALUES ('a', 1)", "p:b!"),
+        ("DELETE FROM src WHERE id = 'a'", "p:b!"),
+    ] {
+        session.run("SELECT cache_set_many('{p:a!,p:b!}', '{1,1}', cache => 'c')");
+        session.run(change);
+        let keys = session.value("SELECT string_agg(key, '' ORDER BY key) FROM c");
+        assert_eq!(keys.unwrap_or_default(), left, "{change}");
+    }
 }
 
 /// A server in which a commit with `synchronous_commit = on` waits for a standby that never comes.

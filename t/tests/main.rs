@@ -40,6 +40,7 @@ mod soak;
 mod standby;
 mod standby_slots;
 mod table_path;
+mod twins;
 mod upgrade;
 mod visibility;
 mod watch;

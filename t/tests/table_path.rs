@@ -9,6 +9,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::database::Database;
+use pgcache_tests::parallel;
 use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::Client;
 
@@ -317,4 +318,91 @@ fn what_was_written_directly_to_a_logged_cache_survives_a_crash_with_sound_index
         );
     }
     is_sound(&mut session);
+}
+
+/// Rows may change their keys while a table has no primary key. The index that is made then has the newer
+/// key alone, and leads to the row that an older snapshot sees under the former one.
+#[test]
+fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
+    let database = database_with_cache("");
+    for path in PATHS {
+        let (mut reader, mut other) = (on_path(&database, path), database.connect());
+        other.run("TRUNCATE c");
+        other.run("SELECT cache_set('former', 'v', cache => 'c')");
+        reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+        other.run("ALTER TABLE c DROP CONSTRAINT c_pkey");
+        other.run("UPDATE c SET key = 'newer'");
+        other.run("ALTER TABLE c ADD PRIMARY KEY (key)");
+        assert_eq!(reader.text("SELECT key FROM c"), "former");
+        assert_eq!(reader.text("SELECT cache_get('former', 'c')"), "v");
+        assert_eq!(reader.value("SELECT cache_get('newer', 'c')"), None);
+        let both = "SELECT * FROM cache_get_many('{former, newer}', 'c')";
+        assert_eq!(reader.lines(both), ["former|v", "newer|"]);
+        reader.run("COMMIT");
+        assert_eq!(reader.text("SELECT cache_get('newer', 'c')"), "v");
+    }
+}
+
+/// The statement has begun to write the new table when its parallel part reads.
+#[test]
+fn a_table_can_be_made_of_what_a_parallel_query_reads() {
+    let database = database_with_cache("");
+    for path in PATHS {
+        let mut session = on_path(&database, path);
+        session.run("SET pgcache.hot_tier = off; SELECT cache_set('k', 'v', cache => 'c')");
+        parallel::always(&mut session);
+        for read in [
+            "cache_get('k', 'c')",
+            "(SELECT value FROM cache_get_many('{k}', 'c'))",
+            "(SELECT value FROM cache_scan(cache => 'c'))",
+        ] {
+            let query = format!("SELECT DISTINCT {read} FROM pg_class WHERE oid > 0");
+            assert!(parallel::is_planned(&mut session, &query), "{query}");
+            session.run(&format!("CREATE TABLE made AS {query}"));
+            assert_eq!(session.lines("SELECT * FROM made"), ["v"], "{path}: {read}");
+            session.run("DROP TABLE made");
+        }
+    }
+}
+
+/// From 18 on. Such a column stands in no row.
+#[test]
+fn a_column_that_is_computed_when_it_is_read_is_read_so() {
+    let database = Cluster::shared().database();
+    let mut session = on_path(&database, "auto");
+    if session.number("SHOW server_version_num") < 180_000 {
+        return;
+    }
+    session.run(
+        "CREATE TABLE c (key text COLLATE \"C\" PRIMARY KEY, small text, ends float8, \
+         value text GENERATED ALWAYS AS (upper(small)) VIRTUAL, \
+         expires_at timestamptz GENERATED ALWAYS AS (to_timestamp(ends)) VIRTUAL)",
+    );
+    session.run(
+        "CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON c \
+         FOR EACH ROW EXECUTE FUNCTION pgcache.record()",
+    );
+    session.run("INSERT INTO c VALUES ('live', 'v', 4e9), ('expired', 'v', 1)");
+    assert_eq!(session.text("SELECT cache_get('live', 'c')"), "V");
+    assert_eq!(session.value("SELECT cache_get('expired', 'c')"), None);
+    let both = "SELECT * FROM cache_get_many('{live, expired}', 'c')";
+    assert_eq!(session.lines(both), ["live|V", "expired|"]);
+}
+
+/// An upsert cannot wait for the end of a transaction to learn whether a key is there.
+#[test]
+fn a_table_with_a_deferrable_key_is_no_cache() {
+    let database = database_with_cache("");
+    for path in PATHS {
+        let mut session = on_path(&database, path);
+        session.run("ALTER TABLE c DROP CONSTRAINT c_pkey, ADD PRIMARY KEY (key) DEFERRABLE");
+        for call in [
+            "SELECT cache_get('k', 'c')",
+            "SELECT cache_set('k', 'v', cache => 'c')",
+        ] {
+            refused(session.simple_query(call), "42809");
+        }
+        session.run("ALTER TABLE c DROP CONSTRAINT c_pkey, ADD PRIMARY KEY (key)");
+        session.run("SELECT cache_set('k', 'v', cache => 'c')");
+    }
 }

@@ -1,0 +1,174 @@
+//! Two databases, one on the direct path to its table and one on the kept plans, are told the same at random:
+//! answers, errors, rows, index entries and the server's figures of them stay the same.
+//!
+//! By hand with many more: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::chance::Chance;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::tier::Tiered;
+use pgcache_tests::twins;
+use postgres::Client;
+
+const STEPS: usize = 80;
+
+/// A database on one of the paths: its name, two sessions that work, and one that looks.
+struct Twin {
+    name: String,
+    sessions: [Client; 2],
+    witness: Client,
+}
+
+impl Twin {
+    /// Nothing is waited for: what others would wait for is an error that both must give.
+    fn on(cluster: &Cluster, path: &str) -> Twin {
+        let database = cluster.database();
+        let mut session = database.connect();
+        session.run("CREATE EXTENSION amcheck");
+        for setting in [
+            &format!("pgcache.table_path = {path}"),
+            "pgcache.fetch_wait = '10ms'",
+            "lock_timeout = '20ms'",
+            "client_min_messages = error",
+            "search_path = twin, public",
+        ] {
+            session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
+        }
+        Twin {
+            sessions: [database.connect(), database.connect()],
+            witness: database.connect(),
+            name: database.name,
+        }
+    }
+
+    fn begin(&mut self, cache: &str) {
+        for session in &mut self.sessions {
+            session.run("ROLLBACK; RESET ALL; RESET ROLE");
+        }
+        self.witness.run("DROP PUBLICATION IF EXISTS twin");
+        self.witness.run(twins::FRESH);
+        self.witness.run(cache);
+        for session in &mut self.sessions {
+            session.run(twins::PREPARED);
+        }
+    }
+
+    /// Copies are those of the rows; every page and every index is sound.
+    fn is_sound(&mut self, told: &str) {
+        self.witness.run(twins::INDEXES);
+        let broken = self.witness.lines("SELECT * FROM verify_heapam('twin.c')");
+        assert_eq!(broken, Vec::<String>::new(), "{told}");
+        let differences = answer(&mut self.witness, "SELECT * FROM pgcache.verify('twin.c')");
+        let is_no_cache = |line: &String| line.starts_with("42809");
+        assert!(differences.iter().all(is_no_cache), "{differences:?}{told}");
+    }
+}
+
+/// Rows, or an error. A client hears of an error before the server has given up the locks; when it answers
+/// again, it has.
+fn answer(session: &mut Client, sql: &str) -> Vec<String> {
+    session.try_lines(sql).unwrap_or_else(|error| {
+        session
+            .batch_execute("")
+            .expect("an error does not end the session");
+        let said = error.as_db_error().map_or("", |error| error.message());
+        vec![format!("{}: {said}", sqlstate(&error))]
+    })
+}
+
+/// Both of them, and what they were told.
+struct Pair {
+    twins: [Twin; 2],
+    told: String,
+}
+
+impl Pair {
+    /// Asks both the same; what they say.
+    fn ask(&mut self, sql: &str, who: impl Fn(&mut Twin) -> &mut Client) -> Vec<String> {
+        let [one, other] = self.twins.each_mut().map(|twin| {
+            let said = answer(who(twin), sql);
+            let own_name = format!("database {}", twin.name);
+            let same = said.iter().map(|line| line.replace(&own_name, "database"));
+            same.collect::<Vec<_>>()
+        });
+        assert_eq!(one, other, "{sql}{}", self.told);
+        one
+    }
+
+    /// Tells one session of each; a transaction that has failed is rolled back.
+    fn tell(&mut self, who: usize, sql: &str) {
+        self.told += &format!("\n{who}: {sql};");
+        let said = self.ask(sql, |twin| &mut twin.sessions[who]);
+        if said.first().is_some_and(|first| first.starts_with("25P02")) {
+            self.tell(who, "ROLLBACK");
+        }
+    }
+
+    fn left_the_same(&mut self) {
+        for question in twins::QUESTIONS {
+            self.ask(question, |twin| &mut twin.witness);
+        }
+    }
+
+    fn round(&mut self, seed: u64) {
+        let mut chance = Chance::seeded(seed);
+        let cache = twins::cache(&mut chance);
+        self.told = format!("\n-- seed {seed}\n{cache};");
+        self.twins.iter_mut().for_each(|twin| twin.begin(&cache));
+        for number in 1..=STEPS {
+            let (who, sql) = twins::step(&mut chance);
+            self.tell(who, &sql);
+            if number % 8 == 0 {
+                self.ask(twins::CONTENT, |twin| &mut twin.witness);
+            }
+        }
+        for who in [0, 1] {
+            self.tell(who, "ROLLBACK");
+            self.tell(who, "RESET ROLE; SELECT pg_stat_force_next_flush()");
+            self.tell(who, "SELECT 1");
+        }
+        self.left_the_same();
+        for twin in &mut self.twins {
+            twin.is_sound(&self.told);
+        }
+    }
+
+    /// How often a path was taken by each.
+    fn took(&mut self, path: &str) -> [i64; 2] {
+        let question = format!("SELECT {path} FROM pgcache.table_path_taken()");
+        self.twins.each_mut().map(|twin| {
+            let mut sessions = twin.sessions.iter_mut();
+            sessions
+                .by_ref()
+                .map(|session| session.number(&question))
+                .sum()
+        })
+    }
+}
+
+fn asked(name: &str, otherwise: u64) -> u64 {
+    let asked = std::env::var(name).ok();
+    asked.map_or(otherwise, |n| {
+        n.parse().unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+#[test]
+fn whatever_is_told_to_both_paths_they_answer_and_leave_the_same() {
+    let cluster = Cluster::with_tier(&["wal_level = logical", "autovacuum = off"]);
+    cluster.connect("postgres").run("CREATE ROLE twin_user");
+    let mut pair = Pair {
+        twins: ["auto", "plan"].map(|path| Twin::on(&cluster, path)),
+        told: String::new(),
+    };
+    let first = asked("PGCACHE_TWIN_SEED", 1);
+    for seed in first..first + asked("PGCACHE_TWIN_ROUNDS", 12) {
+        pair.round(seed);
+    }
+    let ([direct, never], plans) = (pair.took("direct"), pair.took("plan"));
+    println!("direct {direct}, by plans {plans:?}");
+    assert!(direct > 100, "only {direct} calls went directly");
+    assert_eq!(never, 0);
+    pair.twins[0].witness.nothing_pending();
+}
