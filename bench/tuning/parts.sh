@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # what run.sh assigns
 # Sourced by run.sh, which names cluster, pool, seconds, entries, some, tiers, crowds, smoke. Each function prints one table.
 
 tear_down() {
@@ -70,7 +70,7 @@ room() {
         "bytes of a value" "entries" "bytes of the tier for each"
     for bytes in 0 37 100 512 1000 4000 64000; do
         many=$((64 * 1048576 * 3 / 2 / (100 + bytes)))
-        [ $smoke = 0 ] || many=$some
+        [ "$smoke" = 0 ] || many=$some
         ask "SELECT cache_create('room', storage => 'memory')" \
             "SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', $bytes), cache => 'room'))
                FROM generate_series(1, $many) AS i" >/dev/null

@@ -12,6 +12,7 @@ use pgrx::pg_sys::Oid;
 use super::registry::{self, Storage};
 use super::slots::{self, owner_of};
 use super::{memory, sweep, walk};
+use crate::guc;
 use crate::pg::board::{Board, Record, board};
 use crate::pg::clock::{self, Timestamp};
 use crate::pg::slot::Figure;
@@ -103,6 +104,19 @@ fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
         && record.waiting.load(Relaxed) == 0
         && record.changes.load(Relaxed) == changes
         && record.next_deadline.load(Relaxed) > now
+}
+
+/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.
+pub fn put_off(record: &Record) -> u32 {
+    let before = record.failures.fetch_add(1, Relaxed);
+    let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
+    let delay = interval
+        .saturating_mul(2 << before.min(20))
+        .min(LONGEST_DELAY);
+    record
+        .retry_at
+        .store(clock::now().saturating_add(delay), Relaxed);
+    before + 1
 }
 
 /// What sweeps of a cache have written down.

@@ -81,6 +81,12 @@ impl Started {
         let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &mut pid) };
         status == pg_sys::BgwHandleStatus::BGWH_STOPPED
     }
+
+    /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
+    pub fn terminate(&self) {
+        // SAFETY: as above.
+        unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
+    }
 }
 
 impl Drop for Started {

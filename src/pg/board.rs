@@ -53,6 +53,10 @@ pub struct Record {
 pub struct Visit {
     pub database: AtomicU32,
     pub outcome: AtomicU32,
+    /// When the step of a sweep that is under way began; 0: none is.
+    pub step_began: AtomicI64,
+    /// The cache of that step, as its record names it.
+    pub owner: AtomicU64,
 }
 
 /// What a worker found.

@@ -9,8 +9,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pgrx::pg_sys;
 
-/// The second number of the advisory lock on a sweep: "pgca" in ASCII.
-const SWEEP: u32 = 0x7067_6361;
+/// Kinds of advisory locks. An application's own are of kind 1 or 2, whatever numbers it gives: so
+/// nobody can take one of these by hand and keep others from their work.
+#[derive(Clone, Copy)]
+enum Kind {
+    Lease = 3,
+    Sweep = 4,
+    Name = 5,
+}
 
 /// Strength of a lock, by what it is taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,25 +57,15 @@ pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
-/// Serialises those who create a relation of one name: an advisory lock until the transaction ends.
-///
-/// Its key lies in the space of two 32-bit numbers with the schema's oid first, so that it meets an
-/// application's own advisory locks only by chance, and then costs a wait, never a wrong answer.
+/// Serialises those who create a relation of one name: an advisory lock until the transaction ends. Two
+/// names meet by chance only, and then it costs a wait, never a wrong answer.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
-    let hash = hasher.finish() as u32;
+    let tag = advisory(Kind::Name, schema.to_u32(), hasher.finish() as u32);
     // SAFETY: LockAcquire copies the tag. Unlike a relation's lock it does not read invalidation
     // messages, without which the relation made by whom we waited for would not be found.
     unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: schema.to_u32(),
-            locktag_field3: hash,
-            locktag_field4: 2,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-        };
         pg_sys::LockAcquire(
             &tag,
             pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
@@ -82,27 +78,31 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    try_advisory(relation.to_u32(), SWEEP, 2)
+    try_advisory(advisory(Kind::Sweep, relation.to_u32(), 0))
 }
 
-/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it. Its tag is of
-/// a kind that an application's advisory locks never have.
+/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.
 pub fn try_lease(name: u64) -> bool {
-    try_advisory((name >> 32) as u32, name as u32, 3)
+    try_advisory(advisory(Kind::Lease, (name >> 32) as u32, name as u32))
 }
 
-/// An advisory lock of this database until the transaction ends; false while somebody else has it.
-fn try_advisory(one: u32, two: u32, kind: u16) -> bool {
+/// An advisory lock of this database.
+fn advisory(kind: Kind, one: u32, two: u32) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: a plain C variable of this process.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: one,
+        locktag_field3: two,
+        locktag_field4: kind as u16,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
+
+/// Until the transaction ends; false while somebody else has it.
+fn try_advisory(tag: pg_sys::LOCKTAG) -> bool {
     // SAFETY: LockAcquire copies the tag; with `dontWait` it waits for nobody.
     unsafe {
-        let tag = pg_sys::LOCKTAG {
-            locktag_field1: pg_sys::MyDatabaseId.to_u32(),
-            locktag_field2: one,
-            locktag_field3: two,
-            locktag_field4: kind,
-            locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-            locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-        };
         pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true)
             != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }

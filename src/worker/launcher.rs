@@ -5,14 +5,16 @@
 //! and now and then, because a standby does not see that.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use crate::cache::upkeep;
 use crate::guc;
 use crate::pg::background::{self, Started};
 use crate::pg::board::{Board, Outcome, VISITS, board};
-use crate::pg::{database, session};
+use crate::pg::{clock, database, session};
 
 /// Until a database without the extension is looked at again unasked: a look costs a process' start.
 const AGAIN: Duration = Duration::from_secs(600);
@@ -20,6 +22,10 @@ const AGAIN: Duration = Duration::from_secs(600);
 const AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
 /// The launcher's shortest sleep: an interval below it counts as this.
 const SHORTEST: Duration = Duration::from_millis(100);
+
+/// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns would
+/// keep all other caches of the database from being swept, and vacuum from its work.
+const LONGEST_STEP: Duration = Duration::from_secs(30);
 
 /// What the launcher knows of a database.
 struct Known {
@@ -33,6 +39,8 @@ struct Visit {
     database: Oid,
     news: u64,
     worker: Started,
+    /// It took too long, and was told to end.
+    overdue: bool,
 }
 
 struct Launcher {
@@ -57,12 +65,13 @@ pub fn run() {
     while !background::asked_to_end() {
         background::reload_if_asked();
         launcher.reap();
+        launcher.end_overdue();
         let interval = guc::expire_interval().map(|interval| interval.max(SHORTEST));
         if let Some(interval) = interval {
             launcher.learn();
             launcher.start_due(interval);
         }
-        background::sleep(interval.map(|interval| launcher.until_next(interval)));
+        background::sleep(launcher.pause(interval));
     }
     background::end(1);
 }
@@ -81,6 +90,29 @@ impl Launcher {
             let without = self.board.visit(place).outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
                 known.without = without.then_some(visit.news);
+            }
+        }
+    }
+
+    /// Ends visits one of whose steps takes too long; the cache is put off, as after an error.
+    fn end_overdue(&mut self) {
+        for (place, visit) in self.visits.iter_mut().enumerate() {
+            let note = self.board.visit(place);
+            let began = note.step_began.load(Acquire);
+            let lasted = clock::now().saturating_sub(began);
+            let Some(visit) = visit.as_mut().filter(|visit| !visit.overdue) else {
+                continue;
+            };
+            if began != 0 && lasted > LONGEST_STEP.as_micros() as i64 {
+                visit.overdue = true;
+                upkeep::put_off(self.board.record(note.owner.load(Relaxed)));
+                visit.worker.terminate();
+                pgrx::ereport!(
+                    pgrx::PgLogLevel::WARNING,
+                    pgrx::PgSqlErrorCode::ERRCODE_WARNING,
+                    "pgcache ends a worker because one step of a sweep takes too long",
+                    "A trigger on a cache does not return; the cache is put off, and the others are swept."
+                );
             }
         }
     }
@@ -128,6 +160,7 @@ impl Launcher {
         use std::sync::atomic::Ordering::SeqCst;
         let note = self.board.visit(place);
         note.tell(Outcome::Unknown);
+        note.step_began.store(0, SeqCst);
         note.database.store(database.to_u32(), SeqCst);
         let news = self.board.news();
         let worker = background::start(place)?;
@@ -135,6 +168,7 @@ impl Launcher {
             database,
             news,
             worker,
+            overdue: false,
         })
     }
 
@@ -161,6 +195,15 @@ impl Launcher {
         match known.without {
             Some(news) if news == self.board.news() => known.next + again,
             _ => known.next,
+        }
+    }
+
+    /// How long to sleep: not beyond a visit's longest step while there is one. None: until a signal comes.
+    fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
+        let next = interval.map(|interval| self.until_next(interval));
+        match self.visits.iter().any(Option::is_some) {
+            true => Some(next.map_or(LONGEST_STEP, |next| next.min(LONGEST_STEP))),
+            false => next,
         }
     }
 

@@ -2,9 +2,10 @@
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
 //! snapshot and no lock is older than that. An error ends the step, is logged once, and puts the cache
-//! off; the others are swept as ever.
+//! off; the others are swept as ever. The same becomes of a step that takes too long, in which the launcher ends
+//! the worker.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
@@ -15,7 +16,7 @@ use crate::cache::trim::{Spare, Trim};
 use crate::cache::upkeep::{self, Due};
 use crate::cache::{space, sweep};
 use crate::guc;
-use crate::pg::board::{Board, Outcome, Record, board};
+use crate::pg::board::{Board, Outcome, Record, Visit, board};
 use crate::pg::failure::Failure;
 use crate::pg::{background, clock, database, lock, storage};
 
@@ -38,12 +39,12 @@ pub fn run(place: usize) {
         false => Outcome::NoExtension,
     });
     if has_extension {
-        sweep_all(board);
+        sweep_all(board, note);
     }
     background::end(0);
 }
 
-fn sweep_all(board: Board) {
+fn sweep_all(board: Board, note: &Visit) {
     let began = Instant::now();
     let due = match background::in_transaction(upkeep::due) {
         Ok(due) => due,
@@ -59,7 +60,7 @@ fn sweep_all(board: Board) {
         if guc::expire_interval().is_none() {
             return;
         }
-        sweep_table(board, table, interval / SHARE);
+        sweep_table(board, note, table, interval / SHARE);
         if vacuum(board, table) {
             busy.push(table);
         }
@@ -74,15 +75,24 @@ fn sweep_all(board: Board) {
 }
 
 /// Sweeps one cache, step by step.
-fn sweep_table(board: Board, due: &Due, share: Duration) {
+fn sweep_table(board: Board, note: &Visit, due: &Due, share: Duration) {
     let record = board.record(due.owner);
     background::show(Some(&format!("sweeping {}", due.name)));
-    match sweep_steps(due, record, share) {
+    match sweep_steps(due, record, note, share) {
         Ok(Swept::Yes) => record.failures.store(0, Relaxed),
         Ok(Swept::No) => {}
         Err(failure) if failure.cancelled => {}
         Err(failure) => put_off(due, record, &failure),
     }
+}
+
+/// One transaction of a sweep, which the launcher sees begin and end.
+fn step<R>(note: &Visit, due: &Due, work: impl FnOnce() -> R) -> Result<R, Failure> {
+    note.owner.store(due.owner, Relaxed);
+    note.step_began.store(clock::now(), Release);
+    let result = background::in_transaction(work);
+    note.step_began.store(0, Relaxed);
+    result
 }
 
 /// Whether a cache could be swept, or is locked, or swept by somebody else.
@@ -91,13 +101,18 @@ enum Swept {
     No,
 }
 
-fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<Swept, Failure> {
+fn sweep_steps(
+    due: &Due,
+    record: &Record,
+    note: &Visit,
+    share: Duration,
+) -> Result<Swept, Failure> {
     let mut pass = None;
     let mut fruitless = Duration::ZERO;
     let mut bounded = true;
     loop {
         let began = Instant::now();
-        let went_on = background::in_transaction(|| {
+        let went_on = step(note, due, || {
             let open = sweep::open(due.relation)?;
             if open.cache.storage == Storage::Memory || !lock::try_sweep(due.relation) {
                 return None;
@@ -120,18 +135,18 @@ fn sweep_steps(due: &Due, record: &Record, share: Duration) -> Result<Swept, Fai
     }
     if let Some(pass) = pass.filter(Pass::is_complete) {
         record.changes.store(due.changes, Relaxed);
-        trim_steps(due, &pass)?;
+        trim_steps(due, note, &pass)?;
     }
     Ok(Swept::Yes)
 }
 
 /// Brings a cache down to its `max_entries` after a complete pass.
-fn trim_steps(due: &Due, pass: &Pass) -> Result<(), Failure> {
+fn trim_steps(due: &Due, note: &Visit, pass: &Pass) -> Result<(), Failure> {
     let mut excess = None;
     for spare in [Spare::Used, Spare::None] {
         let mut trim: Option<Trim> = None;
         loop {
-            let done = background::in_transaction(|| {
+            let done = step(note, due, || {
                 let open = sweep::open(due.relation)?;
                 if !lock::try_sweep(due.relation) {
                     return None;
@@ -176,17 +191,9 @@ fn vacuum(board: Board, due: &Due) -> bool {
     !worth.is_empty()
 }
 
-/// Puts a failing cache off, each time for twice as long, and says so the first time.
+/// Puts a failing cache off, and says so the first time.
 fn put_off(due: &Due, record: &Record, failure: &Failure) {
-    let failures = record.failures.fetch_add(1, Relaxed);
-    let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
-    let delay = interval
-        .saturating_mul(2 << failures.min(20))
-        .min(upkeep::LONGEST_DELAY);
-    record
-        .retry_at
-        .store(clock::now().saturating_add(delay), Relaxed);
-    if failures == 0 {
+    if upkeep::put_off(record) == 1 {
         failure.warn(sweep::could_not_sweep(&due.name));
     }
 }

@@ -201,6 +201,34 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     assert_eq!(session.text("SHOW search_path"), "his, public");
 }
 
+/// The advisory locks that the session's transaction holds, as an application would take them.
+fn advisory_locks(session: &mut Client) -> Vec<String> {
+    session.lines(
+        "SELECT format('pg_advisory_lock(%s::bit(32)::int, %s::bit(32)::int)', classid::bigint, objid::bigint) \
+           FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    )
+}
+
+#[test]
+fn nobody_holds_up_sweeps_or_the_making_of_caches_by_advisory_locks_of_his_own() {
+    let cluster = Cluster::start(&["pgcache.expire_interval = 0"]);
+    let database = cluster.database();
+    let (mut owner, mallory) = (database.connect(), cluster.role());
+    owner.run("SELECT cache_create('c', max_entries => 1); INSERT INTO c SELECT i FROM generate_series(1, 5000) AS i");
+    // Anybody sees in pg_locks what is locked.
+    owner.run("BEGIN; SELECT cache_create('d'), cache_expire('c')");
+    let locks = advisory_locks(&mut owner);
+    assert_eq!(locks.len(), 2, "{locks:?}");
+    owner.run("ROLLBACK");
+    let mut session = database.connect_as(&mallory);
+    for lock in locks {
+        session.run(&format!("SELECT {lock}"));
+    }
+    owner.run("SET lock_timeout = '10s'; SELECT cache_create('d'), cache_expire('c')");
+    let rest = owner.number("SELECT count(*) FROM c");
+    assert!(rest < 2000, "max_entries is 1, and {rest} are left");
+}
+
 #[test]
 fn our_triggers_on_anybodys_table_crash_nothing() {
     let cluster = Cluster::start(&[]);
