@@ -80,7 +80,7 @@ fn sweep_table(board: Board, due: &Due, share: Duration) {
     match sweep_steps(due, record, share) {
         Ok(Swept::Yes) => record.failures.store(0, Relaxed),
         Ok(Swept::No) => {}
-        Err(failure) if failure.cancelled => {}
+        Err(failure) if failure.cancelled || failure.locked => {}
         Err(failure) => put_off(due, record, &failure),
     }
 }
@@ -181,7 +181,7 @@ fn vacuum(board: Board, due: &Due) -> bool {
         background::show(Some(&format!("vacuuming {}", due.name)));
         match storage::vacuum(table.table) {
             Ok(()) => {}
-            Err(failure) if failure.cancelled => return false,
+            Err(failure) if failure.cancelled || failure.locked => return false,
             Err(failure) => {
                 put_off(due, record, &failure);
                 return false;
