@@ -83,8 +83,8 @@ class Run:
         case, began = self.case, time.time()
         scripts = [self.script("set", case.draw, self.system.set), self.script("get", case.draw_get, self.system.get)]
         logs = self.options.out / f"{self.case.name}_{self.system.name}_log"
-        words = [self.server.bin / "pgbench", *self.server.connection, "-n", "-M", "prepared", "-c", self.options.clients]
-        words += ["-j", 2, "-T", self.seconds, "-D", "n=0", "-l", "--sampling-rate", case.sampling]
+        words = [self.server.bin / "pgbench", *self.server.connection, "-n", "-M", "prepared"]
+        words += ["-c", self.options.clients, "-j", 2, "-T", self.seconds, "-D", "n=0", "-l", "--sampling-rate", case.sampling]
         words += ["--log-prefix", logs]
         words += [*(word for script in scripts for word in ("-f", script)), DATABASE]
         subprocess.run([str(word) for word in words], check=True, capture_output=True)
@@ -97,7 +97,8 @@ class Run:
                 if 0 <= place < SLICES:
                     latencies[int(fields[3])][place].append(int(fields[2]))
             file.unlink()
-        return {name: summary(slices, case.sampling * self.seconds / 2) for name, slices in zip(("set", "get"), latencies)}
+        sampled = case.sampling * self.seconds / 2
+        return {name: summary(slices, sampled) for name, slices in zip(("set", "get"), latencies)}
 
     def watch(self):
         """Sizes about 200 times in all; rows 25 times."""
