@@ -12,6 +12,7 @@ use super::depend;
 use super::memory;
 use super::registry::{self, Cache, Storage};
 use super::settings::Settings;
+use super::upkeep;
 use crate::error::Error;
 use crate::pg::datum::ValueType;
 use crate::pg::name::{self, NewRelation};
@@ -131,7 +132,10 @@ pub fn alter(cache: &Cache, settings: Settings) {
             cache.value_type,
             made_as(cache.relation, settings),
         ),
-        _ => put_row_trigger(cache.qualified_name(), settings),
+        _ => {
+            put_row_trigger(cache.qualified_name(), settings);
+            upkeep::look_again(cache.relation);
+        }
     }
 }
 

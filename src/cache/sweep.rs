@@ -86,6 +86,12 @@ pub fn excess(cache: &Cache, pass: &Pass) -> i64 {
     pass.rows().saturating_sub(most).max(0)
 }
 
+/// Rows beyond the limit that a sweep may leave. After one that had more to trim, as many may have come
+/// while it did.
+pub fn tolerance(cache: &Cache) -> i64 {
+    cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
+}
+
 /// The same over all caches of the database that the caller may delete from; one that is locked
 /// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
 /// own triggers raise an error.

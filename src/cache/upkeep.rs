@@ -22,6 +22,9 @@ use crate::pg::{lock, relation, session, storage};
 /// The longest time that a failing cache is put off.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 
+/// No counter of changes is negative: a table of which this is noted is not at rest.
+const NEVER_COUNTED: i64 = -1;
+
 /// A table cache that is due.
 pub struct Due {
     pub relation: Oid,
@@ -78,7 +81,7 @@ fn due_table(relation: Oid) -> Option<Due> {
     }
     let owner = owner_of(relation);
     let counted = storage::counted(relation);
-    let changes = counted.map_or(-1, |counted| counted.changes);
+    let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
     if let Some(record) = board().and_then(|board| board.find(owner)) {
         // A moment farther away than the longest delay was written before the clock was set back.
@@ -96,6 +99,14 @@ fn due_table(relation: Oid) -> Option<Due> {
         name: relation::display_name(relation),
         changes,
     })
+}
+
+/// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
+/// holds a lock on it that keeps sweeps off until they count.
+pub fn look_again(relation: Oid) {
+    if let Some(record) = board().and_then(|board| board.find(owner_of(relation))) {
+        record.changes.store(NEVER_COUNTED, Relaxed);
+    }
 }
 
 fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {

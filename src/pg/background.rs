@@ -189,19 +189,32 @@ unsafe fn count_as_autovacuum() {
 fn settle() {
     for (name, value) in [
         (c"application_name", c"pgcache worker"),
+        (c"role", c"none"),
         (c"search_path", c""),
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_isolation", c"read committed"),
         (c"default_transaction_deferrable", c"off"),
         (c"session_replication_role", c"origin"),
         (c"statement_timeout", c"0"),
-        (c"lock_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
         // A sweep that a crash undoes is done again.
         (c"synchronous_commit", c"off"),
     ] {
         set(name, value);
     }
+    if let Some(name) = version::TRANSACTION_TIMEOUT {
+        set(name, c"0");
+    }
+    set(c"lock_timeout", &patience());
+}
+
+/// Milliseconds that a worker waits for a lock. It takes none that others have; but what hangs on a row
+/// that it removes, a trigger or a foreign key, may have to wait, and then who waits for us in turn must
+/// find us gone before he finds a deadlock.
+fn patience() -> CString {
+    // SAFETY: a plain C variable of this process.
+    let half = unsafe { pg_sys::DeadlockTimeout } / 2;
+    CString::new(half.max(1).to_string()).unwrap_or_default()
 }
 
 fn set(name: &CStr, value: &CStr) {

@@ -8,6 +8,8 @@ pub struct Failure {
     pub message: String,
     /// Somebody wanted one of our locks, or cancelled the statement: nothing is broken.
     pub cancelled: bool,
+    /// A lock was not to be had in time: nothing is broken either.
+    pub locked: bool,
     error: Box<CaughtError>,
 }
 
@@ -20,6 +22,7 @@ impl Failure {
         Failure {
             message: report.message().to_owned(),
             cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+            locked: report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
             error: Box::new(error),
         }
     }

@@ -223,6 +223,13 @@ pub unsafe fn index_beginscan(
     }
 }
 
+/// The timeout of whole transactions, which 17 brought.
+pub const TRANSACTION_TIMEOUT: Option<&std::ffi::CStr> =
+    match cfg!(any(feature = "pg15", feature = "pg16")) {
+        true => None,
+        false => Some(c"transaction_timeout"),
+    };
+
 /// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
 #[cfg(feature = "pg15")]
 pub type UpdateIndexes = bool;

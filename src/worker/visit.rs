@@ -81,7 +81,7 @@ fn sweep_table(board: Board, note: &Visit, due: &Due, share: Duration) {
     match sweep_steps(due, record, note, share) {
         Ok(Swept::Yes) => record.failures.store(0, Relaxed),
         Ok(Swept::No) => {}
-        Err(failure) if failure.cancelled => {}
+        Err(failure) if failure.cancelled || failure.locked => {}
         Err(failure) => put_off(due, record, &failure),
     }
 }
@@ -101,12 +101,32 @@ enum Swept {
     No,
 }
 
+/// A pass and a trimming, and both again while writers are so fast that the limit does not hold yet.
 fn sweep_steps(
     due: &Due,
     record: &Record,
     note: &Visit,
     share: Duration,
 ) -> Result<Swept, Failure> {
+    let began = Instant::now();
+    loop {
+        let Some(pass) = pass_steps(due, record, note, share)? else {
+            return Ok(Swept::No);
+        };
+        let again = pass.is_complete() && trim_steps(due, note, &pass)?;
+        if !again || began.elapsed() > share * SHARE {
+            return Ok(Swept::Yes);
+        }
+    }
+}
+
+/// A pass, as far as it is worth its time; None when the cache cannot be swept.
+fn pass_steps(
+    due: &Due,
+    record: &Record,
+    note: &Visit,
+    share: Duration,
+) -> Result<Option<Pass>, Failure> {
     let mut pass = None;
     let mut fruitless = Duration::ZERO;
     let mut bounded = true;
@@ -121,28 +141,29 @@ fn sweep_steps(
             let pass = pass.get_or_insert_with(|| Pass::begin(&open.cache, Some(record)));
             let step = (!pass.is_complete()).then(|| pass.step(&open.cache, guc::expire_batch()));
             pass.note(record);
+            // Under the lock on the table: who changes its settings afterwards has the last word.
+            if pass.is_complete() {
+                record.changes.store(due.changes, Relaxed);
+            }
             Some((step.is_some_and(|step| step.worthwhile), pass.is_complete()))
         })?;
         let Some((worthwhile, complete)) = went_on else {
-            return Ok(Swept::No);
+            return Ok(None);
         };
         if !worthwhile {
             fruitless += began.elapsed();
         }
         if complete || (bounded && fruitless > share) {
-            break;
+            return Ok(pass);
         }
     }
-    if let Some(pass) = pass.filter(Pass::is_complete) {
-        record.changes.store(due.changes, Relaxed);
-        trim_steps(due, note, &pass)?;
-    }
-    Ok(Swept::Yes)
 }
 
-/// Brings a cache down to its `max_entries` after a complete pass.
-fn trim_steps(due: &Due, note: &Visit, pass: &Pass) -> Result<(), Failure> {
+/// Brings a cache down to its `max_entries` after a complete pass; whether it may have grown beyond it
+/// again meanwhile.
+fn trim_steps(due: &Due, note: &Visit, pass: &Pass) -> Result<bool, Failure> {
     let mut excess = None;
+    let mut again = false;
     for spare in [Spare::Used, Spare::None] {
         let mut trim: Option<Trim> = None;
         loop {
@@ -152,6 +173,7 @@ fn trim_steps(due: &Due, note: &Visit, pass: &Pass) -> Result<(), Failure> {
                     return None;
                 }
                 let excess = *excess.get_or_insert_with(|| sweep::excess(&open.cache, pass));
+                again |= excess > sweep::tolerance(&open.cache);
                 let trim = trim.get_or_insert_with(|| Trim::begin(&open.cache, excess));
                 if !trim.is_complete() {
                     trim.step(&open.cache, spare, guc::expire_batch());
@@ -164,7 +186,8 @@ fn trim_steps(due: &Due, note: &Visit, pass: &Pass) -> Result<(), Failure> {
         }
         excess = trim.map(|trim| trim.excess());
     }
-    Ok(())
+    // Where rows cannot go, a second time would be no better.
+    Ok(again && excess.is_some_and(|left| left <= 0))
 }
 
 /// Vacuums a cache's tables where it is worth it; whether it was.
@@ -178,7 +201,7 @@ fn vacuum(board: Board, due: &Due) -> bool {
         background::show(Some(&format!("vacuuming {}", due.name)));
         match storage::vacuum(table.table) {
             Ok(()) => {}
-            Err(failure) if failure.cancelled => return false,
+            Err(failure) if failure.cancelled || failure.locked => return false,
             Err(failure) => {
                 put_off(due, record, &failure);
                 return false;

@@ -320,6 +320,43 @@ fn settings_of_a_database_do_not_stop_it() {
 }
 
 #[test]
+fn a_role_that_a_database_sets_does_not_stop_it_either() {
+    let database = shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c'); ALTER TABLE c ENABLE ROW LEVEL SECURITY");
+    session.run(&format!(
+        "ALTER DATABASE {} SET role = pg_monitor",
+        database.name
+    ));
+    session.run("INSERT INTO c SELECT i, '1', now() FROM generate_series(1, 1000) AS i");
+    wait_until("a sweep", || session.number("SELECT count(*) FROM c") == 0);
+    wait_until("a vacuum", || {
+        session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'c'")
+    });
+}
+
+/// The removal of a row in `a` takes one in `b` along, and so waits for who has that one locked.
+#[test]
+fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
+    let cluster = Cluster::with_tier(&[OFTEN, "deadlock_timeout = '4s'"]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
+    session.run("SELECT cache_depend('a', 'key', 'b')");
+    session.run("SELECT cache_set('k', '1', '2 s', 'a')");
+    session.run("SELECT cache_set('k', '1', cache => 'b')");
+    session.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
+    // Longer than the deadline and deadlock_timeout together: a sweep still waiting would not find the
+    // deadlock itself any more.
+    std::thread::sleep(Duration::from_secs(8));
+    session.run("SELECT cache_set('k', '2', cache => 'a'); COMMIT");
+    assert!(
+        !cluster.log_text().contains("could not"),
+        "{}",
+        cluster.log_text()
+    );
+}
+
+#[test]
 fn it_is_told_from_others_in_pg_stat_activity() {
     let mut session = shared().connect("postgres");
     // It sleeps most of the time.

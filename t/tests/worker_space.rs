@@ -136,6 +136,26 @@ fn the_worker_holds_a_cache_to_its_limit_while_it_is_filled() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 5000);
 }
 
+#[test]
+fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_changed() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
+    let mut session = cluster.database().connect();
+    session.run("SELECT cache_create('c', max_entries => 5000)");
+    fill(&mut session, "c", "k", 3000);
+    session.run("SELECT pg_stat_force_next_flush()");
+    let last_sweep = "SELECT coalesce(extract(epoch FROM last_sweep) * 1000000, 0)::bigint \
+                      FROM pgcache.stats WHERE cache = 'c'::regclass";
+    // The first may have begun before the rows were counted; the third finds the table at rest.
+    for _ in 0..3 {
+        let former = session.number(last_sweep);
+        wait_until("a sweep", || session.number(last_sweep) > former);
+    }
+    session.run("SELECT cache_alter('c', max_entries => 100)");
+    wait_until("a sweep that counts the limit", || {
+        session.number("SELECT count(*) FROM c") == 100
+    });
+}
+
 /// Churns for some seconds; the most that the cache's tables took in the second half, over the size of a
 /// fresh table with `fresh` rows like these.
 fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {

@@ -47,11 +47,15 @@ class Case:
     name: str
     title: str
     keys: int
-    draw: str  # pgbench's meta commands that set :i
+    draw: str  # pgbench's meta commands that set :i for a set
+    draw_get: str  # and for a get
     key: str
     value: str
-    fresh_value: str  # the same for a row number n
+    fresh_key: str  # the same for a row number n
+    fresh_value: str
+    fresh_rows: int
     ttl: tuple  # seconds, from and to
+    sampling: float  # of the latencies
     prepare: str = ""
 
 
@@ -61,13 +65,20 @@ LONG_VALUES = (
     "FROM generate_series(1, 3200) AS m) AS value FROM generate_series(1, 20) AS n"
 )
 
+ANY_KEY = "\\set i random(1, {keys})"
+# A client counts its keys in :n, which outlives its transactions, and reads one of its last 10,000.
+NEXT_KEY = "\\set n :n + 1\n\\set i hash(:n * 1000 + :client_id)"
+LATE_KEY = "\\set m random(greatest(1, :n - 9999), greatest(1, :n))\n\\set i hash(:m * 1000 + :client_id)"
+KEY = "'key:' || :i"
+
 CASES = (
-    Case("a", "a: 1 million keys overwritten at random, TTL 30 to 300 s", 1_000_000, "\\set i random(1, {keys})",
-         "'key:' || :i", SHORT, SHORT, (30, 300)),
-    Case("b", "b: keys written once, TTL 60 s", 0, "\\set i random(1, 1000000000000000)",
-         "'key:' || :i", SHORT, SHORT, (60, 60)),
-    Case("c", "c: 100 KiB values overwritten, 1,000 keys", 1_000, "\\set i random(1, {keys})\n\\set j random(1, 20)",
-         "'key:' || :i", LONG, "(SELECT value FROM long_values AS l WHERE l.n = 1 + f.n % 20)", (30, 300), LONG_VALUES),
+    Case("a", "a: 1 million keys overwritten at random, TTL 30 to 300 s", 1_000_000, ANY_KEY, ANY_KEY, KEY, SHORT,
+         "'key:' || f.n * 10", SHORT, 100_000, (30, 300), 0.05),
+    Case("b", "b: keys written once, TTL 60 s", 0, NEXT_KEY, LATE_KEY, KEY, SHORT,
+         "'key:' || hashint8extended(f.n, 0)", SHORT, 100_000, (60, 60), 0.05),
+    Case("c", "c: 100 KiB values overwritten, 1,000 keys", 1_000, ANY_KEY + "\n\\set j random(1, 20)", ANY_KEY, KEY,
+         LONG, KEY.replace(":i", "f.n"), "(SELECT value FROM long_values AS l WHERE l.n = 1 + f.n % 20)", 200,
+         (30, 300), 1, LONG_VALUES),
 )  # fmt: skip
 
 
