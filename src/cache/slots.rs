@@ -98,7 +98,8 @@ pub fn free(tier: &Tier, owner: u64) {
     }) else {
         return;
     };
-    walk::remove_entries(tier, number, Why::Cleared, |_| true);
+    // A slot that is nobody's and not free would stay so.
+    session::uninterrupted(|| walk::remove_entries(tier, number, Why::Cleared, |_| true));
     tier.assigning(|| tier.owner(number).store(0, SeqCst));
 }
 

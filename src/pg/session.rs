@@ -40,6 +40,16 @@ pub fn in_parallel_mode() -> bool {
     unsafe { IsInParallelMode() }
 }
 
+/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has ended.
+pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: a variable of this process; an error inside of `work` sets it back to 0, as any error does.
+    unsafe { pg_sys::InterruptHoldoffCount += 1 };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { pg_sys::InterruptHoldoffCount -= 1 };
+    result
+}
+
 /// Whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
