@@ -315,6 +315,12 @@ fn settings_of_a_database_do_not_stop_it() {
     ] {
         session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
     }
+    if session.number("SHOW server_version_num") >= 170_000 {
+        session.run(&format!(
+            "ALTER DATABASE {} SET transaction_timeout = '1ms'",
+            database.name
+        ));
+    }
     other.run("INSERT INTO c VALUES ('old', '1', now()) ON CONFLICT (key) DO UPDATE SET expires_at = now()");
     wait_until_swept(&mut other, "c");
 }
