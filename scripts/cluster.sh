@@ -39,7 +39,6 @@ make_cluster() {
 configure() {
     {
         echo "listen_addresses = ''"
-        echo "port = $port"
         echo "unix_socket_directories = '$dir'"
         echo "unix_socket_permissions = 0700"
         echo "fsync = off"
@@ -59,7 +58,7 @@ start() {
     if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
         configure "$@"
     fi
-    as_server "$BINDIR/pg_ctl" start -s -w -t 60 -D "$data" -l "$dir/log" >&2 || {
+    as_server "$BINDIR/pg_ctl" start -s -w -t 60 -D "$data" -l "$dir/log" -o "-p $port" >&2 || {
         if as_server tail -n 20 "$dir/log" | grep -q 'Address already in use'; then
             die "port $port is in use: choose another one with PGCACHE_PORT=."
         fi
