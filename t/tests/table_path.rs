@@ -370,7 +370,7 @@ fn a_table_can_be_made_of_what_a_parallel_query_reads() {
 fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     let database = Cluster::shared().database();
     let mut session = on_path(&database, "auto");
-    if session.number("SHOW server_version_num") < 180_000 {
+    if Cluster::shared().stage.major() < 18 {
         return;
     }
     session.run(

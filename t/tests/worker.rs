@@ -315,7 +315,7 @@ fn settings_of_a_database_do_not_stop_it() {
     ] {
         session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
     }
-    if session.number("SHOW server_version_num") >= 170_000 {
+    if shared().stage.major() >= 17 {
         session.run(&format!(
             "ALTER DATABASE {} SET transaction_timeout = '1ms'",
             database.name
