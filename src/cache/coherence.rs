@@ -19,7 +19,7 @@ use pgrx::prelude::*;
 use super::keys::Keys;
 use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
-use super::{depend, leases, slots, watch};
+use super::{depend, leases, slots, space, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer, Phase};
 use crate::pg::kept::Kept;
@@ -67,6 +67,7 @@ pub fn register() {
             watch::note(relation, key, change);
             note_key(relation, key);
         },
+        died: space::note_dead,
         truncated: |relation| {
             watch::note_clear(relation);
             note_table(relation, Extent::Rows);

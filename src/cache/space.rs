@@ -3,23 +3,71 @@
 //! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the worker
 //! vacuums what has died as soon as it is a fifth of what lives: then the table stays below twice its
 //! fresh size even though it can grow while it is vacuumed.
+//!
+//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all that
+//! lives between two visits of the worker, and what a table has grown it keeps. So writers count the bytes
+//! that they leave dead, and raise an alarm, for which the worker comes at once. It is a hint: what is
+//! rolled back is not counted, and nothing but the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
-use crate::pg::board::Record;
+use super::slots::owner_of;
+use super::sweep;
+use super::sweeping::Sweeping;
+use super::upkeep::Due;
+use crate::pg::board::{Record, board};
+use crate::pg::dead::Dead;
 use crate::pg::storage::{self, Counted};
+use crate::pg::{lock, relation};
 
 /// As autovacuum's threshold: below it a table is at most some pages too large.
 const FEW: i64 = 50;
 /// Dead rows that are worth it, as a part of the live ones.
 const WORTH: i64 = 5;
 
+/// Dead bytes for which nobody comes before the next sweep, whatever the table's size.
+const LITTLE: u64 = 4 << 20;
+/// Dead bytes that are worth it, as a part of the table's size, dead and free ones included.
+const PART: u64 = 8;
+
 /// A table that is worth a VACUUM, and its place in the record: 0 the cache's own, 1 its TOAST table.
 pub struct Worth {
     pub table: Oid,
     pub place: usize,
+}
+
+/// A write has left something dead. A sweep is followed by VACUUM anyway.
+pub fn note_dead(relation: Oid, dead: Dead) {
+    let Some(board) = board().filter(|_| !Sweeping::is_on()) else {
+        return;
+    };
+    let Some(record) = board.own_or_free(owner_of(relation)) else {
+        return;
+    };
+    for (place, bytes) in [dead.rows, dead.long].into_iter().enumerate() {
+        let bytes = bytes as u64;
+        let died = record.died[place].fetch_add(bytes, Relaxed) + bytes;
+        if bytes > 0 && died >= enough(record, place) {
+            board.raise_alarm(record);
+        }
+    }
+}
+
+fn enough(record: &Record, place: usize) -> u64 {
+    record.worth[place].load(Relaxed).max(LITTLE)
+}
+
+/// The cache of an alarm; None when it is none (any more), or cannot be worked on now.
+pub fn alarmed(relation: Oid) -> Option<Due> {
+    sweep::open(relation)?;
+    Some(Due {
+        relation,
+        owner: owner_of(relation),
+        name: relation::display_name(relation),
+        changes: 0,
+    })
 }
 
 /// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because an
@@ -35,20 +83,38 @@ pub fn worth_vacuum(cache: Oid, record: &Record) -> Vec<Worth> {
                 place,
             })
         })
-        .filter(|worth| {
-            let left = record.dead[worth.place].load(Relaxed);
-            storage::counted(worth.table).is_some_and(|counted| is_worth(counted, left))
-        })
+        .filter(|worth| is_worth(worth, record))
         .collect()
 }
 
-fn is_worth(counted: Counted, left: i64) -> bool {
+fn is_worth(worth: &Worth, record: &Record) -> bool {
+    let left = record.dead[worth.place].load(Relaxed);
+    record.died[worth.place].load(Relaxed) >= enough(record, worth.place)
+        || storage::counted(worth.table).is_some_and(|counted| has_died(counted, left))
+}
+
+fn has_died(counted: Counted, left: i64) -> bool {
     let new = counted.dead - left;
     new > FEW && new * WORTH > counted.live + left
 }
 
-/// Writes down what a VACUUM has left.
+/// A VACUUM begins: what dies from now on is for the next one.
+pub fn begin(worth: &Worth, record: &Record) {
+    record.died[worth.place].store(0, Relaxed);
+}
+
+/// Writes down what a VACUUM has left, and how large the table is.
 pub fn note(worth: &Worth, record: &Record) {
     let dead = storage::counted(worth.table).map_or(0, |counted| counted.dead);
     record.dead[worth.place].store(dead, Relaxed);
+    if lock::try_relation(worth.table, lock::Mode::Read) {
+        record.worth[worth.place].store(storage::bytes(worth.table) / PART, Relaxed);
+    }
+}
+
+/// Nobody works on the cache now: an alarm comes again when as much more has died.
+pub fn forget(record: &Record) {
+    for died in &record.died {
+        died.store(0, Relaxed);
+    }
 }

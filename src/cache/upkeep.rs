@@ -26,6 +26,7 @@ pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 const NEVER_COUNTED: i64 = -1;
 
 /// A table cache that is due.
+#[derive(Clone)]
 pub struct Due {
     pub relation: Oid,
     pub owner: u64,
@@ -84,8 +85,7 @@ fn due_table(relation: Oid) -> Option<Due> {
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
     if let Some(record) = board().and_then(|board| board.find(owner)) {
-        // A moment farther away than the longest delay was written before the clock was set back.
-        if (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - now)) {
+        if is_put_off(record) {
             return None;
         }
         if counted.is_some() && is_at_rest(record, changes, now) {
@@ -115,6 +115,12 @@ fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
         && record.waiting.load(Relaxed) == 0
         && record.changes.load(Relaxed) == changes
         && record.next_deadline.load(Relaxed) > now
+}
+
+/// Whether a cache has failed, and is not to be tried yet.
+pub fn is_put_off(record: &Record) -> bool {
+    // A moment farther away than the longest delay was written before the clock was set back.
+    (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - clock::now()))
 }
 
 /// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.

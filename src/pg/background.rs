@@ -229,6 +229,24 @@ fn set(name: &CStr, value: &CStr) {
     }
 }
 
+/// The number of this process.
+pub fn own_pid() -> u32 {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::MyProcPid as u32 }
+}
+
+/// Ends the sleep of a process of this server; of one that is gone, nothing.
+pub fn wake(pid: u32) {
+    // SAFETY: latches of processes lie in shared memory for as long as the server lives. Who has taken the
+    // place of one that has just ended is woken for nothing, which every sleeper must bear.
+    unsafe {
+        let process = pg_sys::BackendPidGetProc(pid as i32);
+        if !process.is_null() {
+            pg_sys::SetLatch(&raw mut (*process).procLatch);
+        }
+    }
+}
+
 /// Whether the launcher was asked to end.
 pub fn asked_to_end() -> bool {
     // SAFETY: a flag that the signal handler sets.

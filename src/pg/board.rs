@@ -11,10 +11,12 @@
 use std::cell::Cell;
 use std::mem::size_of;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use pgrx::pg_sys::{self, Oid};
 
+use super::background;
 use super::tier::ADDIN_SHMEM_INIT_LOCK;
 
 /// One record for so many bytes of `hot_size`, within these limits.
@@ -46,6 +48,12 @@ pub struct Record {
     pub changes: AtomicI64,
     /// Dead rows that the last vacuum could not remove, of the table and of its TOAST table.
     pub dead: [AtomicI64; 2],
+    /// Bytes that have died in each of the two since its last vacuum began, as far as writers say.
+    pub died: [AtomicU64; 2],
+    /// The same at which it is worth the next one; 0: nobody has looked at its size.
+    pub worth: [AtomicU64; 2],
+    /// 1: that many have died, and nobody has come yet.
+    pub alarm: AtomicU32,
 }
 
 /// A visit to a database: written by the launcher, answered by the worker.
@@ -57,6 +65,10 @@ pub struct Visit {
     pub step_began: AtomicI64,
     /// The cache of that step, as its record names it.
     pub owner: AtomicU64,
+    /// It comes because of an alarm, and sweeps nothing.
+    pub alarmed: AtomicBool,
+    /// Microseconds until the database is to be visited again.
+    longest: AtomicU64,
 }
 
 /// What a worker found.
@@ -73,8 +85,12 @@ pub enum Outcome {
 struct Head {
     /// Grows whenever an extension is made or updated somewhere.
     news: AtomicU64,
+    /// Grows whenever an alarm is raised.
+    alarms: AtomicU64,
     /// The partition of the tier at which the next sweep of memory caches begins.
     partition: AtomicU32,
+    /// The launcher's process; 0: there has been none.
+    launcher: AtomicU32,
     visits: [Visit; VISITS],
 }
 
@@ -157,11 +173,48 @@ impl Board {
         &self.head.visits[place % VISITS]
     }
 
-    /// The record of a cache, if it has one.
-    pub fn find(&self, owner: u64) -> Option<&'static Record> {
+    /// The alarms that were raised so far.
+    pub fn alarms(&self) -> u64 {
+        self.head.alarms.load(Relaxed)
+    }
+
+    /// The process that is woken by an alarm is this one.
+    pub fn attend(&self) {
+        self.head.launcher.store(background::own_pid(), Relaxed);
+    }
+
+    /// Says of a cache that so much of it has died that it cannot wait for the next sweep.
+    pub fn raise_alarm(&self, record: &Record) {
+        if record.alarm.swap(1, Relaxed) == 0 {
+            self.head.alarms.fetch_add(1, Relaxed);
+            background::wake(self.head.launcher.load(Relaxed));
+        }
+    }
+
+    /// Databases in which there are alarms.
+    pub fn alarmed(&self) -> impl Iterator<Item = Oid> {
         self.records
             .iter()
-            .find(|record| record.owner.load(Relaxed) == owner)
+            .filter(|record| record.alarm.load(Relaxed) != 0)
+            .map(|record| Oid::from_u32((record.owner.load(Relaxed) >> 32) as u32))
+    }
+
+    /// The record of a cache, if it has one.
+    pub fn find(&self, owner: u64) -> Option<&'static Record> {
+        self.places(owner)
+            .map_while(|record| match record.owner.load(Relaxed) {
+                0 => None,
+                found => Some((found, record)),
+            })
+            .find_map(|(found, record)| (found == owner).then_some(record))
+    }
+
+    /// All records in the order in which a cache looks for a place. None that was taken is ever free again,
+    /// so what comes behind a free one is not the cache's own.
+    fn places(&self, owner: u64) -> impl Iterator<Item = &'static Record> {
+        let first = (owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % self.records.len();
+        let (before, from) = self.records.split_at(first);
+        from.iter().chain(before)
     }
 
     /// The records of a database's caches, by relation.
@@ -176,23 +229,43 @@ impl Board {
     /// The record of a cache: its own, a free one, or one that another cache loses. With more caches than
     /// records each has a place of its own to fight for: taking the oldest would take each one in turn.
     pub fn record(&self, owner: u64) -> &'static Record {
-        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        let record = self
-            .find(owner)
-            .or_else(|| self.find(0))
-            .unwrap_or(&self.records[place as usize % self.records.len()]);
-        if record.owner.load(Relaxed) != owner {
-            record.reset();
-            record.owner.store(owner, Relaxed);
-        }
-        record
+        let own = self.places(owner).find(|record| record.claim(owner));
+        own.unwrap_or_else(|| {
+            let place = self.places(owner).next().unwrap_or(&self.records[0]);
+            place.reset();
+            place.owner.store(owner, Relaxed);
+            place
+        })
+    }
+
+    /// The same for a writer, who takes nobody's record, and does not look for long.
+    pub fn own_or_free(&self, owner: u64) -> Option<&'static Record> {
+        const LOOKS: usize = 16;
+        self.places(owner)
+            .take(LOOKS)
+            .find(|record| record.claim(owner))
     }
 }
 
 impl Record {
+    /// Whether it is the cache's, or was free and is now.
+    fn claim(&self, owner: u64) -> bool {
+        match self.owner.load(Relaxed) {
+            0 => match self.owner.compare_exchange(0, owner, Relaxed, Relaxed) {
+                Ok(_) => true,
+                Err(now) => now == owner,
+            },
+            now => now == owner,
+        }
+    }
+
     fn reset(&self) {
-        self.cursor.store(0, Relaxed);
-        self.failures.store(0, Relaxed);
+        for field in [&self.cursor, &self.failures, &self.alarm] {
+            field.store(0, Relaxed);
+        }
+        for bytes in self.died.iter().chain(&self.worth) {
+            bytes.store(0, Relaxed);
+        }
         for field in [
             &self.retry_at,
             &self.last_sweep,
@@ -209,6 +282,15 @@ impl Record {
 }
 
 impl Visit {
+    /// How long it may stay.
+    pub fn longest(&self) -> Duration {
+        Duration::from_micros(self.longest.load(Relaxed))
+    }
+
+    pub fn set_longest(&self, longest: Duration) {
+        self.longest.store(longest.as_micros() as u64, Relaxed);
+    }
+
     pub fn outcome(&self) -> Outcome {
         match self.outcome.load(Relaxed) {
             1 => Outcome::NoExtension,

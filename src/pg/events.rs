@@ -6,6 +6,7 @@ use std::cell::Cell;
 use pgrx::pg_sys::{self, Oid};
 
 use super::board;
+use super::dead::Dead;
 use super::kept::{self, Kept};
 
 /// Receives the events. Set once, when the library is loaded.
@@ -13,6 +14,8 @@ use super::kept::{self, Kept};
 pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement ends.
     pub row: fn(relation: Oid, key: &[u8], change: Change),
+    /// A change of a row left this for VACUUM; called when `row` is.
+    pub died: fn(relation: Oid, dead: Dead),
     /// All rows of a cache may be other ones.
     pub truncated: fn(relation: Oid),
     /// A relation's definition or one of its triggers changes, or TRUNCATE removes its rows.

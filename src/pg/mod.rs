@@ -9,6 +9,7 @@ mod context;
 pub mod convert;
 pub mod database;
 pub mod datum;
+pub mod dead;
 pub mod dependency;
 mod dependency_key;
 pub mod encoding;

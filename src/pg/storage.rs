@@ -19,6 +19,11 @@ pub fn blocks(relation: Oid) -> u32 {
     }
 }
 
+/// The same in bytes.
+pub fn bytes(relation: Oid) -> u64 {
+    u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
+}
+
 /// The table that holds a table's long values.
 pub fn toast_table(relation: Oid) -> Option<Oid> {
     // SAFETY: the tuple is released after its one field has been copied.

@@ -9,6 +9,8 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
 use super::clock::Timestamp;
+use super::dead::Dead;
+use super::events;
 use super::raw::{self, guarded};
 use super::table_scan::{Row, copy_row, key_equals};
 use super::table_target::Target;
@@ -121,6 +123,15 @@ pub struct Writer<'t> {
     index: pg_sys::Relation,
     /// The executor's description of the table and its indexes, from the first time that it is needed.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
+    /// What it has left to VACUUM so far.
+    pub dead: Dead,
+}
+
+/// Tells what a writer has left to VACUUM.
+pub fn tell_dead(target: &Target, dead: Dead) {
+    if !dead.is_nothing() {
+        events::tell(|observer| (observer.died)(target.relation, dead));
+    }
 }
 
 impl<'t> Writer<'t> {
@@ -160,19 +171,32 @@ impl<'t> Writer<'t> {
                 fresh: raw::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 index,
                 executor: None,
+                dead: Dead::default(),
             })
         }
     }
 
-    /// Gives everything back; the locks stay.
+    /// Gives everything back, the locks stay; tells what is dead.
     pub fn close(&self) {
         // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
-        unsafe { guarded(|| self.end()) }
+        tell_dead(self.target, unsafe { guarded(|| self.end()) });
     }
 
+    /// What is dead once the row in the slot `present` is gone.
+    ///
+    /// # Safety
+    /// Inside of `guarded`; the slot holds a row of the target.
+    #[inline(always)]
+    pub unsafe fn dead_with_present(&self) -> Dead {
+        // SAFETY: as the caller says; a target's value is of one of our types.
+        unsafe { Dead::with_row(self.present, self.target.value) }
+    }
+
+    /// The same inside of `guarded`; what is dead is told afterwards, by [`tell_dead`].
+    ///
     /// # Safety
     /// As `close`, inside of `guarded`.
-    pub unsafe fn end(&self) {
+    pub unsafe fn end(&self) -> Dead {
         // SAFETY: each was opened by `open` or `indexes`.
         unsafe {
             if let Some((state, result)) = self.executor {
@@ -184,6 +208,7 @@ impl<'t> Writer<'t> {
             raw::index_close(self.index, pg_sys::NoLock as i32);
             raw::table_close(self.table, pg_sys::NoLock as i32);
         }
+        self.dead
     }
 
     /// The executor's own description of the table and its indexes, as much of it as index entries need.

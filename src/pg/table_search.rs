@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
 
 use super::datum::varlena_bytes;
+use super::dead::Dead;
 use super::raw::{self, guarded};
 use super::table_scan::key_equals;
 use super::table_target::Target;
@@ -19,6 +20,8 @@ use super::{memory, version};
 pub struct Found {
     pub number: usize,
     pub place: ItemPointerData,
+    /// What it leaves to VACUUM when it goes.
+    pub dead: Dead,
 }
 
 /// Where a search looks, and what it sees.
@@ -42,15 +45,16 @@ pub fn by_index(target: &Target, keys: impl Iterator<Item = (usize, Datum)>) -> 
             (search, index, scan)
         });
         for (number, key) in keys {
-            let place = guarded(|| {
+            let found = guarded(|| {
                 raw::check_for_interrupts();
                 let mut by_key = key_equals(key);
                 raw::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
                 let forward = pg_sys::ScanDirection::ForwardScanDirection;
-                raw::index_getnext_slot(scan, forward, search.slot).then(|| (*search.slot).tts_tid)
+                raw::index_getnext_slot(scan, forward, search.slot)
+                    .then(|| found(target, &search, number))
             });
-            if let Some(place) = place {
-                memory::push(&mut all, Found { number, place });
+            if let Some(found) = found {
+                memory::push(&mut all, found);
             }
         }
         guarded(|| {
@@ -81,8 +85,8 @@ pub fn by_pass(target: &Target, number_of: impl Fn(&[u8]) -> Option<usize>) -> V
         };
         while let Some(key) = next() {
             if let Some(number) = number_of(varlena_bytes(key)) {
-                let place = (*search.slot).tts_tid;
-                memory::push(&mut all, Found { number, place });
+                let found = guarded(|| found(target, &search, number));
+                memory::push(&mut all, found);
             }
         }
         guarded(|| {
@@ -91,6 +95,21 @@ pub fn by_pass(target: &Target, number_of: impl Fn(&[u8]) -> Option<usize>) -> V
         });
     }
     all
+}
+
+/// The row in the search's slot.
+///
+/// # Safety
+/// Inside of `guarded`; the slot holds a row of the target.
+unsafe fn found(target: &Target, search: &Search, number: usize) -> Found {
+    // SAFETY: as the caller says.
+    unsafe {
+        Found {
+            number,
+            place: (*search.slot).tts_tid,
+            dead: Dead::with_row(search.slot, target.value),
+        }
+    }
 }
 
 /// # Safety

@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
+use super::dead::Dead;
 use super::raw;
 use super::table_row::{Change, New, Seek, Version, Writer, fill};
 use super::table_scan::Row;
@@ -55,7 +56,7 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-pub unsafe fn take(writer: &Writer, key: Datum) -> Option<Option<Row>> {
+pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
     // SAFETY: as the caller says. The row is copied before it is removed, and is what was removed:
     // else there would be TM_Updated.
     unsafe {
@@ -146,7 +147,7 @@ pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &Change) -> S
 }
 
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn update(
     writer: &mut Writer,
     key: Datum,
@@ -155,6 +156,7 @@ unsafe fn update(
 ) -> Step {
     // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
     unsafe {
+        let mut dead = writer.dead_with_present();
         fill(writer, key, true, new);
         let mut failure = pg_sys::TM_FailureData::default();
         let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
@@ -172,6 +174,13 @@ unsafe fn update(
             &mut which,
         ));
         if step == Step::Done {
+            if version::stays_in_page(which) {
+                dead.rows = 0;
+            }
+            if new.value.is_none() {
+                dead.long = 0;
+            }
+            writer.dead += dead;
             if version::enters_indexes(which) {
                 let (state, result) = writer.indexes();
                 version::enter_updated(result, writer.fresh, state, which);
@@ -212,11 +221,12 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
 }
 
 /// # Safety
-/// Inside of `guarded`; the writer is open.
-unsafe fn remove(writer: &Writer, place: pg_sys::ItemPointerData) -> Step {
+/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
+unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     // SAFETY: as the caller says.
     unsafe {
-        let step = remove_unseen(writer, place);
+        let dead = writer.dead_with_present();
+        let step = remove_unseen(writer, place, dead);
         if step == Step::Done {
             raw::CommandCounterIncrement();
         }
@@ -224,15 +234,20 @@ unsafe fn remove(writer: &Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// The same, not yet to be seen by the next command of the transaction: for whoever removes many.
+/// The same, not yet to be seen by the next command of the transaction: for whoever removes many, and
+/// knows what each leaves.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-pub unsafe fn remove_unseen(writer: &Writer, mut place: pg_sys::ItemPointerData) -> Step {
+pub unsafe fn remove_unseen(
+    writer: &mut Writer,
+    mut place: pg_sys::ItemPointerData,
+    dead: Dead,
+) -> Step {
     // SAFETY: as the caller says.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
-        outcome((writer.access.delete)(
+        let step = outcome((writer.access.delete)(
             writer.table,
             &mut place,
             raw::GetCurrentCommandId(true),
@@ -241,6 +256,10 @@ pub unsafe fn remove_unseen(writer: &Writer, mut place: pg_sys::ItemPointerData)
             true,
             &mut failure,
             false,
-        ))
+        ));
+        if step == Step::Done {
+            writer.dead += dead;
+        }
+        step
     }
 }

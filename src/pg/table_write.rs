@@ -22,10 +22,11 @@
 
 use pgrx::pg_sys::Datum;
 
+use super::dead::Dead;
 use super::lock;
 use super::raw::{self, guarded};
 use super::session;
-use super::table_row::{Change, New, Seek, Writer};
+use super::table_row::{Change, New, Seek, Writer, tell_dead};
 use super::table_scan::Row;
 use super::table_search::Found;
 use super::table_step::{self as step, Step};
@@ -68,16 +69,17 @@ pub fn put_all(
 /// Inserts or overwrites one row. False where the statement must do it.
 pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
     // SAFETY: as in `put_all`; the whole call is one sequence.
-    unsafe {
+    let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
-                return false;
+                return (false, Dead::default());
             };
             let done = step::put(&mut writer, key, new);
-            writer.end();
-            done
+            (done, writer.end())
         })
-    }
+    };
+    tell_dead(target, dead);
+    done
 }
 
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
@@ -86,12 +88,13 @@ pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
         guarded(|| {
-            let writer = Writer::open(target)?;
-            let removed = step::take(&writer, key);
-            writer.end();
-            removed
+            let mut writer = Writer::open(target)?;
+            let removed = step::take(&mut writer, key);
+            Some((removed, writer.end()))
         })
     };
+    let (removed, dead) = removed.ok_or(Undecided)?;
+    tell_dead(target, dead);
     removed.ok_or(Undecided)
 }
 
@@ -104,31 +107,37 @@ pub fn remove_all(
     key_of: impl Fn(usize) -> Datum,
     mut removed: impl FnMut(usize),
 ) -> bool {
-    let Some(writer) = Writer::of(target) else {
+    let Some(mut writer) = Writer::of(target) else {
         return false;
     };
-    let done = rows.iter().all(|&Found { number, place }| {
-        // SAFETY: as in `put_all`.
-        let step = unsafe {
-            guarded(|| {
-                raw::check_for_interrupts();
-                step::remove_unseen(&writer, place)
-            })
-        };
-        let gone = match step {
-            Step::Done => Some(true),
-            Step::Strange => None,
-            Step::Again => {
-                let key = key_of(number);
-                // SAFETY: as in `put_all`.
-                unsafe { guarded(|| step::take(&writer, key)) }.map(|row| row.is_some())
+    let done = rows.iter().all(
+        |&Found {
+             number,
+             place,
+             dead,
+         }| {
+            // SAFETY: as in `put_all`.
+            let step = unsafe {
+                guarded(|| {
+                    raw::check_for_interrupts();
+                    step::remove_unseen(&mut writer, place, dead)
+                })
+            };
+            let gone = match step {
+                Step::Done => Some(true),
+                Step::Strange => None,
+                Step::Again => {
+                    let key = key_of(number);
+                    // SAFETY: as in `put_all`.
+                    unsafe { guarded(|| step::take(&mut writer, key)) }.map(|row| row.is_some())
+                }
+            };
+            if gone == Some(true) {
+                removed(number);
             }
-        };
-        if gone == Some(true) {
-            removed(number);
-        }
-        gone.is_some()
-    });
+            gone.is_some()
+        },
+    );
     // SAFETY: a single call.
     unsafe { guarded(|| raw::CommandCounterIncrement()) };
     writer.close();

@@ -8,7 +8,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
-use super::datum::varlena_bytes;
+use super::datum::{ValueType, varlena_bytes};
+use super::dead::Dead;
 use super::events::{self, Change};
 use super::reserve;
 use crate::error::Error;
@@ -46,6 +47,9 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
             if inserted { Change::Set } else { Change::Gone },
         );
         note_row(relation, new, Change::Set);
+        if !inserted {
+            note_dead(relation, old, new);
+        }
     }
     Datum::null()
 }
@@ -87,6 +91,25 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
             true => (observer.truncated)(relation_oid),
             false => (observer.row)(relation_oid, varlena_bytes(key), change),
         });
+    }
+}
+
+/// Reports what an update or a deletion has left to VACUUM.
+///
+/// # Safety
+/// `relation` is open; `old` is the row as it was, `new` what it has become, or NULL.
+unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_sys::HeapTuple) {
+    // SAFETY: as the caller says; the types that a value may have are varlenas.
+    unsafe {
+        let relation_oid = (*relation).rd_id;
+        let descriptor = (*relation).rd_att;
+        let value = pg_sys::get_attnum(relation_oid, c"value".as_ptr());
+        if value > 0
+            && ValueType::from_oid(pg_sys::SPI_gettypeid(descriptor, i32::from(value))).is_some()
+        {
+            let dead = Dead::between(old, new, descriptor, value);
+            events::tell(|observer| (observer.died)(relation_oid, dead));
+        }
     }
 }
 

@@ -245,6 +245,14 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
+/// Whether the new row is in the page of the old one, and no index but a summarizing one knows it (HOT).
+pub fn stays_in_page(which: UpdateIndexes) -> bool {
+    #[cfg(feature = "pg15")]
+    return !which;
+    #[cfg(not(feature = "pg15"))]
+    return which != pg_sys::TU_UpdateIndexes::TU_All;
+}
+
 /// Enters a row that was inserted speculatively; false when somebody else has its key.
 ///
 /// # Safety

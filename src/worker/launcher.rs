@@ -27,9 +27,14 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
+/// Between two visits that come because of an alarm; the first stays while there are more.
+const ALARMS_APART: Duration = Duration::from_secs(1);
+
 /// What the launcher knows of a database.
 struct Known {
     next: Instant,
+    /// Not before this moment because of an alarm.
+    next_alarmed: Instant,
     /// The last visit found no extension, and the board's news were these then.
     without: Option<u64>,
 }
@@ -56,6 +61,7 @@ pub fn run() {
     let Some(board) = board() else {
         background::end(0);
     };
+    board.attend();
     let mut launcher = Launcher {
         board,
         databases: HashMap::new(),
@@ -128,26 +134,27 @@ impl Launcher {
         for database in present {
             self.databases.entry(database.to_u32()).or_insert(Known {
                 next: now,
+                next_alarmed: now,
                 without: None,
             });
         }
     }
 
-    /// Starts visits, the longest overdue first, while there are places.
+    /// Starts visits, the longest overdue first, then those for an alarm, while there are places.
     fn start_due(&mut self, interval: Duration) {
         while let Some(place) = self.visits.iter().position(Option::is_none) {
             let now = Instant::now();
             let due = self
-                .databases
-                .iter()
-                .filter(|(number, known)| !self.is_visited(**number) && self.due_at(known) <= now)
+                .unvisited()
+                .filter(|(_, known)| self.due_at(known) <= now)
                 .min_by_key(|(_, known)| known.next)
-                .map(|(&number, _)| Oid::from_u32(number));
-            let Some(database) = due else {
+                .map(|(database, _)| database);
+            let alarmed = || self.alarmed().find(|(_, known)| known.next_alarmed <= now);
+            let Some(database) = due.or_else(|| Some(alarmed()?.0)) else {
                 return;
             };
-            self.schedule_next(database, now, interval);
-            let visit = self.start(place, database);
+            let longest = self.schedule_next(database, now, due.map(|_| interval));
+            let visit = self.start(place, database, due.is_none(), longest);
             self.complain(visit.is_none());
             if visit.is_none() {
                 return;
@@ -156,11 +163,19 @@ impl Launcher {
         }
     }
 
-    fn start(&self, place: usize, database: Oid) -> Option<Visit> {
+    fn start(
+        &self,
+        place: usize,
+        database: Oid,
+        alarmed: bool,
+        longest: Duration,
+    ) -> Option<Visit> {
         use std::sync::atomic::Ordering::SeqCst;
         let note = self.board.visit(place);
         note.tell(Outcome::Unknown);
         note.step_began.store(0, SeqCst);
+        note.alarmed.store(alarmed, SeqCst);
+        note.set_longest(longest);
         note.database.store(database.to_u32(), SeqCst);
         let news = self.board.news();
         let worker = background::start(place)?;
@@ -172,18 +187,43 @@ impl Launcher {
         })
     }
 
-    /// An interval after it was due, so that the rhythm holds; not at once again after a long visit.
-    fn schedule_next(&mut self, database: Oid, now: Instant, interval: Duration) {
-        if let Some(known) = self.databases.get_mut(&database.to_u32()) {
-            known.next = (known.next + interval).max(now + interval / 2);
+    /// An interval after it was due, so that the rhythm holds; not at once again after a long visit. Without
+    /// an interval the visit now is one for an alarm, and the rhythm stays. How long until then.
+    fn schedule_next(
+        &mut self,
+        database: Oid,
+        now: Instant,
+        interval: Option<Duration>,
+    ) -> Duration {
+        let Some(known) = self.databases.get_mut(&database.to_u32()) else {
+            return Duration::ZERO;
+        };
+        match interval {
+            Some(interval) => known.next = (known.next + interval).max(now + interval / 2),
+            None => known.next_alarmed = now + ALARMS_APART,
         }
+        known.next.saturating_duration_since(now)
     }
 
-    fn is_visited(&self, database: u32) -> bool {
-        let here = |visit: &Visit| visit.database.to_u32() == database;
-        self.visits
+    /// The databases in which no worker is.
+    fn unvisited(&self) -> impl Iterator<Item = (Oid, &Known)> {
+        let visited = |database: Oid| {
+            let here = |visit: &Visit| visit.database == database;
+            self.visits
+                .iter()
+                .any(move |visit| visit.as_ref().is_some_and(here))
+        };
+        self.databases
             .iter()
-            .any(|visit| visit.as_ref().is_some_and(here))
+            .map(|(&number, known)| (Oid::from_u32(number), known))
+            .filter(move |&(database, _)| !visited(database))
+    }
+
+    /// Those of them whose caches have raised an alarm.
+    fn alarmed(&self) -> impl Iterator<Item = (Oid, &Known)> {
+        let alarmed: Vec<Oid> = self.board.alarmed().collect();
+        self.unvisited()
+            .filter(move |(database, known)| !self.is_without(known) && alarmed.contains(database))
     }
 
     /// A database without the extension waits for news, or for a long time.
@@ -192,10 +232,15 @@ impl Launcher {
             true => AGAIN_ON_STANDBY,
             false => AGAIN,
         };
-        match known.without {
-            Some(news) if news == self.board.news() => known.next + again,
-            _ => known.next,
+        match self.is_without(known) {
+            true => known.next + again,
+            false => known.next,
         }
+    }
+
+    /// Whether a database has no extension, as far as is known.
+    fn is_without(&self, known: &Known) -> bool {
+        known.without == Some(self.board.news())
     }
 
     /// How long to sleep: not beyond a visit's longest step while there is one. None: until a signal comes.
@@ -211,10 +256,10 @@ impl Launcher {
     /// places are taken, until one is free, which wakes the launcher.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
-        self.databases
-            .iter()
-            .filter(|(number, _)| !self.is_visited(**number))
-            .map(|(_, known)| self.due_at(known).saturating_duration_since(now))
+        let due = self.unvisited().map(|(_, known)| self.due_at(known));
+        let alarmed = self.alarmed().map(|(_, known)| known.next_alarmed);
+        due.chain(alarmed)
+            .map(|moment| moment.saturating_duration_since(now))
             .min()
             .unwrap_or(interval)
             .clamp(SHORTEST.min(interval), interval)

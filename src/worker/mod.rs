@@ -2,14 +2,20 @@
 //!
 //! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
 //! - [`visit`]: what such a visit does. It connects to its database, sweeps, vacuums, and ends.
+//! - [`vacuum`]: what it vacuums, and the alarms of writers, for which the launcher starts a visit early.
 //!
 //! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
 //! `max_worker_processes`; it is in nobody's way (see `pg::background`).
 
 mod launcher;
+mod vacuum;
 mod visit;
 
+use crate::cache::sweep;
+use crate::cache::upkeep::{self, Due};
 use crate::pg::background::{self, Tasks};
+use crate::pg::board::Record;
+use crate::pg::failure::Failure;
 
 /// Registers the launcher; only while preloading.
 pub fn register() {
@@ -17,4 +23,11 @@ pub fn register() {
         launcher: launcher::run,
         visit: visit::run,
     });
+}
+
+/// Puts a failing cache off, and says so the first time.
+fn put_off(due: &Due, record: &Record, failure: &Failure) {
+    if upkeep::put_off(record) == 1 {
+        failure.warn(sweep::could_not_sweep(&due.name));
+    }
 }

@@ -208,3 +208,108 @@ fn long_values_overwritten_take_bounded_room() {
     let share = churn("unlogged", value, step, 200);
     assert!(share < 2.0, "{share} times the fresh size");
 }
+
+/// Times that a cache's own table, or its TOAST table, was vacuumed.
+fn vacuums(session: &mut Client, cache: &str, table: &str) -> i64 {
+    session.number(&format!(
+        "SELECT pg_stat_get_vacuum_count({table}) FROM pg_class WHERE oid = '{cache}'::regclass"
+    ))
+}
+
+/// A server on which nothing is swept for an hour and nothing vacuumed but at an alarm, and a cache of 60
+/// values of 100 kB.
+fn unswept(cluster: &Cluster) -> Client {
+    let mut session = cluster.database().connect();
+    session.run("SELECT cache_create('c')");
+    put_long(&mut session, 0);
+    session
+}
+
+/// One statement a value, so that what dies is dead when the next one is written.
+fn put_long(session: &mut Client, round: u32) {
+    for i in 0..60 {
+        session.run(&format!(
+            "SELECT cache_set('k{i}', (SELECT string_agg(md5('{round} {i}' || n), '') \
+             FROM generate_series(1, 3200) AS n), '1 hour', 'c')"
+        ));
+    }
+}
+
+const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"];
+
+#[test]
+fn what_dies_before_the_next_sweep_is_vacuumed_at_an_alarm() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let keys = "(SELECT 'k' || i AS key FROM generate_series(0, 59) AS i)";
+    let ways = [
+        (
+            "overwritten",
+            "SELECT cache_set(key, md5(key), '1 hour', 'c')",
+            true,
+        ),
+        ("updated", "UPDATE c SET value = md5(c.key)", false),
+        ("removed", "SELECT cache_delete(key, 'c')", true),
+        (
+            "removed as one batch",
+            "SELECT cache_delete_many(array_agg(key), 'c')",
+            true,
+        ),
+        ("taken", "SELECT length(cache_take(key, 'c'))", true),
+        ("deleted", "DELETE FROM c", false),
+    ];
+    for (how, statement, of_keys) in ways {
+        let mut session = unswept(&cluster);
+        let from = if of_keys { keys } else { "" };
+        let statement = match of_keys {
+            true => format!("{statement} FROM {from} AS keys"),
+            false => statement.to_owned(),
+        };
+        assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0, "{how}");
+        session.run(&statement);
+        wait_until(how, || vacuums(&mut session, "c", "reltoastrelid") > 0);
+    }
+}
+
+#[test]
+fn short_rows_that_die_raise_an_alarm_too() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let mut session = unswept(&cluster);
+    fill(&mut session, "c", "short:", 40_000);
+    session.run("DELETE FROM c WHERE key LIKE 'short:%'");
+    wait_until("vacuum", || vacuums(&mut session, "c", "oid") > 0);
+}
+
+#[test]
+fn what_leaves_nothing_to_vacuum_raises_no_alarm() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let mut session = unswept(&cluster);
+    for _ in 0..5 {
+        session
+            .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
+        session.run("UPDATE c SET expires_at = expires_at + interval '1 s'");
+    }
+    // An alarm is answered at once; here none comes.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0);
+    // The worker would have come.
+    session.run("DELETE FROM c");
+    wait_until("vacuum", || vacuums(&mut session, "c", "reltoastrelid") > 0);
+}
+
+#[test]
+fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let mut session = unswept(&cluster);
+    let size = |session: &mut Client| session.number("SELECT pg_total_relation_size('c')") as f64;
+    let fresh = size(&mut session);
+    for round in 1..=15 {
+        let former = vacuums(&mut session, "c", "reltoastrelid");
+        put_long(&mut session, round);
+        wait_until("vacuum", || {
+            vacuums(&mut session, "c", "reltoastrelid") > former
+        });
+    }
+    // Between the alarm and its answer a round may be written: never two.
+    let share = size(&mut session) / fresh;
+    assert!(share < 3.0, "{share} times the fresh size");
+}

@@ -1,0 +1,136 @@
+//! VACUUM of what was emptied: after a sweep, at an alarm, and again as long as a table dies quickly.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::cache::space;
+use crate::cache::upkeep::{self, Due};
+use crate::guc;
+use crate::pg::board::{Board, Record};
+use crate::pg::{background, session, storage};
+
+/// Between two looks at the alarms.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Between two looks at what Postgres has counted, which sessions report once a second.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A table that was not worth it for so long has come to rest.
+const REST: Duration = Duration::from_secs(2);
+
+/// The tables of one database.
+pub struct Vacuums {
+    board: Board,
+    /// The alarms that were looked at, by their number.
+    heard: u64,
+    busy: Vec<Busy>,
+}
+
+/// A cache that dies quickly, and when it was last worth it.
+struct Busy {
+    due: Due,
+    last: Instant,
+}
+
+impl Vacuums {
+    pub fn new(board: Board) -> Vacuums {
+        Vacuums {
+            board,
+            heard: 0,
+            busy: Vec::new(),
+        }
+    }
+
+    /// Vacuums a cache if it is worth it, and remembers that it was.
+    pub fn look_at(&mut self, due: &Due) {
+        if vacuum(self.board, due) {
+            self.remember(due);
+        }
+    }
+
+    fn remember(&mut self, due: &Due) {
+        let last = Instant::now();
+        let known = self
+            .busy
+            .iter_mut()
+            .find(|busy| busy.due.owner == due.owner);
+        match known {
+            Some(busy) => busy.last = last,
+            None => {
+                let due = due.clone();
+                self.busy.push(Busy { due, last });
+            }
+        }
+    }
+
+    /// Vacuums the caches whose writers have raised an alarm since the last look. Outside of transactions.
+    pub fn answer_alarms(&mut self) {
+        let alarms = self.board.alarms();
+        if alarms == self.heard {
+            return;
+        }
+        self.heard = alarms;
+        let board = self.board;
+        for (relation, record) in board.of_database(session::database()) {
+            if record.alarm.swap(0, Relaxed) == 0 {
+                continue;
+            }
+            match background::in_transaction(|| space::alarmed(relation)) {
+                Ok(Some(due)) if !upkeep::is_put_off(record) => self.look_at(&due),
+                _ => space::forget(record),
+            }
+        }
+    }
+
+    /// Stays with what dies quickly until all of it has come to rest, or until then.
+    pub fn stay(&mut self, until: Instant) {
+        let mut looked = Instant::now();
+        while !self.busy.is_empty() && Instant::now() < until {
+            background::show(None);
+            background::sleep(Some(GLANCE));
+            background::reload_if_asked();
+            if guc::expire_interval().is_none() {
+                return;
+            }
+            self.answer_alarms();
+            if looked.elapsed() < PAUSE {
+                continue;
+            }
+            looked = Instant::now();
+            let board = self.board;
+            self.busy.retain_mut(|busy| {
+                if vacuum(board, &busy.due) {
+                    busy.last = Instant::now();
+                }
+                busy.last.elapsed() < REST
+            });
+        }
+    }
+}
+
+/// Vacuums a cache's tables where it is worth it; whether it was.
+fn vacuum(board: Board, due: &Due) -> bool {
+    let record = board.record(due.owner);
+    let was_worth = try_vacuum(due, record);
+    if was_worth.is_none() {
+        space::forget(record);
+    }
+    was_worth.unwrap_or(false)
+}
+
+/// None where it could not be done.
+fn try_vacuum(due: &Due, record: &Record) -> Option<bool> {
+    let worth = background::in_transaction(|| space::worth_vacuum(due.relation, record)).ok()?;
+    for table in &worth {
+        background::show(Some(&format!("vacuuming {}", due.name)));
+        space::begin(table, record);
+        match storage::vacuum(table.table) {
+            Ok(()) => {}
+            Err(failure) if failure.cancelled || failure.locked => return None,
+            Err(failure) => {
+                super::put_off(due, record, &failure);
+                return None;
+            }
+        }
+        background::in_transaction(|| space::note(table, record)).ok()?;
+    }
+    Some(!worth.is_empty())
+}
