@@ -20,7 +20,7 @@ use super::upkeep::Due;
 use crate::pg::board::{Record, board};
 use crate::pg::dead::Dead;
 use crate::pg::storage::{self, Counted};
-use crate::pg::{lock, relation};
+use crate::pg::{clock, lock, relation};
 
 /// As autovacuum's threshold: below it a table is at most some pages too large.
 const FEW: i64 = 50;
@@ -28,14 +28,23 @@ const FEW: i64 = 50;
 const WORTH: i64 = 5;
 
 /// Dead bytes for which nobody comes before the next sweep, whatever the table's size.
-const LITTLE: u64 = 4 << 20;
-/// Dead bytes that are worth it, as a part of the table's size, dead and free ones included.
+const LITTLE: u64 = 2 << 20;
+/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's own size,
+/// free room included, and of the chunks in the TOAST table.
 const PART: u64 = 8;
+
+/// Microseconds without an alarm after which a table has come to rest.
+pub const QUIET: i64 = 2_000_000;
+
+/// The place of a TOAST table in the record.
+const TOAST: usize = 1;
 
 /// A table that is worth a VACUUM, and its place in the record: 0 the cache's own, 1 its TOAST table.
 pub struct Worth {
     pub table: Oid,
     pub place: usize,
+    /// Whether the file may be shortened, see `may_shorten`.
+    pub shorten: bool,
 }
 
 /// A write has left something dead. A sweep is followed by VACUUM anyway.
@@ -59,9 +68,10 @@ fn enough(record: &Record, place: usize) -> u64 {
     record.worth[place].load(Relaxed).max(LITTLE)
 }
 
-/// The cache of an alarm; None when it is none (any more), or cannot be worked on now.
-pub fn alarmed(relation: Oid) -> Option<Due> {
+/// The cache of an alarm, which is answered; None when it is none (any more), or cannot be worked on now.
+pub fn answer(relation: Oid, record: &Record) -> Option<Due> {
     sweep::open(relation)?;
+    record.answered.store(clock::now(), Relaxed);
     Some(Due {
         relation,
         owner: owner_of(relation),
@@ -73,24 +83,42 @@ pub fn alarmed(relation: Oid) -> Option<Due> {
 /// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because an
 /// old snapshot still sees it, is not counted again until as much has been added.
 pub fn worth_vacuum(cache: Oid, record: &Record) -> Vec<Worth> {
-    let tables = [Some(cache), storage::toast_table(cache)];
-    tables
+    tables(cache, record, |table, place| is_worth(table, place, record))
+}
+
+/// The tables of a cache that has come to rest: what is free at their ends is given back.
+pub fn worth_shortening(cache: Oid, record: &Record) -> Vec<Worth> {
+    let mut worth = tables(cache, record, |_, _| true);
+    worth.retain(|worth| worth.shorten);
+    worth
+}
+
+fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> Vec<Worth> {
+    [Some(cache), storage::toast_table(cache)]
         .into_iter()
         .enumerate()
         .filter_map(|(place, table)| {
+            let table = table.filter(|&table| wanted(table, place))?;
             Some(Worth {
-                table: table?,
+                table,
                 place,
+                shorten: may_shorten(table, record),
             })
         })
-        .filter(|worth| is_worth(worth, record))
         .collect()
 }
 
-fn is_worth(worth: &Worth, record: &Record) -> bool {
-    let left = record.dead[worth.place].load(Relaxed);
-    record.died[worth.place].load(Relaxed) >= enough(record, worth.place)
-        || storage::counted(worth.table).is_some_and(|counted| has_died(counted, left))
+/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die quickly
+/// more of them die in that time than it gains.
+fn may_shorten(table: Oid, record: &Record) -> bool {
+    let quiet = clock::now() - record.answered.load(Relaxed);
+    !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
+}
+
+fn is_worth(table: Oid, place: usize, record: &Record) -> bool {
+    let left = record.dead[place].load(Relaxed);
+    record.died[place].load(Relaxed) >= enough(record, place)
+        || storage::counted(table).is_some_and(|counted| has_died(counted, left))
 }
 
 fn has_died(counted: Counted, left: i64) -> bool {
@@ -105,11 +133,18 @@ pub fn begin(worth: &Worth, record: &Record) {
 
 /// Writes down what a VACUUM has left, and how large the table is.
 pub fn note(worth: &Worth, record: &Record) {
-    let dead = storage::counted(worth.table).map_or(0, |counted| counted.dead);
+    let counted = storage::counted(worth.table);
+    let dead = counted.map_or(0, |counted| counted.dead);
     record.dead[worth.place].store(dead, Relaxed);
-    if lock::try_relation(worth.table, lock::Mode::Read) {
-        record.worth[worth.place].store(storage::bytes(worth.table) / PART, Relaxed);
+    if !lock::try_relation(worth.table, lock::Mode::Read) {
+        return;
     }
+    let size = storage::bytes(worth.table);
+    let live = match (worth.place, counted) {
+        (TOAST, Some(counted)) => size.min(counted.live as u64 * storage::TOAST_CHUNK),
+        _ => size,
+    };
+    record.worth[worth.place].store(live / PART, Relaxed);
 }
 
 /// Nobody works on the cache now: an alarm comes again when as much more has died.

@@ -54,6 +54,8 @@ pub struct Record {
     pub worth: [AtomicU64; 2],
     /// 1: that many have died, and nobody has come yet.
     pub alarm: AtomicU32,
+    /// When somebody last came.
+    pub answered: AtomicI64,
 }
 
 /// A visit to a database: written by the launcher, answered by the worker.
@@ -65,6 +67,8 @@ pub struct Visit {
     pub step_began: AtomicI64,
     /// The cache of that step, as its record names it.
     pub owner: AtomicU64,
+    /// The worker's process, while it is there.
+    worker: AtomicU32,
     /// It comes because of an alarm, and sweeps nothing.
     pub alarmed: AtomicBool,
     /// Microseconds until the database is to be visited again.
@@ -178,17 +182,28 @@ impl Board {
         self.head.alarms.load(Relaxed)
     }
 
-    /// The process that is woken by an alarm is this one.
-    pub fn attend(&self) {
+    /// This process is the launcher.
+    pub fn launch(&self) {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Says of a cache that so much of it has died that it cannot wait for the next sweep.
+    /// Says of a cache that so much of it has died that it cannot wait for the next sweep. Wakes the worker
+    /// that is in its database, else the launcher, which is woken by a worker's end, too.
     pub fn raise_alarm(&self, record: &Record) {
-        if record.alarm.swap(1, Relaxed) == 0 {
-            self.head.alarms.fetch_add(1, Relaxed);
-            background::wake(self.head.launcher.load(Relaxed));
+        if record.alarm.swap(1, Relaxed) == 1 {
+            return;
         }
+        self.head.alarms.fetch_add(1, Relaxed);
+        let database = record.database().to_u32();
+        let here = |visit: &&Visit| visit.database.load(Relaxed) == database;
+        let worker = self
+            .head
+            .visits
+            .iter()
+            .filter(here)
+            .map(|visit| visit.worker.load(Relaxed))
+            .find(|&worker| worker != 0);
+        background::wake(worker.unwrap_or(self.head.launcher.load(Relaxed)));
     }
 
     /// Databases in which there are alarms.
@@ -196,7 +211,13 @@ impl Board {
         self.records
             .iter()
             .filter(|record| record.alarm.load(Relaxed) != 0)
-            .map(|record| Oid::from_u32((record.owner.load(Relaxed) >> 32) as u32))
+            .map(Record::database)
+    }
+
+    /// Whether all places for visits are taken.
+    pub fn is_crowded(&self) -> bool {
+        let taken = |visit: &Visit| visit.worker.load(Relaxed) != 0;
+        self.head.visits.iter().all(taken)
     }
 
     /// The record of a cache, if it has one.
@@ -248,6 +269,10 @@ impl Board {
 }
 
 impl Record {
+    fn database(&self) -> Oid {
+        Oid::from_u32((self.owner.load(Relaxed) >> 32) as u32)
+    }
+
     /// Whether it is the cache's, or was free and is now.
     fn claim(&self, owner: u64) -> bool {
         match self.owner.load(Relaxed) {
@@ -273,6 +298,7 @@ impl Record {
             &self.waiting,
             &self.next_deadline,
             &self.changes,
+            &self.answered,
             &self.dead[0],
             &self.dead[1],
         ] {
@@ -282,6 +308,16 @@ impl Record {
 }
 
 impl Visit {
+    /// This process is the worker, and wants to be woken by alarms.
+    pub fn begin(&self) {
+        self.worker.store(background::own_pid(), Relaxed);
+    }
+
+    /// It does not look at alarms any more.
+    pub fn end(&self) {
+        self.worker.store(0, Relaxed);
+    }
+
     /// How long it may stay.
     pub fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.load(Relaxed))

@@ -19,6 +19,9 @@ pub fn blocks(relation: Oid) -> u32 {
     }
 }
 
+/// Four chunks of a long value fill a page.
+pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
+
 /// The same in bytes.
 pub fn bytes(relation: Oid) -> u64 {
     u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
@@ -74,18 +77,19 @@ pub fn counted(relation: Oid) -> Option<Counted> {
     })
 }
 
-/// `VACUUM` of one table without its TOAST table; passes it over when somebody has locked it.
+/// `VACUUM` of one table without its TOAST table; passes it over when somebody has locked it. To `shorten`
+/// the file it waits up to five seconds for a moment without writers, in which more may die than it gains.
 ///
 /// Run as the server would run it for a client, outside of any transaction, so in a worker only.
-pub fn vacuum(relation: Oid) -> Result<(), Failure> {
+pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
-        if let Some(sql) = vacuum_statement(relation) {
+        if let Some(sql) = vacuum_statement(relation, shorten) {
             run_utility(&sql);
         }
     })
 }
 
-fn vacuum_statement(relation: Oid) -> Option<CString> {
+fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
     // SAFETY: look-ups that give NULL for a relation that is gone, else copies.
     let name = unsafe {
         let name = pg_sys::get_rel_name(relation);
@@ -95,8 +99,9 @@ fn vacuum_statement(relation: Oid) -> Option<CString> {
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
         CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name))
     };
-    let options = b"VACUUM (SKIP_LOCKED, PROCESS_TOAST false, PARALLEL 0) ";
-    CString::new([options, name.to_bytes()].concat()).ok()
+    let options =
+        format!("VACUUM (SKIP_LOCKED, PROCESS_TOAST false, PARALLEL 0, TRUNCATE {shorten}) ");
+    CString::new([options.as_bytes(), name.to_bytes()].concat()).ok()
 }
 
 /// Runs one utility statement that ends the present transaction and leaves another one open. Its parse

@@ -61,7 +61,7 @@ pub fn run() {
     let Some(board) = board() else {
         background::end(0);
     };
-    board.attend();
+    board.launch();
     let mut launcher = Launcher {
         board,
         databases: HashMap::new(),
@@ -173,6 +173,7 @@ impl Launcher {
         use std::sync::atomic::Ordering::SeqCst;
         let note = self.board.visit(place);
         note.tell(Outcome::Unknown);
+        note.end();
         note.step_began.store(0, SeqCst);
         note.alarmed.store(alarmed, SeqCst);
         note.set_longest(longest);

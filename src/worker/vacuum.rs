@@ -3,18 +3,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::cache::space;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::space::{self, Worth};
 use crate::cache::upkeep::{self, Due};
 use crate::guc;
 use crate::pg::board::{Board, Record};
 use crate::pg::{background, session, storage};
 
-/// Between two looks at the alarms.
-const GLANCE: Duration = Duration::from_millis(100);
 /// Between two looks at what Postgres has counted, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A table that was not worth it for so long has come to rest.
-const REST: Duration = Duration::from_secs(2);
+const REST: Duration = Duration::from_micros(space::QUIET as u64);
 
 /// The tables of one database.
 pub struct Vacuums {
@@ -41,18 +41,12 @@ impl Vacuums {
 
     /// Vacuums a cache if it is worth it, and remembers that it was.
     pub fn look_at(&mut self, due: &Due) {
-        if vacuum(self.board, due) {
-            self.remember(due);
+        if !vacuum(self.board, due, space::worth_vacuum) {
+            return;
         }
-    }
-
-    fn remember(&mut self, due: &Due) {
         let last = Instant::now();
-        let known = self
-            .busy
-            .iter_mut()
-            .find(|busy| busy.due.owner == due.owner);
-        match known {
+        let of_due = |busy: &&mut Busy| busy.due.owner == due.owner;
+        match self.busy.iter_mut().find(of_due) {
             Some(busy) => busy.last = last,
             None => {
                 let due = due.clone();
@@ -73,11 +67,15 @@ impl Vacuums {
             if record.alarm.swap(0, Relaxed) == 0 {
                 continue;
             }
-            match background::in_transaction(|| space::alarmed(relation)) {
+            match background::in_transaction(|| space::answer(relation, record)) {
                 Ok(Some(due)) if !upkeep::is_put_off(record) => self.look_at(&due),
                 _ => space::forget(record),
             }
         }
+    }
+
+    pub fn have_come_to_rest(&self) -> bool {
+        self.busy.is_empty()
     }
 
     /// Stays with what dies quickly until all of it has come to rest, or until then.
@@ -85,7 +83,7 @@ impl Vacuums {
         let mut looked = Instant::now();
         while !self.busy.is_empty() && Instant::now() < until {
             background::show(None);
-            background::sleep(Some(GLANCE));
+            background::sleep(Some(PAUSE.saturating_sub(looked.elapsed())));
             background::reload_if_asked();
             if guc::expire_interval().is_none() {
                 return;
@@ -97,32 +95,39 @@ impl Vacuums {
             looked = Instant::now();
             let board = self.board;
             self.busy.retain_mut(|busy| {
-                if vacuum(board, &busy.due) {
+                if vacuum(board, &busy.due, space::worth_vacuum) {
                     busy.last = Instant::now();
                 }
-                busy.last.elapsed() < REST
+                let rests = busy.last.elapsed() >= REST;
+                if rests {
+                    vacuum(board, &busy.due, space::worth_shortening);
+                }
+                !rests
             });
         }
     }
 }
 
-/// Vacuums a cache's tables where it is worth it; whether it was.
-fn vacuum(board: Board, due: &Due) -> bool {
+/// Which tables of a cache are to be vacuumed.
+type Which = fn(Oid, &Record) -> Vec<Worth>;
+
+/// Vacuums those tables of a cache; whether there were any.
+fn vacuum(board: Board, due: &Due, which: Which) -> bool {
     let record = board.record(due.owner);
-    let was_worth = try_vacuum(due, record);
-    if was_worth.is_none() {
+    let done = try_vacuum(due, record, which);
+    if done.is_none() {
         space::forget(record);
     }
-    was_worth.unwrap_or(false)
+    done.unwrap_or(false)
 }
 
 /// None where it could not be done.
-fn try_vacuum(due: &Due, record: &Record) -> Option<bool> {
-    let worth = background::in_transaction(|| space::worth_vacuum(due.relation, record)).ok()?;
+fn try_vacuum(due: &Due, record: &Record, which: Which) -> Option<bool> {
+    let worth = background::in_transaction(|| which(due.relation, record)).ok()?;
     for table in &worth {
         background::show(Some(&format!("vacuuming {}", due.name)));
         space::begin(table, record);
-        match storage::vacuum(table.table) {
+        match storage::vacuum(table.table, table.shorten) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {

@@ -53,22 +53,41 @@ pub fn run(place: usize) {
         false => Outcome::NoExtension,
     });
     if has_extension {
-        let until = Instant::now() + note.longest();
+        note.begin();
         let mut work = Work {
             board,
             note,
             vacuums: Vacuums::new(board),
         };
-        work.vacuums.answer_alarms();
-        if !note.alarmed.load(Relaxed) {
-            work.sweep_all();
-        }
-        work.vacuums.stay(until);
+        work.run();
+        note.end();
     }
     background::end(0);
 }
 
 impl Work {
+    /// Goes on, interval after interval, while tables die quickly and no other database needs its place:
+    /// while the next worker starts nobody vacuums.
+    fn run(&mut self) {
+        let mut until = Instant::now() + self.note.longest();
+        self.vacuums.answer_alarms();
+        let mut sweeps = !self.note.alarmed.load(Relaxed);
+        loop {
+            if sweeps {
+                self.sweep_all();
+            }
+            self.vacuums.stay(until);
+            let Some(interval) = guc::expire_interval() else {
+                return;
+            };
+            if self.vacuums.have_come_to_rest() || self.board.is_crowded() {
+                return;
+            }
+            sweeps = true;
+            until = Instant::now() + interval;
+        }
+    }
+
     fn sweep_all(&mut self) {
         let due = match background::in_transaction(upkeep::due) {
             Ok(due) => due,

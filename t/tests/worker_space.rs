@@ -240,30 +240,37 @@ const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"
 #[test]
 fn what_dies_before_the_next_sweep_is_vacuumed_at_an_alarm() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let keys = "(SELECT 'k' || i AS key FROM generate_series(0, 59) AS i)";
-    let ways = [
+    let mut session = unswept(&cluster);
+    // The first alarm makes the launcher find the database, which it then sweeps once.
+    put_long(&mut session, 1);
+    wait_until("a sweep", || {
+        session
+            .holds("SELECT last_sweep IS NOT NULL FROM pgcache.stats WHERE cache = 'c'::regclass")
+    });
+    let keys = "(SELECT 'k' || i AS key FROM generate_series(0, 59) AS i) AS keys";
+    for (how, statement) in [
         (
             "overwritten",
-            "SELECT cache_set(key, md5(key), '1 hour', 'c')",
-            true,
+            format!("SELECT cache_set(key, md5(key), '1 hour', 'c') FROM {keys}"),
         ),
-        ("updated", "UPDATE c SET value = md5(c.key)", false),
-        ("removed", "SELECT cache_delete(key, 'c')", true),
+        ("updated", "UPDATE c SET value = md5(key)".to_owned()),
+        (
+            "removed",
+            format!("SELECT cache_delete(key, 'c') FROM {keys}"),
+        ),
         (
             "removed as one batch",
-            "SELECT cache_delete_many(array_agg(key), 'c')",
-            true,
+            format!("SELECT cache_delete_many(array_agg(key), 'c') FROM {keys}"),
         ),
-        ("taken", "SELECT length(cache_take(key, 'c'))", true),
-        ("deleted", "DELETE FROM c", false),
-    ];
-    for (how, statement, of_keys) in ways {
-        let mut session = unswept(&cluster);
-        let from = if of_keys { keys } else { "" };
-        let statement = match of_keys {
-            true => format!("{statement} FROM {from} AS keys"),
-            false => statement.to_owned(),
-        };
+        (
+            "taken",
+            format!("SELECT length(cache_take(key, 'c')) FROM {keys}"),
+        ),
+        ("deleted", "DELETE FROM c".to_owned()),
+    ] {
+        session.run("SELECT cache_drop('c')");
+        session.run("SELECT cache_create('c')");
+        put_long(&mut session, 0);
         assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0, "{how}");
         session.run(&statement);
         wait_until(how, || vacuums(&mut session, "c", "reltoastrelid") > 0);
