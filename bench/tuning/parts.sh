@@ -198,6 +198,38 @@ SELECT cache_set('k' || :n, $value, cache => 'f');" -M prepared -c 8)
     done
 }
 
+# Without the worker: autovacuum alone, which here looks each second. A tenth of the entries dies between two looks.
+autovacuum() {
+    local factor values before kind run=$((seconds * 5))
+    table "Autovacuum alone for $run s, looking each second; a tenth of the entries is overwritten in each" \
+        "autovacuum_vacuum_scale_factor" "$((some / 20)) values of 8 kB: MB when loaded" "in the end" \
+        "$some of 100 B, the deadline indexed: MB when loaded" "in the end"
+    ask "ALTER SYSTEM SET autovacuum_naptime = 1" "ALTER SYSTEM SET pgcache.expire_interval = 0" "SELECT pg_reload_conf()" \
+        "CREATE TABLE noises AS SELECT n, noise(8000) AS long, noise(100) AS short FROM generate_series(1, 20) AS n" >/dev/null
+    for factor in 0.2 0.02 0.005; do
+        local cells=()
+        for kind in long short; do
+            ask "SELECT cache_create('d')" \
+                "ALTER TABLE d SET (autovacuum_vacuum_scale_factor = $factor, toast.autovacuum_vacuum_scale_factor = $factor)" >/dev/null
+            # An index on the deadline ends HOT updates: each version of a short row is left to VACUUM.
+            values=$((some / 20))
+            [ $kind = long ] || { values=$some && ask "CREATE INDEX ON d (expires_at)" >/dev/null; }
+            ask "INSERT INTO d SELECT 'k' || i, $kind, now() + interval '1 hour' FROM generate_series(1, $values) AS i
+                JOIN noises ON n = 1 + i % 20" "VACUUM d" >/dev/null
+            before=$(ask "SELECT round(pg_total_relation_size('d') / 1e6, 1)")
+            seconds=$run per_second "\\set n random(1, $values)
+\\set v random(1, 20)
+SELECT cache_set('k' || :n, (SELECT $kind FROM noises WHERE n = :v), '1 hour', 'd');" \
+                -M prepared -c 4 -R $((values / 10)) >/dev/null
+            cells+=("$before" "$(ask "SELECT round(pg_total_relation_size('d') / 1e6, 1)")")
+            ask "SELECT cache_drop('d')" >/dev/null
+        done
+        row $factor "${cells[@]}"
+    done
+    ask "DROP TABLE noises" "ALTER SYSTEM RESET autovacuum_naptime" "ALTER SYSTEM RESET pgcache.expire_interval" \
+        "SELECT pg_reload_conf()" >/dev/null
+}
+
 # What does a sweep of the whole table cost?
 sweeps() {
     local tenth=$((entries / 10))

@@ -40,7 +40,7 @@ def read_options():
     parser.add_argument("--seconds", default="600", help="of a run; or one number for each case")
     parser.add_argument("--scale", type=float, default=1.0, help="of all TTLs and of the sweep interval of 10 s")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--cases", default="a,b,c")
+    parser.add_argument("--cases", default="a,b,c,d")
     parser.add_argument("--systems", default="worker,off,btree,table")
     parser.add_argument("--out", type=Path, default=plan.ROOT / "build/bench" / time.strftime("expiry-%Y%m%d-%H%M%S"))
     parser.add_argument("--smoke", action="store_true", help="seconds; asserts that it works, no figures")
@@ -48,8 +48,11 @@ def read_options():
     if options.smoke:
         options.seconds, options.scale, options.cases, options.systems = "6", 0.05, "b", "worker,table"
     options.seconds = [int(number) for number in options.seconds.split(",")]
+    asked = len(options.cases.split(","))
     if len(options.seconds) == 1:
-        options.seconds *= len(cases.CASES)
+        options.seconds *= asked
+    if len(options.seconds) != asked:
+        parser.error(f"--seconds: one number, or one for each of the {asked} cases")
     return options
 
 

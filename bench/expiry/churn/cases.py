@@ -1,4 +1,4 @@
-"""The three loads and the four systems: a new one is one entry here."""
+"""The loads and the four systems: a new one is one entry here."""
 
 from dataclasses import dataclass
 
@@ -62,23 +62,25 @@ class Case:
 SHORT, LONG = "repeat('x', 100)", "(SELECT value FROM long_values WHERE n = :j)"
 LONG_VALUES = (
     "CREATE TABLE long_values AS SELECT n, (SELECT string_agg(md5(n || '-' || m), '') "
-    "FROM generate_series(1, 3200) AS m) AS value FROM generate_series(1, 20) AS n"
+    "FROM generate_series(1, {md5s}) AS m) AS value FROM generate_series(1, 20) AS n"
 )
 
 ANY_KEY = "\\set i random(1, {keys})"
 # A client counts its keys in :n, which outlives its transactions, and reads one of its last 10,000.
 NEXT_KEY = "\\set n :n + 1\n\\set i hash(:n * 1000 + :client_id)"
 LATE_KEY = "\\set m random(greatest(1, :n - 9999), greatest(1, :n))\n\\set i hash(:m * 1000 + :client_id)"
-KEY = "'key:' || :i"
+KEY, FRESH_KEY = "'key:' || :i", "'key:' || f.n"
+ANY_VALUE, FRESH_LONG = "\n\\set j random(1, 20)", "(SELECT value FROM long_values AS l WHERE l.n = 1 + f.n % 20)"
 
 CASES = (
     Case("a", "a: 1 million keys overwritten at random, TTL 30 to 300 s", 1_000_000, ANY_KEY, ANY_KEY, KEY, SHORT,
          "'key:' || f.n * 10", SHORT, 100_000, (30, 300), 0.05),
     Case("b", "b: keys written once, TTL 60 s", 0, NEXT_KEY, LATE_KEY, KEY, SHORT,
          "'key:' || hashint8extended(f.n, 0)", SHORT, 100_000, (60, 60), 0.05),
-    Case("c", "c: 100 KiB values overwritten, 1,000 keys", 1_000, ANY_KEY + "\n\\set j random(1, 20)", ANY_KEY, KEY,
-         LONG, KEY.replace(":i", "f.n"), "(SELECT value FROM long_values AS l WHERE l.n = 1 + f.n % 20)", 200,
-         (30, 300), 1, LONG_VALUES),
+    Case("c", "c: 100 KiB values overwritten, 1,000 keys", 1_000, ANY_KEY + ANY_VALUE, ANY_KEY, KEY, LONG, FRESH_KEY,
+         FRESH_LONG, 200, (30, 300), 1, LONG_VALUES.format(md5s=3200)),
+    Case("d", "d: 40 kB values overwritten, 300 keys", 300, ANY_KEY + ANY_VALUE, ANY_KEY, KEY, LONG, FRESH_KEY,
+         FRESH_LONG, 200, (30, 300), 1, LONG_VALUES.format(md5s=1250)),
 )  # fmt: skip
 
 
