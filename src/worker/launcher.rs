@@ -93,7 +93,9 @@ impl Launcher {
             let Some(visit) = self.visits[place].take() else {
                 continue;
             };
-            let without = self.board.visit(place).outcome() == Outcome::NoExtension;
+            let note = self.board.visit(place);
+            note.end();
+            let without = note.outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
                 known.without = without.then_some(visit.news);
             }

@@ -320,3 +320,27 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
     let share = size(&mut session) / fresh;
     assert!(share < 3.0, "{share} times the fresh size");
 }
+
+#[test]
+fn alarms_are_answered_after_a_worker_was_terminated() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let mut session = unswept(&cluster);
+    let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";
+    let mut round = 0;
+    // It stays for a moment after its last VACUUM.
+    wait_until("a worker to be terminated", || {
+        round += 1;
+        put_long(&mut session, round);
+        session.holds(&format!(
+            "SELECT coalesce(bool_or(pg_terminate_backend(pid, 10000)), false) {workers}"
+        ))
+    });
+    wait_until("its end", || {
+        session.number(&format!("SELECT count(*) {workers}")) == 0
+    });
+    let former = vacuums(&mut session, "c", "reltoastrelid");
+    put_long(&mut session, round + 1);
+    wait_until("vacuum", || {
+        vacuums(&mut session, "c", "reltoastrelid") > former
+    });
+}
