@@ -344,3 +344,28 @@ fn alarms_are_answered_after_a_worker_was_terminated() {
         vacuums(&mut session, "c", "reltoastrelid") > former
     });
 }
+
+#[test]
+fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let database = cluster.database();
+    let (mut session, mut old) = (database.connect(), database.connect());
+    session.run("SELECT cache_create('c'); ALTER TABLE c ALTER value SET STORAGE EXTERNAL");
+    let mut put = |round: u32| {
+        session.run(&format!(
+            "SELECT cache_set('k' || i, repeat(chr(97 + {round} % 26), 100000), '1 hour', 'c') \
+             FROM generate_series(1, 25) AS i"
+        ));
+    };
+    put(0);
+    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c");
+    for round in 1..=80 {
+        // Time for the worker to answer.
+        std::thread::sleep(Duration::from_millis(100));
+        put(round);
+    }
+    old.run("COMMIT");
+    // Each time the table has grown by an eighth.
+    let done = vacuums(&mut session, "c", "reltoastrelid");
+    assert!(done < 45, "{done} times");
+}
