@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 use std::mem::size_of;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ impl Board {
 
     /// The alarms that were raised so far.
     pub fn alarms(&self) -> u64 {
-        self.head.alarms.load(Relaxed)
+        self.head.alarms.load(Acquire)
     }
 
     /// This process is the launcher.
@@ -193,7 +193,7 @@ impl Board {
         if record.alarm.swap(1, Relaxed) == 1 {
             return;
         }
-        self.head.alarms.fetch_add(1, Relaxed);
+        self.head.alarms.fetch_add(1, Release);
         let database = record.database().to_u32();
         let here = |visit: &&Visit| visit.database.load(Relaxed) == database;
         let worker = self
@@ -313,7 +313,7 @@ impl Visit {
         self.worker.store(background::own_pid(), Relaxed);
     }
 
-    /// It does not look at alarms any more.
+    /// The worker does not look at alarms any more, or is gone.
     pub fn end(&self) {
         self.worker.store(0, Relaxed);
     }
