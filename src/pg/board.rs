@@ -95,6 +95,8 @@ struct Head {
     partition: AtomicU32,
     /// The launcher's process; 0: there has been none.
     launcher: AtomicU32,
+    /// A database is due, and there is no place for a visit, or no worker.
+    awaited: AtomicBool,
     visits: [Visit; VISITS],
 }
 
@@ -214,10 +216,14 @@ impl Board {
             .map(Record::database)
     }
 
-    /// Whether all places for visits are taken.
-    pub fn is_crowded(&self) -> bool {
-        let taken = |visit: &Visit| visit.worker.load(Relaxed) != 0;
-        self.head.visits.iter().all(taken)
+    /// A database waits for a place, or for a worker.
+    pub fn await_place(&self, waits: bool) {
+        self.head.awaited.store(waits, Relaxed);
+    }
+
+    /// Whether who stays is to make room.
+    pub fn is_awaited(&self) -> bool {
+        self.head.awaited.load(Relaxed)
     }
 
     /// The record of a cache, if it has one.

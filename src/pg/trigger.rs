@@ -119,11 +119,8 @@ unsafe fn value_column(relation: pg_sys::Relation) -> Option<i16> {
     unsafe {
         let number = pg_sys::get_attnum((*relation).rd_id, c"value".as_ptr());
         let is_ours = number > 0
-            && ValueType::from_oid(pg_sys::SPI_gettypeid(
-                (*relation).rd_att,
-                i32::from(number),
-            ))
-            .is_some();
+            && ValueType::from_oid(pg_sys::SPI_gettypeid((*relation).rd_att, i32::from(number)))
+                .is_some();
         is_ours.then_some(number)
     }
 }

@@ -369,3 +369,24 @@ fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
     let done = vacuums(&mut session, "c", "reltoastrelid");
     assert!(done < 45, "{done} times");
 }
+
+#[test]
+fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
+    // The launchers of ours and of logical replication have the other two.
+    let cluster = Cluster::with_tier(&[
+        "max_worker_processes = 3",
+        "max_parallel_workers = 0",
+        "pgcache.expire_interval = '1s'",
+    ]);
+    let mut busy = unswept(&cluster);
+    let mut other = cluster.database().connect();
+    let mut round = 0;
+    for _ in 0..3 {
+        other.run("SELECT cache_set('old', '1', '1 ms')");
+        wait_until("a sweep of the other database", || {
+            round += 1;
+            put_long(&mut busy, round);
+            !other.holds("SELECT EXISTS (SELECT FROM pgcache.main)")
+        });
+    }
+}
