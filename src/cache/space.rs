@@ -55,10 +55,12 @@ pub fn note_dead(relation: Oid, dead: Dead) {
     let Some(record) = board.own_or_free(owner_of(relation)) else {
         return;
     };
-    for (place, bytes) in [dead.rows, dead.long].into_iter().enumerate() {
-        let bytes = bytes as u64;
+    for (place, bytes) in [dead.rows as u64, dead.long as u64].into_iter().enumerate() {
+        if bytes == 0 {
+            continue;
+        }
         let died = record.died[place].fetch_add(bytes, Relaxed) + bytes;
-        if bytes > 0 && died >= enough(record, place) {
+        if died >= enough(record, place) {
             board.raise_alarm(record);
         }
     }
@@ -140,11 +142,15 @@ pub fn note(worth: &Worth, record: &Record) {
         return;
     }
     let size = storage::bytes(worth.table);
-    let live = match (worth.place, counted) {
-        (TOAST, Some(counted)) => size.min(counted.live as u64 * storage::TOAST_CHUNK),
+    // What an old snapshot still sees counts as live: else ever more of it would be read again for the same
+    // gain, as long as that snapshot lives.
+    let held = match (worth.place, counted) {
+        (TOAST, Some(counted)) => {
+            size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)
+        }
         _ => size,
     };
-    record.worth[worth.place].store(live / PART, Relaxed);
+    record.worth[worth.place].store(held / PART, Relaxed);
 }
 
 /// Nobody works on the cache now: an alarm comes again when as much more has died.

@@ -70,7 +70,7 @@ pub fn start(place: usize) -> Option<Started> {
         let former = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         let started = pg_sys::RegisterDynamicBackgroundWorker(&mut worker, &mut handle);
         pg_sys::MemoryContextSwitchTo(former);
-        started.then_some(Started(handle))
+        started.then(|| Started(handle))
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 use std::mem::size_of;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ struct Head {
     partition: AtomicU32,
     /// The launcher's process; 0: there has been none.
     launcher: AtomicU32,
+    /// A database is due, and there is no place for a visit, or no worker.
+    awaited: AtomicBool,
     visits: [Visit; VISITS],
 }
 
@@ -179,7 +181,7 @@ impl Board {
 
     /// The alarms that were raised so far.
     pub fn alarms(&self) -> u64 {
-        self.head.alarms.load(Relaxed)
+        self.head.alarms.load(Acquire)
     }
 
     /// This process is the launcher.
@@ -193,7 +195,7 @@ impl Board {
         if record.alarm.swap(1, Relaxed) == 1 {
             return;
         }
-        self.head.alarms.fetch_add(1, Relaxed);
+        self.head.alarms.fetch_add(1, Release);
         let database = record.database().to_u32();
         let here = |visit: &&Visit| visit.database.load(Relaxed) == database;
         let worker = self
@@ -214,10 +216,14 @@ impl Board {
             .map(Record::database)
     }
 
-    /// Whether all places for visits are taken.
-    pub fn is_crowded(&self) -> bool {
-        let taken = |visit: &Visit| visit.worker.load(Relaxed) != 0;
-        self.head.visits.iter().all(taken)
+    /// A database waits for a place, or for a worker.
+    pub fn await_place(&self, waits: bool) {
+        self.head.awaited.store(waits, Relaxed);
+    }
+
+    /// Whether who stays is to make room.
+    pub fn is_awaited(&self) -> bool {
+        self.head.awaited.load(Relaxed)
     }
 
     /// The record of a cache, if it has one.
@@ -313,7 +319,7 @@ impl Visit {
         self.worker.store(background::own_pid(), Relaxed);
     }
 
-    /// It does not look at alarms any more.
+    /// The worker does not look at alarms any more, or is gone.
     pub fn end(&self) {
         self.worker.store(0, Relaxed);
     }

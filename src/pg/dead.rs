@@ -6,10 +6,10 @@
 
 use std::ops::AddAssign;
 
-use pgrx::pg_sys::{self, Datum, HeapTuple};
+use pgrx::pg_sys::{self, Datum, HeapTuple, Oid};
 use pgrx::varlena::varatt_is_1b_e;
 
-use super::raw;
+use super::{events, raw};
 
 /// Bytes of dead rows in a table, and in its TOAST table.
 #[derive(Clone, Copy, Default)]
@@ -34,8 +34,11 @@ impl AddAssign for Dead {
 }
 
 impl Dead {
-    pub fn is_nothing(self) -> bool {
-        self.rows == 0 && self.long == 0
+    /// Tells it of a table.
+    pub fn tell(self, relation: Oid) {
+        if self.rows != 0 || self.long != 0 {
+            events::tell(|observer| (observer.died)(relation, self));
+        }
     }
 
     /// What is dead once the row in a slot is gone.
@@ -61,36 +64,41 @@ impl Dead {
         }
     }
 
-    /// What is dead once `old` has become `new`, or is gone where that is NULL.
+    /// What is dead once `old` has become `new`, or is gone where that is NULL. `value` gives the number of
+    /// the value's column; it is asked only where something is in the TOAST table.
     ///
     /// # Safety
-    /// Both are rows of a table with this descriptor, as it stores them; its column of number `value` is a
-    /// varlena.
+    /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the column of
+    /// that number is a varlena.
     pub unsafe fn between(
         old: HeapTuple,
         new: HeapTuple,
         descriptor: pg_sys::TupleDesc,
-        value: i16,
+        value: impl FnOnce() -> Option<i16>,
     ) -> Dead {
-        // SAFETY: heap_getattr reads a column that the table has.
-        let long_of = |row: HeapTuple| unsafe {
-            if row.is_null() || !has_long(row) {
-                return Long::default();
-            }
-            let mut null = true;
-            let datum = pg_sys::heap_getattr(row, i32::from(value), descriptor, &mut null);
-            Long::of((!null).then_some(datum))
-        };
-        let (before, after) = (long_of(old), long_of(new));
-        // SAFETY: headers of rows.
-        let (length, stays) = unsafe {
+        // SAFETY: headers of rows; heap_getattr reads a column that the table has.
+        unsafe {
             let stays = !new.is_null()
                 && u32::from((*(*new).t_data).t_infomask2) & pg_sys::HEAP_ONLY_TUPLE != 0;
-            ((*old).t_len as usize, stays)
-        };
-        Dead {
-            rows: if stays { 0 } else { length },
-            long: if before == after { 0 } else { before.bytes },
+            let long_of = |row: HeapTuple, value: i16| {
+                if row.is_null() {
+                    return Long::default();
+                }
+                let mut null = true;
+                let datum = pg_sys::heap_getattr(row, i32::from(value), descriptor, &mut null);
+                Long::of((!null).then_some(datum))
+            };
+            let long = match has_long(old).then(value).flatten() {
+                Some(value) => {
+                    let (before, after) = (long_of(old, value), long_of(new, value));
+                    if before == after { 0 } else { before.bytes }
+                }
+                None => 0,
+            };
+            Dead {
+                rows: if stays { 0 } else { (*old).t_len as usize },
+                long,
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A table's room on disk: how large it is, how much of it is dead, and VACUUM.
 
+use std::cell::LazyCell;
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -104,19 +105,30 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
     CString::new([options.as_bytes(), name.to_bytes()].concat()).ok()
 }
 
+thread_local! {
+    // Memory for one statement at a time; what one leaves that ends with an error goes with the next.
+    static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
+        // SAFETY: made once and kept as long as the process.
+        unsafe {
+            pg_sys::AllocSetContextCreateInternal(
+                pg_sys::TopMemoryContext,
+                c"pgcache vacuum".as_ptr(),
+                pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
+            )
+        }
+    });
+}
+
 /// Runs one utility statement that ends the present transaction and leaves another one open. Its parse
 /// tree lives in memory of its own, as it must outlive the transaction.
 fn run_utility(sql: &CStr) {
+    let memory = STATEMENT.with(|memory| **memory);
     // SAFETY: what a portal does for such a statement: a memory context that outlives transactions,
     // the parse tree in it, and ProcessUtility as a top-level statement.
     unsafe {
-        let memory = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::TopMemoryContext,
-            c"pgcache vacuum".as_ptr(),
-            pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
-            pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
-            pg_sys::ALLOCSET_SMALL_MAXSIZE as usize,
-        );
+        pg_sys::MemoryContextReset(memory);
         pg_sys::PortalContext = memory;
         let former = pg_sys::MemoryContextSwitchTo(memory);
         let sql = pg_sys::pstrdup(sql.as_ptr());
@@ -140,6 +152,6 @@ fn run_utility(sql: &CStr) {
         );
         pg_sys::MemoryContextSwitchTo(former);
         pg_sys::PortalContext = std::ptr::null_mut();
-        pg_sys::MemoryContextDelete(memory);
+        pg_sys::MemoryContextReset(memory);
     }
 }

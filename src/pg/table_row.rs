@@ -10,7 +10,6 @@ use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
 use super::clock::Timestamp;
 use super::dead::Dead;
-use super::events;
 use super::raw::{self, guarded};
 use super::table_scan::{Row, copy_row, key_equals};
 use super::table_target::Target;
@@ -127,13 +126,6 @@ pub struct Writer<'t> {
     pub dead: Dead,
 }
 
-/// Tells what a writer has left to VACUUM.
-pub fn tell_dead(target: &Target, dead: Dead) {
-    if !dead.is_nothing() {
-        events::tell(|observer| (observer.died)(target.relation, dead));
-    }
-}
-
 impl<'t> Writer<'t> {
     /// The same as `open`, for a writer that outlives one sequence.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
@@ -179,7 +171,8 @@ impl<'t> Writer<'t> {
     /// Gives everything back, the locks stay; tells what is dead.
     pub fn close(&self) {
         // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
-        tell_dead(self.target, unsafe { guarded(|| self.end()) });
+        let dead = unsafe { guarded(|| self.end()) };
+        dead.tell(self.target.relation);
     }
 
     /// What is dead once the row in the slot `present` is gone.
@@ -192,7 +185,7 @@ impl<'t> Writer<'t> {
         unsafe { Dead::with_row(self.present, self.target.value) }
     }
 
-    /// The same inside of `guarded`; what is dead is told afterwards, by [`tell_dead`].
+    /// The same inside of `guarded`; what is dead is told afterwards.
     ///
     /// # Safety
     /// As `close`, inside of `guarded`.

@@ -26,7 +26,7 @@ use super::dead::Dead;
 use super::lock;
 use super::raw::{self, guarded};
 use super::session;
-use super::table_row::{Change, New, Seek, Writer, tell_dead};
+use super::table_row::{Change, New, Seek, Writer};
 use super::table_scan::Row;
 use super::table_search::Found;
 use super::table_step::{self as step, Step};
@@ -78,7 +78,7 @@ pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
             (done, writer.end())
         })
     };
-    tell_dead(target, dead);
+    dead.tell(target.relation);
     done
 }
 
@@ -94,7 +94,7 @@ pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
         })
     };
     let (removed, dead) = removed.ok_or(Undecided)?;
-    tell_dead(target, dead);
+    dead.tell(target.relation);
     removed.ok_or(Undecided)
 }
 

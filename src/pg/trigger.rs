@@ -94,22 +94,34 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
     }
 }
 
-/// Reports what an update or a deletion has left to VACUUM.
+/// Reports what an update or a deletion has left to VACUUM. There is no row where somebody has made this
+/// a trigger of statements on a table of his own.
 ///
 /// # Safety
-/// `relation` is open; `old` is the row as it was, `new` what it has become, or NULL.
+/// `relation` is open; `old` is the row as it was, `new` what it has become; both may be NULL.
 unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_sys::HeapTuple) {
-    // SAFETY: as the caller says; the types that a value may have are varlenas.
+    if old.is_null() {
+        return;
+    }
+    // SAFETY: as the caller says.
     unsafe {
-        let relation_oid = (*relation).rd_id;
         let descriptor = (*relation).rd_att;
-        let value = pg_sys::get_attnum(relation_oid, c"value".as_ptr());
-        if value > 0
-            && ValueType::from_oid(pg_sys::SPI_gettypeid(descriptor, i32::from(value))).is_some()
-        {
-            let dead = Dead::between(old, new, descriptor, value);
-            events::tell(|observer| (observer.died)(relation_oid, dead));
-        }
+        Dead::between(old, new, descriptor, || value_column(relation)).tell((*relation).rd_id);
+    }
+}
+
+/// The number of the column named value, if it has a type that a cache's may have: these are varlenas.
+///
+/// # Safety
+/// `relation` is open.
+unsafe fn value_column(relation: pg_sys::Relation) -> Option<i16> {
+    // SAFETY: the type is asked of a column that get_attnum has just found.
+    unsafe {
+        let number = pg_sys::get_attnum((*relation).rd_id, c"value".as_ptr());
+        let is_ours = number > 0
+            && ValueType::from_oid(pg_sys::SPI_gettypeid((*relation).rd_att, i32::from(number)))
+                .is_some();
+        is_ours.then_some(number)
     }
 }
 

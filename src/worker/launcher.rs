@@ -23,6 +23,9 @@ const AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
 /// The launcher's shortest sleep: an interval below it counts as this.
 const SHORTEST: Duration = Duration::from_millis(100);
 
+/// The same while no worker can be started, which nobody tells when it has changed.
+const AGAIN_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
+
 /// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns would
 /// keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
@@ -93,7 +96,9 @@ impl Launcher {
             let Some(visit) = self.visits[place].take() else {
                 continue;
             };
-            let without = self.board.visit(place).outcome() == Outcome::NoExtension;
+            let note = self.board.visit(place);
+            note.end();
+            let without = note.outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
                 known.without = without.then_some(visit.news);
             }
@@ -140,27 +145,46 @@ impl Launcher {
         }
     }
 
-    /// Starts visits, the longest overdue first, then those for an alarm, while there are places.
+    /// Starts visits while there are places. Where one must wait, those who stay are told to leave.
     fn start_due(&mut self, interval: Duration) {
-        while let Some(place) = self.visits.iter().position(Option::is_none) {
-            let now = Instant::now();
-            let due = self
-                .unvisited()
-                .filter(|(_, known)| self.due_at(known) <= now)
-                .min_by_key(|(_, known)| known.next)
-                .map(|(database, _)| database);
-            let alarmed = || self.alarmed().find(|(_, known)| known.next_alarmed <= now);
-            let Some(database) = due.or_else(|| Some(alarmed()?.0)) else {
-                return;
+        while let Some((database, alarmed)) = self.next_visit() {
+            let Some(place) = self.visits.iter().position(Option::is_none) else {
+                return self.board.await_place(true);
             };
-            let longest = self.schedule_next(database, now, due.map(|_| interval));
-            let visit = self.start(place, database, due.is_none(), longest);
+            let now = Instant::now();
+            let next = self.due_after(database, alarmed, now, interval);
+            let longest = next.saturating_duration_since(now);
+            let visit = self.start(place, database, alarmed, longest);
+            self.board.await_place(visit.is_none());
             self.complain(visit.is_none());
             if visit.is_none() {
                 return;
             }
             self.visits[place] = visit;
+            if let Some(known) = self.databases.get_mut(&database.to_u32()) {
+                known.next = next;
+                if alarmed {
+                    known.next_alarmed = now + ALARMS_APART;
+                }
+            }
         }
+    }
+
+    /// The database that is visited next, and whether it is for an alarm. The longest overdue comes first.
+    fn next_visit(&self) -> Option<(Oid, bool)> {
+        let now = Instant::now();
+        let due = self
+            .unvisited()
+            .filter(|(_, known)| self.due_at(known) <= now)
+            .min_by_key(|(_, known)| known.next)
+            .map(|(database, _)| (database, false));
+        let alarmed = || {
+            self.alarmed()
+                .filter(|(_, known)| known.next_alarmed <= now)
+                .min_by_key(|(_, known)| known.next_alarmed)
+                .map(|(database, _)| (database, true))
+        };
+        due.or_else(alarmed)
     }
 
     fn start(
@@ -188,22 +212,14 @@ impl Launcher {
         })
     }
 
-    /// An interval after it was due, so that the rhythm holds; not at once again after a long visit. Without
-    /// an interval the visit now is one for an alarm, and the rhythm stays. How long until then.
-    fn schedule_next(
-        &mut self,
-        database: Oid,
-        now: Instant,
-        interval: Option<Duration>,
-    ) -> Duration {
-        let Some(known) = self.databases.get_mut(&database.to_u32()) else {
-            return Duration::ZERO;
-        };
-        match interval {
-            Some(interval) => known.next = (known.next + interval).max(now + interval / 2),
-            None => known.next_alarmed = now + ALARMS_APART,
+    /// When a database that is visited now is due again: an interval after it was, so that the rhythm holds,
+    /// and not at once again after a long visit. One that comes for an alarm leaves the rhythm as it is.
+    fn due_after(&self, database: Oid, alarmed: bool, now: Instant, interval: Duration) -> Instant {
+        match self.databases.get(&database.to_u32()) {
+            Some(known) if alarmed => known.next,
+            Some(known) => (known.next + interval).max(now + interval / 2),
+            None => now,
         }
-        known.next.saturating_duration_since(now)
     }
 
     /// The databases in which no worker is.
@@ -259,11 +275,15 @@ impl Launcher {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));
         let alarmed = self.alarmed().map(|(_, known)| known.next_alarmed);
+        let shortest = match self.short_of_workers {
+            true => AGAIN_WITHOUT_WORKERS,
+            false => SHORTEST,
+        };
         due.chain(alarmed)
             .map(|moment| moment.saturating_duration_since(now))
             .min()
             .unwrap_or(interval)
-            .clamp(SHORTEST.min(interval), interval)
+            .clamp(shortest.min(interval), interval)
     }
 
     /// Says once that no worker could be started.

@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A table that was not worth it for so long has come to rest.
 const REST: Duration = Duration::from_micros(space::QUIET as u64);
 
+/// While others wait nobody stays for longer, however long the interval.
+const TURN: Duration = Duration::from_secs(10);
+
 /// The tables of one database.
 pub struct Vacuums {
     board: Board,
@@ -78,10 +81,14 @@ impl Vacuums {
         self.busy.is_empty()
     }
 
-    /// Stays with what dies quickly until all of it has come to rest, or until then.
+    /// Stays with what dies quickly until all of it has come to rest, or until then; after a while also
+    /// until somebody else needs the place.
     pub fn stay(&mut self, until: Instant) {
-        let mut looked = Instant::now();
-        while !self.busy.is_empty() && Instant::now() < until {
+        let board = self.board;
+        let began = Instant::now();
+        let mut looked = began;
+        let is_over = |now: Instant| now >= until || (now - began >= TURN && board.is_awaited());
+        while !self.busy.is_empty() && !is_over(Instant::now()) {
             background::show(None);
             background::sleep(Some(PAUSE.saturating_sub(looked.elapsed())));
             background::reload_if_asked();
@@ -93,7 +100,6 @@ impl Vacuums {
                 continue;
             }
             looked = Instant::now();
-            let board = self.board;
             self.busy.retain_mut(|busy| {
                 if vacuum(board, &busy.due, space::worth_vacuum) {
                     busy.last = Instant::now();

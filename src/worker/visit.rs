@@ -80,7 +80,7 @@ impl Work {
             let Some(interval) = guc::expire_interval() else {
                 return;
             };
-            if self.vacuums.have_come_to_rest() || self.board.is_crowded() {
+            if self.vacuums.have_come_to_rest() || self.board.is_awaited() {
                 return;
             }
             sweeps = true;

@@ -320,3 +320,73 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
     let share = size(&mut session) / fresh;
     assert!(share < 3.0, "{share} times the fresh size");
 }
+
+#[test]
+fn alarms_are_answered_after_a_worker_was_terminated() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let mut session = unswept(&cluster);
+    let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";
+    let mut round = 0;
+    // It stays for a moment after its last VACUUM.
+    wait_until("a worker to be terminated", || {
+        round += 1;
+        put_long(&mut session, round);
+        session.holds(&format!(
+            "SELECT coalesce(bool_or(pg_terminate_backend(pid, 10000)), false) {workers}"
+        ))
+    });
+    wait_until("its end", || {
+        session.number(&format!("SELECT count(*) {workers}")) == 0
+    });
+    let former = vacuums(&mut session, "c", "reltoastrelid");
+    put_long(&mut session, round + 1);
+    wait_until("vacuum", || {
+        vacuums(&mut session, "c", "reltoastrelid") > former
+    });
+}
+
+#[test]
+fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
+    let cluster = Cluster::with_tier(&UNSWEPT);
+    let database = cluster.database();
+    let (mut session, mut old) = (database.connect(), database.connect());
+    session.run("SELECT cache_create('c'); ALTER TABLE c ALTER value SET STORAGE EXTERNAL");
+    let mut put = |round: u32| {
+        session.run(&format!(
+            "SELECT cache_set('k' || i, repeat(chr(97 + {round} % 26), 100000), '1 hour', 'c') \
+             FROM generate_series(1, 25) AS i"
+        ));
+    };
+    put(0);
+    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c");
+    for round in 1..=80 {
+        // Time for the worker to answer.
+        std::thread::sleep(Duration::from_millis(100));
+        put(round);
+    }
+    old.run("COMMIT");
+    // Each time the table has grown by an eighth.
+    let done = vacuums(&mut session, "c", "reltoastrelid");
+    assert!(done < 45, "{done} times");
+}
+
+#[test]
+fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
+    // The launchers of ours and of logical replication have the other two.
+    let cluster = Cluster::with_tier(&[
+        "max_worker_processes = 3",
+        "max_parallel_workers = 0",
+        "pgcache.expire_interval = '1s'",
+    ]);
+    let mut busy = unswept(&cluster);
+    let mut other = cluster.database().connect();
+    let mut round = 0;
+    for _ in 0..3 {
+        other.run("SELECT cache_set('old', '1', '1 ms')");
+        wait_until("a sweep of the other database", || {
+            round += 1;
+            put_long(&mut busy, round);
+            !other.holds("SELECT EXISTS (SELECT FROM pgcache.main)")
+        });
+    }
+}
