@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
+use super::registry;
 use super::slots::owner_of;
 use super::sweep;
 use super::sweeping::Sweeping;
@@ -60,10 +61,19 @@ pub fn note_dead(relation: Oid, dead: Dead) {
             continue;
         }
         let died = record.died[place].fetch_add(bytes, Relaxed) + bytes;
-        if died >= enough(record, place) {
-            board.raise_alarm(record);
+        if died < enough(record, place) {
+            continue;
+        }
+        match can_be_vacuumed(relation) {
+            true => board.raise_alarm(record),
+            false => forget(record),
         }
     }
+}
+
+/// Whether a worker could do anything for a table: it is no session's own, and no stranger's with our trigger.
+fn can_be_vacuumed(relation: Oid) -> bool {
+    !relation::is_temporary(relation) && registry::find(relation).is_ok()
 }
 
 fn enough(record: &Record, place: usize) -> u64 {
@@ -101,6 +111,11 @@ fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> V
         .enumerate()
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
+            if !lock::try_relation(table, lock::Mode::Verify) {
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning.
+                record.died[place].store(0, Relaxed);
+                return None;
+            }
             Some(Worth {
                 table,
                 place,

@@ -32,6 +32,7 @@ pub mod plan;
 pub mod privilege;
 pub mod random;
 mod raw;
+mod record;
 pub mod relation;
 pub mod reserve;
 pub mod rows;

@@ -100,6 +100,12 @@ pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
+/// Whether it is a temporary relation, of whatever session.
+pub fn is_temporary(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
+}
+
 /// Whether it is a view.
 pub fn is_view(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up; relkind 0 (gone) is none.
