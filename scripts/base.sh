@@ -5,6 +5,8 @@
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
 #   lend_network ROOT               names, certificates, apt's proxy
 #   lend_rust ROOT                  the caller's Rust, as a user of rustup would have it
+#   enter ROOT COMMAND...           runs it in ROOT, in namespaces of its own: its mounts and processes end with it
+#   leave                           ends it, for a trap: unshare itself ignores TERM
 
 make_base() {
     local suite=$1 kind=$2 packages=$3 cache mirror work
@@ -44,3 +46,26 @@ lend_rust() {
         ln -s "${program#"$root"}" "$root/usr/local/bin/"
     done
 }
+
+INNER=
+
+# The first process inside must stay root: a change of user would undo --kill-child.
+enter() {
+    local status=0
+    # shellcheck disable=SC2016
+    unshare --mount --pid --fork --kill-child bash -c '
+        set -e
+        root=$1
+        shift
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+        chroot "$root" "$@"
+        exit 0' enter "$@" </dev/null &
+    INNER=$!
+    wait "$INNER" || status=$?
+    INNER=
+    return "$status"
+}
+
+leave() { [ -z "$INNER" ] || kill -KILL "$INNER" 2>/dev/null || true; }

@@ -3,8 +3,6 @@
 # with what it depends on, the extension works with and without preload, survives a restart, and goes
 # without a trace.
 #
-# The system is a folder in namespaces of its own, as in fresh-check.sh: its processes end with it.
-#
 # Usage: deb-check.sh        environment: PG, PG_CONFIG as in the Makefile; needs root
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,9 +15,8 @@ file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)
 
 make_base "$VERSION_CODENAME" slim ca-certificates
 work=$(mktemp -d "$(scripts/cache-dir.sh)/deb-check.XXXXXX")
-inner=
 clear_away() {
-    [ -z "$inner" ] || kill -KILL "$inner" 2>/dev/null || true
+    leave
     rm -rf "$work"
 }
 trap clear_away EXIT
@@ -73,19 +70,7 @@ check() {
     lend_network "$root"
     cp "$file" "$root/srv/pgcache.deb"
     inside >"$root/srv/inside.sh"
-    # shellcheck disable=SC2016
-    unshare --mount --pid --fork --kill-child bash -c '
-        set -e
-        mount -t proc proc "$1/proc"
-        mount --rbind /dev "$1/dev"
-        mount -t tmpfs -o mode=1777 shm "$1/dev/shm"
-        chroot "$1" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$2"
-        exit 0' deb-check "$root" "$PG_MAJOR" </dev/null &
-    inner=$!
-    local status=0
-    wait "$inner" || status=$?
-    inner=
-    return "$status"
+    enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$PG_MAJOR"
 }
 
 say "installing ${file##*/} on a clean $VERSION_CODENAME"

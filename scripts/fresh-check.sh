@@ -3,8 +3,7 @@
 # HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo. Afterwards
 # no process may be left and the clone must be as it was cloned.
 #
-# The system is a folder (debootstrap, chroot) in namespaces of its own: its mounts and its processes end
-# with it. Base systems are kept in cache-dir.sh; the network is the host's, with its proxy and certificates.
+# The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
 #
 # Usage: fresh-check.sh bookworm|trixie        environment: FRESH_USER=name, FRESH_AS="root user" (either or both)
 set -euo pipefail
@@ -27,10 +26,8 @@ need_room "$cache" 8000 fresh-check "set PGCACHE_CACHE"
 
 work=$(mktemp -d "$cache/fresh-$suite.XXXXXX")
 
-# unshare ignores TERM; its end is the end of all processes and mounts inside.
-inner=
 clear_away() {
-    [ -z "$inner" ] || kill -KILL "$inner" 2>/dev/null || true
+    leave
     rm -rf "$work"
 }
 trap clear_away EXIT
@@ -89,23 +86,9 @@ run_as() {
     mapfile -t environment < <(network_environment)
     say "$suite as $who"
     local log=$cache/fresh-$suite-$who.log status=0
-    # The first process inside must stay root: a change of user would undo --kill-child.
-    # shellcheck disable=SC2016
-    unshare --mount --pid --fork --kill-child bash -c '
-        set -e
-        root=$1 who=$2 home=$3
-        shift 3
-        mount -t proc proc "$root/proc"
-        mount --rbind /dev "$root/dev"
-        mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
-        chroot "$root" setpriv --reuid="$who" --regid="$who" --init-groups \
-            env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" USER="$who" "$@" \
-            bash /srv/inside.sh
-        exit 0' fresh-check "$root" "$who" "$home" "${environment[@]}" \
-        > >(tee "$log") 2>&1 </dev/null &
-    inner=$!
-    wait "$inner" || status=$?
-    inner=
+    enter "$root" setpriv --reuid="$who" --regid="$who" --init-groups \
+        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" USER="$who" "${environment[@]}" \
+        bash /srv/inside.sh > >(tee "$log") 2>&1 || status=$?
     [ $status = 0 ] || die "fresh-check $suite: FAILED as $who after $((SECONDS - from)) s (log: $log)"
     rm -rf "$root"
     results+=("as $who in $((SECONDS - from)) s")

@@ -12,14 +12,20 @@ scripts/need.sh rust server python pgbouncer redis memcached charts
 . scripts/step.sh
 . scripts/session-tests.sh
 
+# What did not run, because it cannot be had here; said at the end, and no failure.
+absent=()
+
 # Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
 cron=1
 if ! scripts/need.sh cron; then
     case $PG_CONFIG in
-        "$(scripts/cache-dir.sh)"/*) cron=0 && say "pg_cron for Postgres $PG_MAJOR is missing: its tests do not run" ;;
+        "$(scripts/cache-dir.sh)"/*) cron=0 absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here") ;;
         *) exit 1 ;;
     esac
 fi
+
+[ -e "$("$PG_CONFIG" --sharedir)/extension/amcheck.control" ] ||
+    absent+=("amcheck's look at tables and indexes, which Postgres $PG_MAJOR has not got here")
 
 passed=0 failed=0
 
@@ -41,9 +47,6 @@ many_tests() {
     fi
     tally "$good" "$bad"
 }
-
-# What did not run, because it cannot be had here; said at the end, and no failure.
-absent=()
 
 finish() {
     [ ${#absent[@]} = 0 ] || printf 'did not run here: %s\n' "${absent[@]}"

@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Postgres 16 and later hide what a module does not export, and then nothing here stands in for libc. */
+#define EXPORT __attribute__((visibility("default")))
+
 /* The server asks for the time in signal handlers, too: no memory is allocated, errno stays. */
 static long
 shift(void)
@@ -30,7 +33,7 @@ shift(void)
 	return strtol(text, NULL, 10);
 }
 
-int
+EXPORT int
 clock_gettime(clockid_t clock, struct timespec *now)
 {
 	int			failed = (int) syscall(SYS_clock_gettime, clock, now);
@@ -40,7 +43,7 @@ clock_gettime(clockid_t clock, struct timespec *now)
 	return failed;
 }
 
-int
+EXPORT int
 gettimeofday(struct timeval *restrict now, void *restrict zone)
 {
 	struct timespec precise;

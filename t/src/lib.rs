@@ -10,7 +10,7 @@
 //! - [`needs`]: what each function needs of its caller, as a table.
 //! - [`catalog`]: the extension as its scripts make it; [`portrait`]: caches of all kinds, and what must
 //!   come back when they are carried elsewhere.
-//! - [`tier`]: servers with the hot tier, and what must hold of it.
+//! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
 //! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`twins`]: random statements for two
@@ -18,6 +18,7 @@
 //! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
+pub mod amcheck;
 pub mod ask;
 pub mod catalog;
 pub mod chance;

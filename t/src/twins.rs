@@ -372,8 +372,3 @@ pub const QUESTIONS: &[&str] = &[
      SELECT * FROM pg_temp.outside; DROP VIEW pg_temp.outside",
     "SELECT what FROM twin.log ORDER BY at",
 ];
-
-/// Raises an error where an index is not sound.
-pub const INDEXES: &str =
-    "SELECT bt_index_check(indexrelid, true) FROM pg_index JOIN pg_class AS i ON i.oid = indexrelid
-     WHERE indrelid = 'twin.c'::regclass AND indisvalid AND relam = (SELECT oid FROM pg_am WHERE amname = 'btree')";

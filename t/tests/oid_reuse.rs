@@ -54,6 +54,9 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
+    // Former minors of Postgres cannot drop a view with the oid of a table whose statistics some session
+    // still holds: this one holds none.
+    reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
     let oid = session.number(OID);
     let mut value = 1;

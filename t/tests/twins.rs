@@ -3,6 +3,7 @@
 //!
 //! By hand with many more: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
 
+use pgcache_tests::amcheck::Amcheck;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
@@ -25,7 +26,7 @@ impl Twin {
     fn on(cluster: &Cluster, path: &str) -> Twin {
         let database = cluster.database();
         let mut session = database.connect();
-        session.run("CREATE EXTENSION amcheck");
+        session.add_amcheck();
         for setting in [
             &format!("pgcache.table_path = {path}"),
             "pgcache.fetch_wait = '10ms'",
@@ -56,9 +57,7 @@ impl Twin {
 
     /// Copies are those of the rows; every page and every index is sound.
     fn is_sound(&mut self, told: &str) {
-        self.witness.run(twins::INDEXES);
-        let broken = self.witness.lines("SELECT * FROM verify_heapam('twin.c')");
-        assert_eq!(broken, Vec::<String>::new(), "{told}");
+        self.witness.pages_are_sound("twin.c", told);
         let differences = answer(&mut self.witness, "SELECT * FROM pgcache.verify('twin.c')");
         let is_no_cache = |line: &String| line.starts_with("42809");
         assert!(differences.iter().all(is_no_cache), "{differences:?}{told}");
