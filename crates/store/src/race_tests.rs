@@ -164,3 +164,26 @@ fn large_writes_that_take_each_others_pages_all_succeed() {
     assert!(cfg!(miri) || hits > 100);
     assert_eq!(refused, 0);
 }
+
+#[test]
+fn figures_that_are_read_while_pages_change_hands_add_up() {
+    let memory = Memory::new(300 << 10, 2);
+    let shared = Shared::new(&memory);
+    let rounds = if cfg!(miri) { 5 } else { 20_000 };
+    let write = |thread: u64| {
+        for round in 0..rounds {
+            let dice = mix(round << 8 | thread);
+            let long = if dice.is_multiple_of(2) { 40_000 } else { 900 };
+            shared.set(dice >> 8 & 0xFF, round, dice as usize % long);
+        }
+    };
+    thread::scope(|scope| {
+        let writers = [1, 2].map(|thread| scope.spawn(move || write(thread)));
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let usage = memory.region.usage();
+            let parts = [usage.bookkeeping, usage.entries, usage.holes, usage.free];
+            assert_eq!(parts.iter().sum::<u64>(), usage.region, "{usage:?}");
+        }
+    });
+    memory.region.validate(0, hash);
+}

@@ -143,21 +143,24 @@ impl Region {
         }
     }
 
+    /// Each byte once: a page that changes hands while the counters are read may be counted twice or not at
+    /// all, which moves bytes between the parts and never makes one of them negative.
     pub fn usage(&self) -> Usage {
-        let pages = |field: usize| {
+        let counted = |field: usize, bytes: usize| {
             (0..self.layout.partitions)
-                .map(|id| self.load(self.partition_at(id) + field))
+                .map(|id| self.load(self.partition_at(id) + field) * bytes as u64)
                 .sum::<u64>()
         };
-        let held = (pages(field::RUN_PAGES) + pages(field::VALUE_PAGES)) * PAGE as u64;
-        let in_runs = pages(field::RUN_GRANULES) * GRANULE as u64;
-        let entries = in_runs + pages(field::VALUE_PAGES) * PAGE as u64;
+        let arena = self.layout.arena_bytes() as u64;
+        let values = counted(field::VALUE_PAGES, PAGE);
+        let held = arena.min(counted(field::RUN_PAGES, PAGE) + values);
+        let entries = held.min(counted(field::RUN_GRANULES, GRANULE) + values);
         Usage {
             region: self.layout.region_bytes() as u64,
             bookkeeping: self.layout.arena_at as u64,
             entries,
-            holes: held.saturating_sub(entries),
-            free: (self.layout.arena_bytes() as u64).saturating_sub(held),
+            holes: held - entries,
+            free: arena - held,
         }
     }
 }
