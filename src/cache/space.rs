@@ -6,8 +6,8 @@
 //!
 //! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all that
 //! lives between two visits of the worker, and what a table has grown it keeps. So writers count the bytes
-//! that they leave dead, and raise an alarm, for which the worker comes at once. It is a hint: what is
-//! rolled back is not counted, and nothing but the time of a VACUUM depends on it.
+//! that they leave dead, and raise an alarm, for which the worker comes at once. It is a hint: a
+//! change that is rolled back counts as if it were not, and nothing but the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

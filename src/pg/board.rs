@@ -2,8 +2,8 @@
 //!
 //! Not the hot tier and no part of what is served from it: everything here may be lost or be old at
 //! no cost but work done twice. That is the rule: nobody decides about an entry by the board. So it
-//! needs no lock; whoever sweeps a cache is alone with its record (`lock::try_sweep`), and two that
-//! ask for a record at once may at worst write over each other.
+//! needs no lock; whoever sweeps a cache is alone with its record (`lock::try_sweep`), writers only add to its
+//! sums and raise its alarm, and two caches that fight for one record may at worst write over each other.
 //!
 //! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
 //! `hot_size` where there is one.
