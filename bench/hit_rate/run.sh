@@ -10,5 +10,10 @@ cd "$root"
 
 scripts/need.sh memcached
 export PYTHONPATH=$root/bench/pgbench:$here
-case " $* " in *" --smoke "*) "$python" -m unittest discover -q -s "$here/tests" ;; esac
+case " $* " in
+*" --smoke "*)
+    "$python" -m unittest discover -q -s "$here/tests"
+    "$here/sizes.sh" --smoke
+    ;;
+esac
 exec "$python" -m limit "$@"

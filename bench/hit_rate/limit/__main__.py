@@ -51,7 +51,7 @@ def plan_for(case, options):
 
 def say(row, system):
     print(
-        f"{time.strftime('%H:%M:%S')}  {row['case']:<9}{system.label:<38}{row['hit_rate']:.2%} hits, hot "
+        f"{time.strftime('%H:%M:%S')}  {row['case']:<14}{system.label:<38}{row['hit_rate']:.2%} hits, hot "
         f"{row['hot_hit_rate']:.2%}, cache {row['cache_mb']:,.0f} MB, server {row['server_mb']:,.0f} MB, "
         f"{row['hits_per_second']:,} hits/s",
         flush=True,
@@ -75,7 +75,7 @@ def read_options(words):
     parser.add_argument(
         "--smoke", action="store_const", dest="size", const="smoke", help="seconds; asserts, no figures"
     )
-    parser.add_argument("--cases", help="2GiB,100MiB, or one of them")
+    parser.add_argument("--cases", help="of 2GiB, 100MiB, and sizes of values in bytes, in 64 MiB")
     parser.add_argument("--systems", help="comma separated, as in limit/systems.py")
     parser.add_argument("--scale", type=int, help="divides limit and keys; 1 is the published size")
     parser.add_argument("--repeats", type=int)

@@ -58,8 +58,13 @@ CASES = (
 
 
 def by_names(names):
+    """A number is a case, too: values of so many bytes in a tier of the default size."""
     known = {case.name: case for case in CASES}
-    return [known[name] for name in names]
+    return [of_value_size(int(name)) if name.isdigit() else known[name] for name in names]
+
+
+def of_value_size(size):
+    return Case(f"64MiB-{size}", 64 * MIB, size, 0.74, 0.79, "nothing")
 
 
 def per_memory(hit_rate, used, limit):

@@ -19,6 +19,10 @@ class Cases(unittest.TestCase):
             small = case.scaled(16)
             self.assertAlmostEqual(small.keys * small.value_size / small.limit, 4, delta=0.05)
 
+    def test_a_number_is_a_size_of_values_under_the_default_limit(self):
+        (case,) = cases.by_names(["32000"])
+        self.assertEqual((case.limit_mb, case.value_size, case.keys), (64, 32_000, 8_388))
+
     def test_every_rival_is_told_the_limit(self):
         for system in systems.SYSTEMS:
             told = systems.limited(system, 100).options

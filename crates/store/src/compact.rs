@@ -1,25 +1,25 @@
 //! Compaction: empties a sparse page by moving its runs into holes elsewhere.
 //!
 //! What it is not: a background activity; it runs inside a write that needs a page.
-//! The rule it guards: scattered survivors never pin memory. Each call frees one page, because a run that
-//! finds no hole is evicted instead of moved.
+//! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say, whatever the
+//! shape of the hole that his going leaves.
 
 use crate::arena::{NO_PAGE, Run, longest};
 use crate::index::Slot;
 use crate::layout::{GRANULE, PAGE_GRANULES};
 use crate::partition::{PartitionMut, field};
-use crate::stats::{Counter, Why};
+use crate::stats::Counter;
 
 impl PartitionMut<'_> {
-    /// True if holes make up a page and more than an eighth of the pages that hold runs.
-    pub(crate) fn is_sparse(&self) -> bool {
-        let pages = self.field(field::RUN_PAGES);
-        let free =
-            (pages * u64::from(PAGE_GRANULES)).saturating_sub(self.field(field::RUN_GRANULES));
-        free > u64::from(PAGE_GRANULES) + pages * u64::from(PAGE_GRANULES) / 8
+    /// True if holes make up a page and more than this share (one in so many) of the pages that hold runs.
+    pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
+        let granules = self.field(field::RUN_PAGES) * u64::from(PAGE_GRANULES);
+        let free = granules.saturating_sub(self.field(field::RUN_GRANULES));
+        free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
-    /// Empties the page with the longest hole, which goes to the pool. False if no page has a hole.
+    /// Moves what it can out of the page with the longest hole. True if that emptied the page, which then is
+    /// in the pool; else it stays, with what fits nowhere else, and the policy says who goes.
     pub(crate) fn vacate_page(&mut self) -> bool {
         let hole = self.longest_hole();
         if hole == 0 {
@@ -31,14 +31,12 @@ impl PartitionMut<'_> {
         self.move_runs(page, Run::Head);
         self.move_runs(page, Run::Tail);
         self.vacating = NO_PAGE;
-        match self.region().used(page) {
+        let used = self.region().used(page);
+        match used {
             0 => self.give_run_page(page),
-            used => {
-                self.list(page, longest(!used));
-                self.evict_page(page);
-            }
+            _ => self.list(page, longest(!used)),
         }
-        true
+        used == 0
     }
 
     fn move_runs(&mut self, page: u32, run: Run) {
@@ -58,31 +56,6 @@ impl PartitionMut<'_> {
 
     fn tail_owner(&self, tail: u32) -> u32 {
         self.region().load(tail as usize * GRANULE) as u32
-    }
-
-    /// Evicts the owners of the runs that could not be moved. The page may be another's once its last run
-    /// is gone, so runs are counted, not looked for.
-    fn evict_page(&mut self, page: u32) {
-        let runs = |run| self.region().starts(page, run).count_ones();
-        let mut left = runs(Run::Head) + runs(Run::Tail);
-        while left > 0 {
-            let heads = self.region().starts(page, Run::Head);
-            let tails = self.region().starts(page, Run::Tail);
-            let first = self
-                .region()
-                .location(page, (heads | tails).trailing_zeros().min(63));
-            let owner = match heads & heads.wrapping_neg()
-                == (heads | tails) & (heads | tails).wrapping_neg()
-            {
-                true => first,
-                false => self.tail_owner(first),
-            };
-            let place = self.entry(owner).place();
-            let here =
-                |location: u32| u32::from(location != 0 && self.region().page_of(location) == page);
-            left = left.saturating_sub((here(place.head) + here(place.tail)).max(1));
-            self.drop_entry(owner, Why::Evicted);
-        }
     }
 
     fn move_head(&mut self, old: u32) -> Option<()> {

@@ -28,17 +28,40 @@ fn queue_of(main: bool) -> usize {
     if main { field::MAIN } else { field::SMALL }
 }
 
+/// Granules in each kind of queue.
+#[derive(Default)]
+struct Queues {
+    small: u64,
+    main: u64,
+}
+
 impl Region {
-    /// Granules in small queues and in all queues of the tier; read without locks, so nearly right.
-    fn queue_granules(&self) -> (u64, u64) {
-        let mut sums = (0, 0);
+    /// Both queues of all partitions; read without locks, so nearly right.
+    fn queues(&self) -> Queues {
+        let mut sums = Queues::default();
         for id in 0..self.layout.partitions {
             let base = self.partition_at(id);
-            let small = self.load(base + field::SMALL + GRANULES);
-            sums.0 += small;
-            sums.1 += small + self.load(base + field::MAIN + GRANULES);
+            let load = |field: usize| self.load(base + field);
+            sums.small += load(field::SMALL + GRANULES);
+            sums.main += load(field::MAIN + GRANULES);
         }
         sums
+    }
+
+    /// True if the small queues together hold more than their share.
+    fn small_is_over(&self, queues: &Queues) -> bool {
+        let all = queues.small + queues.main;
+        queues.small * 100 > all * u64::from(self.layout.params.small_percent)
+    }
+
+    /// The queue from which the next entry of the tier should go.
+    pub(crate) fn queue_to_judge(&self) -> usize {
+        queue_of(!self.small_is_over(&self.queues()))
+    }
+
+    /// True if a partition has an entry in the queue that is wanted.
+    pub(crate) fn can_give(&self, id: u32, wanted: Option<usize>) -> bool {
+        wanted.is_none_or(|queue| self.load(self.partition_at(id) + queue + COUNT) > 0)
     }
 }
 
@@ -100,6 +123,16 @@ impl PartitionMut<'_> {
         self.field(field::SMALL + COUNT) + self.field(field::MAIN + COUNT)
     }
 
+    /// Too few entries for a policy of their own: the next that goes is the tier's to choose.
+    pub(crate) fn has_few(&self) -> bool {
+        self.entries() < FEW && self.region().layout.partitions > 1
+    }
+
+    /// Judges one entry. False: it is spared, and went to the young end of the main queue.
+    pub(crate) fn judge_one(&mut self, now: i64) -> bool {
+        matches!(self.judge_oldest(now), Judged::Gone)
+    }
+
     /// Removes one entry for its space; an expired one that is met goes first. False if there is none.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
         // Each entry can be passed over four times: three hits, and its promotion.
@@ -148,11 +181,14 @@ impl PartitionMut<'_> {
         if self.field(field::SMALL + COUNT) == 0 || self.field(field::MAIN + COUNT) == 0 {
             return self.field(field::MAIN + COUNT) == 0;
         }
-        let (small, all) = match self.entries() < FEW {
-            true => self.region().queue_granules(),
-            false => (self.field(field::SMALL + GRANULES), self.granules()),
+        let queues = match self.has_few() {
+            true => self.region().queues(),
+            false => Queues {
+                small: self.field(field::SMALL + GRANULES),
+                main: self.field(field::MAIN + GRANULES),
+            },
         };
-        small * 100 > all * u64::from(self.region().layout.params.small_percent)
+        self.region().small_is_over(&queues)
     }
 
     /// To the young end of the main queue: promoted without hits, or reinserted with one hit less.

@@ -88,7 +88,7 @@
 //! | `PartitionMut::remove(key, why) -> Option<Header>`, `touch(key, deadline) -> bool` | |
 //! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
-//! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store |
+//! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.

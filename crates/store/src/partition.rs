@@ -22,6 +22,8 @@ pub mod field {
     pub const RUN_PAGES: usize = 80;
     pub const RUN_GRANULES: usize = 88;
     pub const VALUE_PAGES: usize = 96;
+    /// Short entries in two runs.
+    pub const SHORT_SPLITS: usize = 104;
     /// Counters written under the exclusive lock, then those that readers write, on their own line.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;

@@ -20,6 +20,9 @@ use crate::region::{FREE_AT, HAND_AT, HINT_AT, Region};
 const PASSES: usize = 64;
 /// Pages looked at to find a victim before the next partition in line is taken.
 const PROBES: usize = 16;
+/// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever is next:
+/// a third of what `SET_ROUNDS` allows.
+const TURNS: u32 = 32;
 /// Steps through the pages so that consecutive victims are spread over the arena (golden ratio).
 const STRIDE: u64 = 0x9E37_79B1;
 
@@ -27,12 +30,20 @@ const STRIDE: u64 = 0x9E37_79B1;
 pub struct Grant<'r> {
     region: &'r Region,
     pages: u32,
+    /// Victims that this writer has asked for one entry only; see `reclaim`.
+    turns: u32,
 }
 
 impl Grant<'_> {
     /// Pages reserved at present.
     pub fn pages(&self) -> u32 {
         self.pages
+    }
+
+    /// Counts a turn in which only one entry is judged; false once there were enough of them.
+    pub(crate) fn take_turn(&mut self) -> bool {
+        self.turns += 1;
+        self.turns <= TURNS
     }
 
     /// Reserves up to `wanted` in total; true if the grant now covers it.
@@ -67,6 +78,7 @@ impl Region {
         Grant {
             region: self,
             pages: 0,
+            turns: 0,
         }
     }
 
@@ -178,19 +190,30 @@ impl Region {
 
     /// A partition to take pages from: the owner of the next page in a walk that visits the arena evenly.
     /// So partitions are chosen in proportion to what they hold, every entry's time in the tier is the
-    /// same whatever its partition, and many small queues behave as one large queue would.
-    pub(crate) fn next_victim(&self) -> u32 {
+    /// same whatever its partition, and many small queues behave as one large queue would. Where the queues
+    /// are `short`, the tier's shares say from which queue the next entry goes, and only an owner that has
+    /// one there will do.
+    pub(crate) fn next_victim(&self, short: bool) -> u32 {
         let pages = u64::from(self.layout.pages);
+        let wanted = short.then(|| self.queue_to_judge());
         let mut turn = 0;
         for _ in 0..PROBES {
             turn = self.word(HAND_AT).fetch_add(1, Relaxed);
             let page = ((turn.wrapping_mul(STRIDE) & 0xFFFF_FFFF) * pages) >> 32;
             match self.page_owner(page as u32) {
                 NO_PAGE => continue,
-                owner => return owner & (self.layout.partitions - 1),
+                owner if self.can_give(owner, wanted) => {
+                    return owner & (self.layout.partitions - 1);
+                }
+                _ => continue,
             }
         }
-        (turn % u64::from(self.layout.partitions)) as u32
+        let last = self.layout.partitions - 1;
+        let from = turn as u32 & last;
+        (0..=last)
+            .map(|step| (from + step) & last)
+            .find(|id| self.can_give(*id, wanted))
+            .unwrap_or(from)
     }
 }
 

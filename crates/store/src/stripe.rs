@@ -13,7 +13,7 @@ use crate::stats::Why;
 /// The token of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stripe {
-    /// Rises with each mark and unmark, and never falls.
+    /// Rises with each mark, unmark and renewal, and never falls.
     pub ver: u64,
     /// Writers that have marked and not yet unmarked.
     pub pend: u32,
@@ -55,6 +55,12 @@ impl PartitionMut<'_> {
         );
         self.remove(key, Why::Invalidated);
         stripe
+    }
+
+    /// Tokens of before count no more: what they speak of was removed, whether it was there or not.
+    pub fn renew(&mut self, hash: u64) {
+        let Stripe { ver, pend } = self.stripe(hash);
+        self.set_stripe(hash, Stripe { ver: ver + 1, pend });
     }
 
     /// The writer is done. Gives the new token; a `pend` of 0 stays 0.

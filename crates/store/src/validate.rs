@@ -13,6 +13,7 @@ use crate::index::Aim;
 use crate::layout::{GRANULE, PAGE_GRANULES};
 use crate::partition::{PartitionRef, field};
 use crate::region::Region;
+use crate::write::is_short_split;
 use crate::{eviction, stats::Usage};
 
 /// What the entries found in the index say each page should look like.
@@ -34,6 +35,7 @@ impl Region {
             let partition = PartitionRef::new(self, id);
             let entries = partition.check_index(&hash, &mut pages);
             partition.check_queues(&entries);
+            partition.check_short_splits(&entries);
             partition.check_hole_lists(&pages);
         }
         self.check_pages(&pages, reserved);
@@ -208,6 +210,15 @@ impl PartitionRef<'_> {
             seen,
             entries.iter().copied().collect(),
             "each live slot is in a queue"
+        );
+    }
+
+    fn check_short_splits(&self, entries: &[u32]) {
+        let short = |location: &&u32| is_short_split(&self.entry(**location).place());
+        assert_eq!(
+            self.field(field::SHORT_SPLITS),
+            entries.iter().filter(short).count() as u64,
+            "short entries in two runs"
         );
     }
 

@@ -14,11 +14,19 @@ use crate::pool::Grant;
 use crate::stats::{Change, Counter, Why};
 
 /// How often a caller should answer `NeedPages` before it takes its write as evicted at once.
-pub const SET_ROUNDS: usize = 64;
-/// Evictions for one run before a page is emptied by moving instead.
+pub const SET_ROUNDS: usize = 96;
+/// Evictions between two attempts to empty a page by moving its runs. So each search for a hole, and each
+/// `reclaim`, moves at most 64 runs, and 64 more for each page it empties and for each eight entries it evicts.
 const EVICTIONS_BEFORE_MOVING: u32 = 8;
+/// One granule in so many is a hole: then a page is emptied for others; and for a run that finds no hole, since
+/// the holes are of the wrong sizes then.
+const SPARSE_FOR_PAGES: u64 = 8;
+const SPARSE_FOR_RUNS: u64 = 32;
 /// Runs below this size are not worth two accesses.
 const LEAST_SPLIT: u32 = 8;
+/// A hole of this size takes the head of any entry. So a page loses at most a tenth to holes, whatever the
+/// size of the values.
+const LEAST_HEAD: u32 = 4;
 /// Victims tried in one round before the caller is asked to go elsewhere.
 const OWN_TURNS: u32 = 8;
 
@@ -138,6 +146,7 @@ impl PartitionMut<'_> {
 
     /// Frees the memory of an entry that nothing names any more.
     pub(crate) fn free_place(&mut self, place: &Place) {
+        self.sub_field(field::SHORT_SPLITS, is_short_split(place).into());
         if place.tail != 0 {
             self.free_run(place.tail, place.tail_len, Run::Tail);
         }
@@ -173,7 +182,7 @@ impl PartitionMut<'_> {
             if grant.fill(wanted) {
                 return Ok(());
             }
-            if self.region().next_victim() != self.id() {
+            if self.region().next_victim(self.has_few()) != self.id() {
                 break;
             }
             self.reclaim(wanted, now, grant);
@@ -188,7 +197,7 @@ impl PartitionMut<'_> {
     /// `pages` is what the grant must cover in total.
     fn ask_elsewhere(&mut self, pages: u32) -> Set {
         let partitions = self.region().layout.partitions;
-        let mut victim = self.region().next_victim();
+        let mut victim = self.region().next_victim(self.has_few());
         if victim == self.id() {
             victim = (victim + 1) & (partitions - 1);
         }
@@ -201,7 +210,7 @@ impl PartitionMut<'_> {
         now: i64,
         grant: &mut Grant,
     ) -> Result<Place, u32> {
-        let mut evicted = 0;
+        let mut wait = 0u32;
         // An eviction or a vacated page each turn: when there is neither, nothing is left here.
         let bound = self.entries() * 2 + 16;
         for _ in 0..bound {
@@ -211,12 +220,11 @@ impl PartitionMut<'_> {
             if self.is_poor() {
                 break;
             }
-            let moved =
-                evicted >= EVICTIONS_BEFORE_MOVING && self.is_sparse() && self.vacate_page();
+            let moved = wait == 0 && self.is_sparse(SPARSE_FOR_RUNS) && self.vacate_page();
             if !moved && !self.evict_one(now) {
                 break;
             }
-            evicted = if moved { 0 } else { evicted + 1 };
+            wait = wait.checked_sub(1).unwrap_or(EVICTIONS_BEFORE_MOVING);
         }
         // Head and tail may need a page each; asking for one would go round in circles.
         Err(shape.pages + 2)
@@ -236,8 +244,9 @@ impl PartitionMut<'_> {
             return Some(one_run(head, single));
         }
         let hole = self.longest_hole();
-        let worth = single >= LEAST_SPLIT && hole >= shape.least_head().max(single / 4);
-        if worth && let Some(place) = self.cut_two(shape, hole, grant) {
+        if self.is_worth_splitting(shape, hole)
+            && let Some(place) = self.cut_two(shape, hole, grant)
+        {
             return Some(place);
         }
         if !self.take_run_page(shape, grant) {
@@ -256,6 +265,19 @@ impl PartitionMut<'_> {
         grant.fill(shape.pages + 1) && self.add_run_page(grant)
     }
 
+    /// A split entry leaves two holes when it goes, into which the next one is split: what a split costs, a
+    /// partition pays for good. So a short entry is split if that costs nothing, or while such entries are
+    /// fewer than pages: values of one size leave a hole a page, whatever sizes were there before.
+    fn is_worth_splitting(&self, shape: &Shape, hole: u32) -> bool {
+        let single = shape.single();
+        if single < LEAST_SPLIT || hole < shape.least_head().max(LEAST_HEAD.min(single / 4)) {
+            return false;
+        }
+        single >= 2 * LEAST_SPLIT
+            || hole + shape.tail(hole) <= single
+            || self.field(field::SHORT_SPLITS) < self.field(field::RUN_PAGES)
+    }
+
     /// A head that fills the longest hole, and a tail elsewhere, in a new page if need be.
     fn cut_two(&mut self, shape: &Shape, head_len: u32, grant: &mut Grant) -> Option<Place> {
         let tail_len = shape.tail(head_len);
@@ -268,11 +290,15 @@ impl PartitionMut<'_> {
             tail = self.cut_run(tail_len, Run::Tail);
         }
         match tail {
-            Some(tail) => Some(Place {
-                tail,
-                tail_len,
-                ..one_run(head, head_len)
-            }),
+            Some(tail) => {
+                let place = Place {
+                    tail,
+                    tail_len,
+                    ..one_run(head, head_len)
+                };
+                self.add_field(field::SHORT_SPLITS, is_short_split(&place).into());
+                Some(place)
+            }
             None => {
                 self.free_run(head, head_len, Run::Head);
                 None
@@ -281,21 +307,39 @@ impl PartitionMut<'_> {
     }
 
     /// Evicts here until `grant` covers `pages`, or there is nothing left; gives what the grant covers.
-    /// For another partition's write: the caller holds only this partition's lock.
+    /// For another partition's write: the caller holds only this partition's lock. With few entries here it
+    /// judges one, and the writer asks another partition for the next: else whoever is asked would lose
+    /// entries that are used, while others keep some that are not.
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(field::RUN_PAGES) + 1;
+        let mut wait = 0;
         for _ in 0..bound {
             if grant.fill(pages) {
                 break;
             }
-            let moved = self.is_sparse() && self.vacate_page();
-            if !moved && !self.evict_one(now) {
+            if wait == 0 && self.is_sparse(SPARSE_FOR_PAGES) {
+                if self.vacate_page() {
+                    continue;
+                }
+                wait = EVICTIONS_BEFORE_MOVING;
+            }
+            wait = wait.saturating_sub(1);
+            if self.has_few() && grant.take_turn() {
+                self.judge_one(now);
+                break;
+            }
+            if !self.evict_one(now) {
                 break;
             }
         }
         grant.fill(pages);
         grant.pages()
     }
+}
+
+/// In two runs that are so short that what the second costs is worth counting.
+pub(crate) fn is_short_split(place: &Place) -> bool {
+    place.tail != 0 && place.head_len + place.tail_len <= 2 * LEAST_SPLIT
 }
 
 fn one_run(head: u32, head_len: u32) -> Place {

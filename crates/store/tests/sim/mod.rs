@@ -31,3 +31,22 @@ pub fn hit_rate(
     }
     100.0 * hits as f64 / total as f64
 }
+
+/// Passes of four gets a key over values of one size, four times the tier; the hit rate of the last. Keys are
+/// numbered from `base`, and a pass takes its seed from the range.
+pub fn passes(
+    cache: &mut dyn Cache,
+    size: usize,
+    value: usize,
+    seeds: std::ops::Range<u64>,
+    base: u64,
+) -> f64 {
+    let keys = (4 * size / value) as u64;
+    seeds
+        .map(|seed| {
+            let trace = traces::hot_and_cold(seed, keys, 4 * keys as usize).map(|key| key + base);
+            hit_rate(cache, 0, trace, |_| tier::KEY_BYTES + value)
+        })
+        .last()
+        .unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! The hit rate holds at every size of value, and a full tier is taken over in time.
+//!
+//! What it is not: the fine sweep; `examples/sizes.rs` is. The rule it guards: whatever hole a value leaves
+//! beside it, and however few fit in a partition, the policy decides who goes.
+//!
+//! The load is that of a memory limit: data four times the tier, 20 % of the keys get 80 % of the gets, a miss
+//! sets. A pass is four gets a key.
+
+mod sim;
+
+use pgcache_store::Params;
+use sim::passes;
+use sim::tier::Tier;
+
+const SMALL: usize = 8 << 20;
+const SIZE: usize = 16 << 20;
+const LARGE: usize = 32 << 20;
+
+fn tier(size: usize) -> Tier {
+    Tier::new(Params::new(size, 0))
+}
+
+/// After one pass to warm up.
+fn rate(size: usize, value: usize) -> f64 {
+    passes(&mut tier(size), size, value, 1..3, 0)
+}
+
+/// Sizes at which so many percent are missed, with what is reached.
+fn short_of(
+    percent: f64,
+    size: usize,
+    values: impl IntoIterator<Item = usize>,
+) -> Vec<(usize, f64)> {
+    values
+        .into_iter()
+        .map(|value| (value, rate(size, value)))
+        .filter(|(_, rate)| *rate < percent)
+        .collect()
+}
+
+#[test]
+fn a_hole_beside_the_last_piece_does_not_cost_hits() {
+    let named = [3_300, 3_600, 7_400, 11_500, 27_900, 31_800, 32_000, 36_000];
+    assert_eq!(short_of(76.0, SIZE, named), []);
+    // A granule each, over a page and a bit.
+    assert_eq!(short_of(76.0, SMALL, (7_000..8_300).step_by(64)), []);
+}
+
+/// Of ten, twelve and fifteen granules a page leaves four.
+#[test]
+fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
+    let sizes = [(576, 75.5), (704, 76.5), (896, 77.0), (1_792, 78.5)];
+    for (value, least) in sizes {
+        assert_eq!(short_of(least, SMALL, [value]), []);
+    }
+}
+
+#[test]
+fn values_of_which_a_partition_holds_few_are_chosen_among_all() {
+    let sizes = [60_000, 120_000, 250_000, 350_000];
+    assert_eq!(short_of(76.0, LARGE, sizes), []);
+    assert_eq!(short_of(74.0, 2 * LARGE, [525_312, 700_000, 1 << 20]), []);
+}
+
+/// How far the third pass of a new working set is from that in a tier that was empty.
+fn short_after_two_passes(size: usize, old: usize, new: usize) -> f64 {
+    let fresh = passes(&mut tier(size), size, new, 1..4, 0);
+    let mut full = tier(size);
+    passes(&mut full, size, old, 7..9, 1 << 32);
+    fresh - passes(&mut full, size, new, 1..4, 0)
+}
+
+#[test]
+fn a_new_working_set_has_taken_a_full_tier_over_after_two_passes() {
+    let sizes = [
+        (SIZE, 31_800, 31_800),
+        (SIZE, 2_000, 60_000),
+        (SIZE, 60_000, 2_500),
+        (SMALL, 300, 5_000),
+    ];
+    for (size, old, new) in sizes {
+        let short = short_after_two_passes(size, old, new);
+        assert!(short <= 1.0, "{old} to {new}: {short:.2} points short");
+    }
+}
+
+/// Both sizes are cut from the same pages, but the holes of one do not take the other: 300 bytes leave six
+/// granules, of which 512 need nine. What is left to reach a fresh tier is paid in moves and in pieces.
+#[test]
+fn a_new_size_that_fits_no_hole_of_the_old_takes_over_within_two_points() {
+    for (old, new) in [(300, 512), (704, 896)] {
+        let short = short_after_two_passes(SMALL, old, new);
+        assert!(short <= 2.0, "{old} to {new}: {short:.2} points short");
+    }
+}
