@@ -69,6 +69,7 @@ pub mod configurations;
 mod end;
 mod get;
 mod judge;
+pub mod lease;
 pub mod model;
 pub mod search;
 mod state;
