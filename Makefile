@@ -9,14 +9,14 @@ DATA = $(wildcard sql/pgcache--*.sql)
 
 # sql/NAME.sql with expected/NAME.out, in this order; first
 # those that need pgcache in shared_preload_libraries
-REGRESS_TIER = memory hot_tier leases settings
+REGRESS_TIER = memory depend_memory hot_tier leases settings
 REGRESS = install create entries value_types ttl expired negative arguments counters batch scan caches_view privileges \
-	row_security read_only plain_sql depend rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
+	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise
 ISOLATION_TIER = memory_drop memory_depend
 ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \
-	expire_race alter_in_use depend_race rate_limit_race $(ISOLATION_TIER)
+	expire_race locks_of_others own_version alter_in_use depend_race rate_limit_race $(ISOLATION_TIER)
 
 REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
 ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache
@@ -33,6 +33,8 @@ help:
 	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
 	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
 	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
+	@echo 'make cassert         make test on a Postgres 18 that checks itself, built once, and pgcache with all checks of Rust'
+	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 40 minutes)'
@@ -56,7 +58,7 @@ demo:
 test:
 	@scripts/test.sh
 
-test-all postgres-check upgrade-check leaks audit coverage deb deb-check dist docker-check:
+test-all cassert valgrind postgres-check upgrade-check leaks audit coverage deb deb-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -78,10 +80,10 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
-export PG PG_CONFIG FROM TO CALLS
+export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS
 export PATH := $(shell scripts/rust-path.sh)
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
 
@@ -90,8 +92,8 @@ ifneq ($(wildcard $(PG_CONFIG)),)
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 PG_MAJOR := $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
 
-# One folder for each major: builds for several never overwrite each other.
-BUILD = build/pg$(PG_MAJOR)
+# One folder for each major, and for one with assertions: builds for several never overwrite each other.
+BUILD := build/pg$(PG_MAJOR)$(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),-cassert)
 LIBRARY = $(BUILD)/pgcache.so
 RUST_FILES := Cargo.toml Cargo.lock $(shell find src $(wildcard crates) -name '*.rs' -o -name Cargo.toml)
 

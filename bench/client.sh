@@ -2,6 +2,7 @@
 # Sourced by the run.sh of a benchmark, from the root of the checkout: what all of them need. Installs what
 # is missing, stages the extension unless the caller has, builds the client, and finds a $python with matplotlib.
 
+. scripts/limits.sh
 scripts/need.sh python rust server redis charts
 PATH=$(scripts/rust-path.sh)
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null

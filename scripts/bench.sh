@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 scripts/need.sh rust server redis charts
 . scripts/env.sh
 . scripts/step.sh
+need_files 4096 'make bench'
 
 build_and_stage
 export_staged

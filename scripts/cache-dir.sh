@@ -6,5 +6,7 @@ set -euo pipefail
 if [ "$(id -u)" = 0 ]; then
     echo "${PGCACHE_CACHE:-/var/cache/pgcache}"
 else
-    echo "${PGCACHE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pgcache}"
+    # A service or a job may have no HOME.
+    home=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
+    echo "${PGCACHE_CACHE:-${XDG_CACHE_HOME:-$home/.cache}/pgcache}"
 fi

@@ -7,11 +7,10 @@
 #        cluster.sh stop NAME | remove NAME
 #        cluster.sh psql NAME [psql arguments]
 #        cluster.sh env NAME                       PGHOST and so on, for eval
+#
+# Environment: PGCACHE_POSTGRES=program runs the server, when it is not the server itself (valgrind.sh).
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
-
-# A server that inherits this puts a Rust backtrace into the detail of every error.
-unset RUST_BACKTRACE RUST_LIB_BACKTRACE
 
 [ $# -ge 2 ] || die "usage: cluster.sh start|restart|stop|remove|psql|env NAME [...]"
 verb=$1 name=$2
@@ -58,7 +57,7 @@ start() {
     if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
         configure "$@"
     fi
-    as_server "$BINDIR/pg_ctl" start -s -w -t 60 -D "$data" -l "$dir/log" -o "-p $port" >&2 || {
+    as_server "$BINDIR/pg_ctl" start -s -w -D "$data" -l "$dir/log" -o "-p $port" -p "${PGCACHE_POSTGRES:-$BINDIR/postgres}" >&2 || {
         if as_server tail -n 20 "$dir/log" | grep -q 'Address already in use'; then
             die "port $port is in use: choose another one with PGCACHE_PORT=."
         fi

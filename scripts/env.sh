@@ -4,11 +4,13 @@
 #
 #   ROOT          the checkout                 PG_CONFIG, PG_MAJOR   the Postgres to build for
 #   BUILD, LOG    build/pgNN and its logs      RUN                   staged server and clusters
+#                 (pgNN-cassert: of a Postgres with assertions, whose headers differ)
 #   STAGE, BINDIR the staged server tree       SERVER_USER           who runs servers; empty: ourselves
 
 umask 022
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$ROOT/scripts/say.sh"
+. "$ROOT/scripts/limits.sh"
 PATH=$("$ROOT/scripts/rust-path.sh" || true)
 export PATH
 
@@ -17,6 +19,7 @@ PG_CONFIG=$("$ROOT/scripts/pg-config.sh")
 export PG_CONFIG
 PG_MAJOR=$("$PG_CONFIG" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
 BUILD=$ROOT/build/pg$PG_MAJOR
+case $("$PG_CONFIG" --configure) in *--enable-cassert*) BUILD+=-cassert ;; esac
 LOG=$BUILD/log
 mkdir -p "$LOG"
 
@@ -46,7 +49,7 @@ if ! as_server test -x "$BUILD" || [ ${#BUILD} -gt 70 ]; then
     if [ ! -O "$FAR_RUN" ] || [ -L "$FAR_RUN" ]; then
         die "$FAR_RUN belongs to someone else: remove it, or move the checkout."
     fi
-    RUN=$FAR_RUN/pg$PG_MAJOR
+    RUN=$FAR_RUN/${BUILD##*/}
     mkdir -p "$RUN"
 fi
 

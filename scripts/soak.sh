@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 scripts/need.sh rust server
 . scripts/env.sh
 . scripts/session-tests.sh
+need_files 1024 'make soak'
 scripts/stage.sh
 
 PGCACHE_SOAK_SECONDS=${1:-300} PGCACHE_SOAK_SEED=${2:-$(date +%s)} session_tests soak:: -- --nocapture

@@ -31,4 +31,4 @@ cp -a "$STAGE" "$paused"
 cp --remove-destination "$BUILD/target-pauses/release/libpgcache.so" \
     "$paused$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 
-PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests coherence_storm -- --nocapture
+PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests -- coherence_storm fetch_windows --nocapture

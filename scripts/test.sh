@@ -2,22 +2,32 @@
 # Every test of the project, cheapest first, in throwaway clusters. What is missing gets installed; a
 # component that is there to be tested and cannot run is a failure. The last line is the count.
 #
-# Environment: PG, PG_CONFIG as in the Makefile. UNIT=0 leaves out what links with no Postgres, for whoever
-# has tested it already.
+# Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, WITHOUT="lint unit"
+# all but these, SESSIONS="restart:: dump::" of the session tests only these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/need.sh rust server python pgbouncer redis memcached charts
+PARTS=${PARTS:-lint unit regress regress-over-plans regress-without-preload sessions sessions-over-plans \
+    sessions-without-preload storm examples bench}
+read -r -a modules <<<"${SESSIONS:-}"
+
+wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
+
+scripts/need.sh rust server python pgbouncer
+! wanted bench || scripts/need.sh redis memcached charts
 . scripts/env.sh
 . scripts/step.sh
 . scripts/session-tests.sh
+need_files 4096 'make test'
 
 # What did not run, because it cannot be had here; said at the end, and no failure.
 absent=()
 
 # Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
 cron=1
-if ! scripts/need.sh cron; then
+if [[ $PARTS != *sessions* ]]; then
+    cron=0
+elif ! scripts/need.sh cron; then
     case $PG_CONFIG in
         "$(scripts/cache-dir.sh)"/*) cron=0 absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here") ;;
         *) exit 1 ;;
@@ -76,22 +86,50 @@ regress() (
 )
 
 # Everything holds with the library preloaded and without: the tier changes speed, not results.
-sessions() { PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast; }
+sessions() {
+    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast -- ${modules[@]+"${modules[@]}"}
+}
 
-# The way to the table changes speed, not results.
-over_plans() {
-    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "pgcache.table_path = 'plan'"
+# A part of the session tests: PRELOAD TABLE_PATH. The way to the table, too, changes speed, not results.
+session_part() {
+    wanted "$1" || return 0
+    rm -f "$RUN/t/crashes"
+    many_tests "$1" sessions "$2" "$3"
+    one_test "$1-crashes" nothing_crashed
+}
+
+# A background process that crashes may fail no test: each server's log was looked at when its test was over.
+nothing_crashed() { [ ! -s "$RUN/t/crashes" ] || { cat "$RUN/t/crashes" && false; }; }
+
+# pg_regress on a server with this line in its configuration, with arguments of make.
+served() {
+    local line=$1
+    shift
+    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "$line"
     regress "$@"
 }
 
-without_preload() {
-    scripts/cluster.sh restart test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' "shared_preload_libraries = ''"
-    regress "$@" REGRESS_TIER= ISOLATION_TIER=
+discarding() {
+    served '' REGRESS=install ISOLATION=
+    scripts/cluster.sh psql test -q -c 'ALTER DATABASE contrib_regression SET debug_discard_caches = 1'
+    regress REGRESS="${DISCARDING:-fetch}" ISOLATION= REGRESS_OPTS="--use-existing --outputdir=$BUILD/regress-out"
 }
 
-for lint in scripts/lint-*; do
-    one_test "$(basename "${lint%.*}")" "$lint"
-done
+# A part of pg_regress and the isolation tests: regress-NAME 'conf line' [arguments of make]
+regress_part() {
+    local name=$1
+    wanted "$name" || return 0
+    shift
+    many_tests "$name" served "$@" ISOLATION=
+    ! compgen -G "specs/*.spec" >/dev/null || many_tests "${name/regress/isolation}" served "$@" REGRESS=
+}
+
+lints() {
+    local lint
+    for lint in scripts/lint-*; do
+        one_test "$(basename "${lint%.*}")" "$lint"
+    done
+}
 
 # What links with no Postgres.
 unit_tests() {
@@ -110,7 +148,9 @@ unit_tests() {
         absent+=("the store's fuzz target, which needs a nightly toolchain")
     fi
 }
-[ "${UNIT:-1}" = 0 ] || unit_tests
+
+! wanted lint || lints
+! wanted unit || unit_tests
 
 must build nice make -s all PG_CONFIG="$PG_CONFIG"
 must stage scripts/stage.sh
@@ -119,40 +159,48 @@ stop_cluster
 must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
 export_staged
 
-many_tests regress regress ISOLATION=
-! compgen -G "specs/*.spec" >/dev/null || many_tests isolation regress REGRESS=
-many_tests regress-over-plans over_plans ISOLATION=
-! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-over-plans over_plans REGRESS=
-many_tests regress-without-preload without_preload ISOLATION=
-! compgen -G "specs/*.spec" >/dev/null || many_tests isolation-without-preload without_preload REGRESS=
-many_tests sessions sessions 1 auto
-many_tests sessions-over-plans sessions 1 plan
-many_tests sessions-without-preload sessions 0 auto
-many_tests storm scripts/storm.sh 60
+regress_part regress ''
+regress_part regress-over-plans "pgcache.table_path = 'plan'"
+regress_part regress-without-preload "shared_preload_libraries = ''" REGRESS_TIER= ISOLATION_TIER=
+# Of a Postgres with assertions (cassert.sh): each query that may runs in a parallel worker, and all that is cached of
+# the catalogs is gone at each chance, as if another session had changed them. The latter makes a file take minutes.
+regress_part regress-parallel "debug_parallel_query = 'regress'"
+! wanted discarding || many_tests discarding discarding
+session_part sessions 1 auto
+session_part sessions-over-plans 1 plan
+session_part sessions-without-preload 0 auto
+! wanted storm || many_tests storm scripts/storm.sh 60
 
 # The examples in languages that are not here and cannot be had are named at the end.
-languages=(python)
-for language in node go ruby; do
-    if scripts/need.sh "$language"; then
-        languages+=("$language")
-    else
-        absent+=("the example in examples/$language, which needs that language")
-    fi
-done
-many_tests examples scripts/examples.sh "${languages[@]}"
+examples() {
+    local language languages=(python)
+    for language in node go ruby; do
+        if scripts/need.sh "$language"; then
+            languages+=("$language")
+        else
+            absent+=("the example in examples/$language, which needs that language")
+        fi
+    done
+    many_tests examples scripts/examples.sh "${languages[@]}"
+}
+! wanted examples || examples
 
 # Every benchmark that has a smoke: that it runs and that its answers are right, no figures.
-many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
-one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
-for script in bench/*/run.sh; do
-    bench=$(basename "$(dirname "$script")")
-    if grep -q 'command -v go' "$script" && ! command -v go >/dev/null; then
-        absent+=("bench/$bench/run.sh --smoke, which needs go")
-    elif [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
-        absent+=("bench/web/run.sh --smoke: it builds k6, which takes minutes; run it by hand")
-    elif grep -q -e --smoke "$script"; then
-        one_test "bench-smoke-$bench" "$script" --smoke
-    fi
-done
+benchmarks() {
+    local script bench
+    many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
+    one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
+    for script in bench/*/run.sh; do
+        bench=$(basename "$(dirname "$script")")
+        if grep -q 'command -v go' "$script" && ! command -v go >/dev/null; then
+            absent+=("bench/$bench/run.sh --smoke, which needs go")
+        elif [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
+            absent+=("bench/web/run.sh --smoke: it builds k6, which takes minutes; run it by hand")
+        elif grep -q -e --smoke "$script"; then
+            one_test "bench-smoke-$bench" "$script" --smoke
+        fi
+    done
+}
+! wanted bench || benchmarks
 
 finish

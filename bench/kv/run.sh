@@ -8,6 +8,7 @@ root=$(cd "$here/../.." && pwd)
 cd "$root"
 
 export PYTHONPATH=$root/bench
+. scripts/limits.sh
 scripts/need.sh python rust server
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home: with 1,024
+# open files, no sudo, nothing of root's but the Rust and the settings of package managers. Makes the user, called
+# tester, when there is none. What the command needs must have been installed (need.sh).
+#
+# Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest of it is handed on
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/say.sh
+
+[ "$(id -u)" = 0 ] || die "as-user.sh becomes another user and needs root."
+[ $# -gt 0 ] || die "usage: as-user.sh COMMAND..."
+umask 022
+
+user=${AS_USER:-tester}
+id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/bash "$user"
+home=$(getent passwd "$user" | cut -d: -f6)
+here=$home/pgcache
+mine=${HOME%/}
+PATH=$(scripts/rust-path.sh)
+
+# What a build left there stays: the second time is faster. Git's own folder is only for whoever may read it.
+copy_checkout() {
+    mkdir -p "$here"
+    find "$here" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    tar --exclude=./build --exclude=./target -cf - . | tar -C "$here" -xf -
+}
+
+# How they reach the network, and what has been fetched.
+copy_settings() {
+    local name
+    for name in .cargo/config.toml .cargo/config .cargo/registry .npmrc .config/pip .pip .config/go .gemrc .gitconfig; do
+        [ -e "$mine/$name" ] || continue
+        rm -rf "${home:?}/$name"
+        mkdir -p "$(dirname "$home/$name")"
+        cp -r "$mine/$name" "$home/$name"
+    done
+}
+
+# Without its manual, which is most of it.
+copy_toolchain() {
+    local from=$1 to=$2
+    [ ! -e "$to/bin/rustc" ] || ! cmp -s "$from/bin/rustc" "$to/bin/rustc" || return 0
+    rm -rf "$to"
+    mkdir -p "$to"
+    tar -C "$from" --exclude=./share -cf - . | tar -C "$to" -xf -
+}
+
+# With rustup as rustup has it, so that a nightly toolchain is found in its way, too.
+copy_rust() {
+    local chain sysroot programs
+    if ! command -v rustup >/dev/null || ! rustup show active-toolchain >/dev/null 2>&1; then
+        copy_toolchain "$(rustc --print sysroot)" "$home/rust"
+        return
+    fi
+    sysroot=$(rustc --print sysroot)
+    export RUSTUP_TOOLCHAIN
+    RUSTUP_TOOLCHAIN=$(basename "$sysroot")
+    copy_toolchain "$sysroot" "$home/.rustup/toolchains/$RUSTUP_TOOLCHAIN"
+    if chain=$(RUSTUP_AUTO_INSTALL=0 rustc +nightly --print sysroot 2>/dev/null); then
+        copy_toolchain "$chain" "$home/.rustup/toolchains/$(basename "$chain")"
+    fi
+    cp "${RUSTUP_HOME:-$mine/.rustup}/settings.toml" "$home/.rustup/"
+    programs=$(dirname "$(command -v rustup)")
+    mkdir -p "$home/.cargo/bin"
+    for chain in rustup cargo rustc rustdoc rustfmt cargo-fmt cargo-clippy clippy-driver cargo-miri; do
+        ! [ -x "$programs/$chain" ] || cp -L "$programs/$chain" "$home/.cargo/bin/"
+    done
+}
+
+as_them() { setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"; }
+
+# The folders of ours that they may use.
+their_path() {
+    local folder
+    printf '%s' "$home/.cargo/bin:$home/rust/bin"
+    for folder in ${PATH//:/ }; do
+        case $folder in
+            "$mine"/*) ;;
+            *) ! as_them test -x "$folder" || printf ':%s' "$folder" ;;
+        esac
+    done
+}
+
+copy_checkout
+copy_settings
+copy_rust
+chown -R "$user:" "$home"
+
+# All of ours but what points into our own home, or says who we are.
+for name in $(compgen -e); do
+    case $name=${!name} in
+        PATH=*) ;;
+        *="$mine" | *="$mine"/* | XDG_* | SUDO_* | MAIL=* | PGCACHE_CACHE=*) unset "$name" ;;
+    esac
+done
+cd "$here"
+ulimit -Sn 1024
+PATH=$(their_path)
+export PATH HOME=$home USER=$user LOGNAME=$user SHELL=/bin/bash
+exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@" </dev/null

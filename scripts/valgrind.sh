@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# `make valgrind`: the regression tests on a server under valgrind's memcheck, over both paths to a table; fails when
+# memcheck has found a fault below a frame of pgcache. What it finds in Postgres alone is counted and shown.
+# A Postgres with assertions tells valgrind which memory of its own is free and which is not yet written.
+#
+# Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
+# SESSIONS="fetch:: leases::" for session tests as well.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/checked.sh
+scripts/need.sh rust server valgrind
+. scripts/env.sh
+. scripts/step.sh
+. scripts/session-tests.sh
+need_files 4096 'make valgrind'
+
+found=$RUN/memcheck
+export PGCACHE_POSTGRES=$found/postgres PGCTLTIMEOUT=600
+
+# In place of the server's program: one log a process.
+write_wrapper() {
+    rm -rf "$found"
+    mkdir -p "$found/logs"
+    cat >"$PGCACHE_POSTGRES" <<WRAPPER
+#!/bin/sh
+exec valgrind --quiet --leak-check=no --num-callers=40 --error-limit=no --error-markers=FAULT,END \\
+    --suppressions='$(dirname "$("$PG_CONFIG" --bindir)")/share/valgrind.supp' --log-file='$found/logs/%p.log' \\
+    '$BINDIR/postgres' "\$@"
+WRAPPER
+    chmod 755 "$PGCACHE_POSTGRES"
+    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$found/logs"
+}
+
+stop_cluster() { scripts/cluster.sh remove valgrind >/dev/null 2>&1 || true; }
+
+# A subshell: what points at this cluster must not reach the session tests. No errexit in here: step asks for the status.
+regress() (
+    stop_cluster
+    scripts/cluster.sh start valgrind 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' \
+        "pgcache.table_path = '$1'" || exit
+    eval "$(scripts/cluster.sh env valgrind)"
+    make -s installcheck ISOLATION= ${REGRESS:+REGRESS="$REGRESS"} PG_CONFIG="$PG_CONFIG"
+)
+
+sessions() {
+    local modules
+    read -r -a modules <<<"$SESSIONS"
+    PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests --no-fail-fast -- "${modules[@]}"
+}
+
+# Faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
+faults() {
+    cat "$found"/logs/*.log 2>/dev/null | awk -v ours="$1" '
+        /FAULT/ { inside = 1; text = ""; mine = 0 }
+        inside { text = text "\n" $0; if (/\.rs:[0-9]+\)|pgcache\.so/) mine = 1 }
+        /END/ && inside { inside = 0; if (mine == ours) print text }'
+}
+
+trap stop_cluster EXIT
+step build nice make -s all PG_CONFIG="$PG_CONFIG"
+step stage scripts/stage.sh
+write_wrapper
+failed=0
+step valgrind-regress regress auto || failed=1
+step valgrind-regress-over-plans regress plan || failed=1
+stop_cluster
+[ -z "${SESSIONS:-}" ] || step valgrind-sessions sessions || failed=1
+
+logs=$(find "$found/logs" -name '*.log' | wc -l)
+[ "$logs" -gt 10 ] || die "only $logs processes ran under valgrind: see $LOG/valgrind-regress.log."
+faults 0 >"$LOG/valgrind-postgres.log"
+faults 1 >"$LOG/valgrind-pgcache.log"
+count() { grep -c FAULT "$1" || true; }
+head -n 200 "$LOG/valgrind-pgcache.log"
+say "valgrind: $(count "$LOG/valgrind-pgcache.log") faults below pgcache and $(count "$LOG/valgrind-postgres.log") in Postgres alone, in $logs processes (logs: $found/logs)"
+[ ! -s "$LOG/valgrind-pgcache.log" ] && [ $failed = 0 ]
