@@ -159,6 +159,18 @@ SET ROLE depend_writer; INSERT INTO owned VALUES ('p:1'); RESET ROLE;
 CREATE TRIGGER nonsense AFTER INSERT ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
 INSERT INTO source VALUES (3);
 SELECT pgcache.invalidate();
+-- A trigger's name is its maker's to choose.
+CREATE TABLE forged (k text); ALTER TABLE forged OWNER TO depend_owner;
+GRANT DELETE ON c TO depend_owner;
+SET ROLE depend_owner;
+CREATE TRIGGER "x ON forged; ALTER ROLE depend_owner SUPERUSER --" AFTER INSERT ON forged FOR EACH ROW WHEN (true OR pgcache.depends('c'::regclass, new.k)) EXECUTE FUNCTION pgcache.invalidate();
+CREATE TRIGGER "X" AFTER INSERT ON forged FOR EACH ROW WHEN (true OR pgcache.depends('c'::regclass, new.k)) EXECUTE FUNCTION pgcache.invalidate();
+CREATE TRIGGER x AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION pgcache.record();
+RESET ROLE;
+SELECT cache_undepend('forged', 'c');
+SELECT rolsuper FROM pg_roles WHERE rolname = 'depend_owner';
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'forged'::regclass;
+DROP TABLE forged;
 DROP TABLE owned, source, parts, parts_b, c, named;
 DROP FUNCTION fill, gone;
 DROP DOMAIN pg_temp.checked;

@@ -301,3 +301,10 @@ SELECT count(*) FROM pgcache.figures() WHERE cache = :oid;
 SELECT cache_drop('mem');
 DROP SCHEMA regress_mem;
 DROP ROLE regress_mem_reader;
+-- A grace that goes back in time, which only a view made by hand can have, makes no cache and stops no sweep of all.
+CREATE VIEW backwards AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id=7 grace=P-2147483648M') AS e (key text COLLATE "C", value text, expires_at timestamptz);
+\set VERBOSITY terse
+SELECT cache_set('k', 'v', ttl => '1 hour', cache => 'backwards');
+SELECT cache_expire() >= 0;
+\set VERBOSITY default
+DROP VIEW backwards;

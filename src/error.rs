@@ -32,6 +32,8 @@ pub enum Error {
     ArrayDimensions(&'static str),
     /// The relation is there, but is no cache.
     NotACache(String),
+    /// A temporary view over the entries of a memory cache, made by hand.
+    TemporaryView(String),
     /// The relation carries pgcache's trigger, but lacks what a cache needs.
     BrokenCache(String, String),
     /// No relation has this oid.
@@ -46,6 +48,8 @@ pub enum Error {
     OlderExtension,
     /// `pgcache.memory_entries` was called with settings that no memory cache has.
     NoSuchView,
+    /// A cache's definition changed while a statement was at work on it.
+    DefinitionChanged,
     /// A query names other columns than a function gives.
     WrongColumns,
     /// An allocation of so many bytes failed.
@@ -94,6 +98,8 @@ pub enum Error {
     DependencyOfMain,
     /// Row-level security would hide entries from whoever declares the dependency.
     DependencyUnderPolicies,
+    /// A table inherits from one on which a cache depends, has another owner, and does not depend itself.
+    ChildOfAnother(String),
     /// No dependency of this cache was declared on the table.
     NoDependency(String),
     /// A trigger calls a dependency's function and was not made by `cache_depend`.
@@ -131,10 +137,14 @@ impl Error {
             Error::VolatileKey => Code::ERRCODE_INVALID_OBJECT_DEFINITION,
             Error::SourceNotATable(_) => Code::ERRCODE_WRONG_OBJECT_TYPE,
             Error::DependencyOfMain => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-            Error::DependencyUnderPolicies => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Error::DependencyUnderPolicies | Error::ChildOfAnother(_) => {
+                Code::ERRCODE_INSUFFICIENT_PRIVILEGE
+            }
             Error::NoDependency(_) => Code::ERRCODE_UNDEFINED_OBJECT,
             Error::NotADependency => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-            Error::NotACache(_) | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
+            Error::NotACache(_) | Error::TemporaryView(_) | Error::BrokenCache(..) => {
+                Code::ERRCODE_WRONG_OBJECT_TYPE
+            }
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
@@ -142,7 +152,7 @@ impl Error {
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
-            Error::NoTier | Error::NoLeases | Error::OlderExtension => {
+            Error::NoTier | Error::NoLeases | Error::OlderExtension | Error::DefinitionChanged => {
                 Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
             }
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
@@ -167,7 +177,9 @@ impl Error {
             Error::NegativeCount(name) => format!("{name} must not be negative"),
             Error::UnequalArrays => "keys and vals must have the same length".into(),
             Error::ArrayDimensions(name) => format!("{name} must be a one-dimensional array"),
-            Error::NotACache(name) => format!("\"{name}\" is not a cache"),
+            Error::NotACache(name) | Error::TemporaryView(name) => {
+                format!("\"{name}\" is not a cache")
+            }
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
             Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
@@ -178,6 +190,9 @@ impl Error {
                     .into()
             }
             Error::NoSuchView => "there is no memory cache with these settings".into(),
+            Error::DefinitionChanged => {
+                "definition of the cache changed while a statement used it".into()
+            }
             Error::WrongColumns => "query names other columns than the function gives".into(),
             Error::NoSharedMemory(bytes) => format!(
                 "pgcache.hot_size asks for {} MB of shared memory, which the system does not give",
@@ -213,6 +228,9 @@ impl Error {
             Error::DependencyUnderPolicies => {
                 "row-level security of the cache applies to the owner of the source".into()
             }
+            Error::ChildOfAnother(name) => {
+                format!("table \"{name}\" has another owner than the table that a cache depends on")
+            }
             Error::NoDependency(name) => {
                 format!("the cache does not depend on table \"{name}\"")
             }
@@ -233,6 +251,7 @@ impl Error {
                 crate::cache::key::MAX_BYTES
             )),
             Error::BrokenCache(_, why) => Some(why.clone()),
+            Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
             }
@@ -248,7 +267,7 @@ impl Error {
             Error::TtlNotPositive => {
                 "Use cache_forever() for an entry that does not expire, and cache_delete() to remove one."
             }
-            Error::NotACache(_) => "Make one with cache_create().",
+            Error::NotACache(_) | Error::TemporaryView(_) => "Make one with cache_create().",
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
             }
@@ -259,6 +278,7 @@ impl Error {
             Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
             }
+            Error::DefinitionChanged => "Run the statement again.",
             Error::OlderExtension => "Run ALTER EXTENSION pgcache UPDATE in this database.",
             Error::NoSharedMemory(_) => {
                 "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier."
@@ -271,6 +291,9 @@ impl Error {
                 "TRUNCATE of the table would clear it. Make a cache of its own with cache_create()."
             }
             Error::NotADependency => "Declare dependencies with cache_depend().",
+            Error::ChildOfAnother(_) => {
+                "Let its owner declare the dependency on it with cache_depend() first."
+            }
             Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
             Error::NoCron => {

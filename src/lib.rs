@@ -24,6 +24,7 @@ pgrx::pg_module_magic!(name, version);
 /// Called once in each process that loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
+    pg::panic_hook::install();
     let preloading = pg::tier::preloading();
     guc::define(preloading);
     if preloading {
@@ -32,5 +33,6 @@ pub extern "C-unwind" fn _PG_init() {
     }
     pg::reserve::ask();
     pg::invalidation::register();
+    pg::meant::register();
     cache::coherence::register();
 }

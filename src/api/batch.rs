@@ -14,6 +14,7 @@ use crate::pg::convert;
 use crate::pg::datum::{ArrayOf, Bytes, Text, Value};
 use crate::pg::memory;
 use crate::pg::rows::Stream;
+use crate::pg::stored::Stored;
 
 #[pg_extern]
 fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
@@ -36,8 +37,8 @@ fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer
         for (key, entry) in keys.iter().zip(&found) {
             sink.row(|| {
                 let stored = entry.as_ref().and_then(|entry| entry.value);
-                let value = stored.map(|stored| convert::result::<V>(stored, cache.value_type));
-                Some([Some(key.text().raw()), value.map(V::raw)])
+                let value = stored.map(convert::result::<V>).map(Stored::of);
+                Some([key.text().into(), value.into()])
             });
         }
         Ok(())

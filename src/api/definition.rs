@@ -2,19 +2,20 @@
 
 use std::rc::Rc;
 
+use pgrx::PgSqlErrorCode;
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
-use pgrx::{IntoDatum, PgSqlErrorCode};
 
 use super::Answer;
 use crate::cache::definition;
 use crate::cache::registry::{self, Cache};
 use crate::cache::settings::Settings;
 use crate::error::Error;
-use crate::pg::datum::{Record, Text, Value, ValueType};
+use crate::pg::datum::{Record, Text, ValueType};
 use crate::pg::lock::Mode;
 use crate::pg::privilege::{self, Privileges};
+use crate::pg::typed::Typed;
 use crate::pg::{encoding, name, transaction};
 
 #[pg_extern]
@@ -95,7 +96,7 @@ fn cache_drop(cache: Option<Oid>) -> Answer<()> {
 #[pg_extern]
 fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
     let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
-        return Ok(Record([None; 5]));
+        return Ok(Record([Typed::NULL; 5]));
     };
     let Settings {
         ttl,
@@ -104,11 +105,11 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
         ..
     } = cache.settings;
     Ok(Record([
-        Some(Text::new(definition::storage_word(cache.storage).as_bytes()).raw()),
-        Some(Datum::from(cache.value_type.oid())),
-        ttl.and_then(IntoDatum::into_datum),
-        max_entries.map(Datum::from),
-        grace.and_then(IntoDatum::into_datum),
+        Text::new(definition::storage_word(cache.storage).as_bytes()).into(),
+        Typed::oid(cache.value_type.oid()),
+        Typed::of(ttl),
+        Typed::of(max_entries),
+        Typed::of(grace),
     ]))
 }
 
@@ -116,13 +117,13 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
 #[pg_extern]
 fn refresh_settings(cache: Option<Oid>) -> Answer<Record<3>> {
     let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
-        return Ok(Record([None; 3]));
+        return Ok(Record([Typed::NULL; 3]));
     };
     let settings = cache.settings;
     Ok(Record([
-        settings.negative_ttl.and_then(IntoDatum::into_datum),
-        settings.ttl_jitter.and_then(IntoDatum::into_datum),
-        settings.early_refresh.and_then(IntoDatum::into_datum),
+        Typed::of(settings.negative_ttl),
+        Typed::of(settings.ttl_jitter),
+        Typed::of(settings.early_refresh),
     ]))
 }
 
@@ -135,10 +136,7 @@ pub fn open_as_owner(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
-    Ok(registry::open_to_define(
-        cache,
-        Privileges::NONE,
-        mode,
-        function,
-    )?)
+    let cache = registry::open_to_define(cache, Privileges::NONE, mode, function)?;
+    privilege::require_owner(relation); // he may have waited for the lock
+    Ok(cache)
 }

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 use super::definition::open_as_owner;
 use super::{Answer, TO_DELETE};
 use crate::cache::settings::Settings;
-use crate::cache::{definition, depend, registry, watch};
+use crate::cache::{declare, definition, registry, watch};
 use crate::error::Error;
 use crate::pg::datum::Text;
 use crate::pg::lock::{self, Mode};
@@ -24,6 +24,7 @@ fn cache_depend(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
+    privilege::require(relation, TO_DELETE); // he may have waited for the lock
     let cache = registry::find(relation)?;
     if definition::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());
@@ -31,14 +32,14 @@ fn cache_depend(
     if privilege::row_security_applies(relation) {
         return Err(Error::DependencyUnderPolicies.into());
     }
-    Ok(depend::declare(source, key_expression, &cache)?)
+    Ok(declare::declare(source, key_expression, &cache)?)
 }
 
 #[pg_extern]
 fn cache_undepend(source: Option<Oid>, cache: Option<Oid>) -> Answer<()> {
     let source = open_source(source, c"cache_undepend()")?;
     let cache = cache.ok_or(Error::NullArgument("cache"))?;
-    if depend::remove_declared(source, cache) == 0 {
+    if declare::remove_declared(source, cache) == 0 {
         return Err(Error::NoDependency(relation::display_name(source)).into());
     }
     Ok(())
@@ -53,6 +54,7 @@ fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
         return Err(Error::SourceNotATable(relation::display_name(source)).into());
     }
     lock::relation(source, Mode::Define);
+    privilege::require_owner(source); // he may have waited for the lock
     Ok(source)
 }
 

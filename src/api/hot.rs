@@ -2,18 +2,19 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgrx::pg_sys::{Datum, Oid, TIMESTAMPTZOID};
+use pgrx::pg_sys::{Oid, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
 use super::read::columns;
 use super::{Answer, TO_READ};
 use crate::cache::{memory, registry, slots, verify, view};
 use crate::error::Error;
-use crate::pg::datum::{Record, Rows, Text, Value, ValueType};
+use crate::pg::datum::{Record, Rows, Text, ValueType};
 use crate::pg::rows::{QueryStream, Stream};
 use crate::pg::session;
 use crate::pg::slot::Figure;
 use crate::pg::tier::{Tier, tier};
+use crate::pg::typed::Typed;
 
 /// The live entries of a memory cache, for its view; in no order.
 #[pg_extern]
@@ -29,8 +30,11 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
         memory::all(&cache, &mut |make| {
             sink.row(|| {
                 let (key, entry) = make()?;
-                let deadline = entry.deadline.map(Datum::from);
-                Some([Some(key.raw()), entry.value, deadline])
+                Some([
+                    key.into(),
+                    entry.value.into(),
+                    Typed::moment(entry.deadline),
+                ])
             });
         })
     }))
@@ -49,21 +53,21 @@ fn figures() -> Rows<11> {
     Rows(rows)
 }
 
-fn row(tier: &Tier, relation: Oid, number: u32) -> [Option<Datum>; 11] {
+fn row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     let slot = tier.slot(number);
-    let counted = |figure| Some(Datum::from(slot.figure(figure) as i64));
+    let counted = |figure| Typed::number(slot.figure(figure) as i64);
     [
-        Some(Datum::from(relation)),
+        Typed::oid(relation),
         counted(Figure::HotHits),
         counted(Figure::TableHits),
         counted(Figure::Misses),
         counted(Figure::Sets),
         counted(Figure::Deletes),
         counted(Figure::Expired),
-        Some(Datum::from(slot.evicted() as i64)),
-        Some(Datum::from(slot.invalidated() as i64)),
-        Some(Datum::from(slot.entries.load(Relaxed))),
-        Some(Datum::from(slot.bytes.load(Relaxed))),
+        Typed::number(slot.evicted() as i64),
+        Typed::number(slot.invalidated() as i64),
+        Typed::number(slot.entries.load(Relaxed)),
+        Typed::number(slot.bytes.load(Relaxed)),
     ]
 }
 
@@ -72,7 +76,7 @@ fn row(tier: &Tier, relation: Oid, number: u32) -> [Option<Datum>; 11] {
 #[pg_extern]
 fn tier_figures() -> Record<10> {
     let Some(tier) = tier() else {
-        return Record([Some(Datum::from(0_i64)); 10]);
+        return Record([Typed::number(0); 10]);
     };
     let (usage, stats, control) = (tier.region().usage(), tier.region().stats(), tier.control());
     let size = tier.size() as u64;
@@ -89,7 +93,7 @@ fn tier_figures() -> Record<10> {
         usage.free,
         pending(tier),
     ];
-    Record(numbers.map(|number| Some(Datum::from(number as i64))))
+    Record(numbers.map(|number| Typed::number(number as i64)))
 }
 
 /// Writers between mark and unmark: 0 when nobody is committing.
@@ -129,9 +133,9 @@ fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
         verify::each(&cache, &mut |find| {
             sink.row(|| {
                 let (key, copy, row) = find()?;
-                let [hot_value, _] = columns(&copy, cache.value_type);
-                let row_value = row.and_then(|row| columns(&row, cache.value_type)[0]);
-                Some([Some(key.raw()), hot_value, row_value])
+                let [hot_value, _] = columns(&copy);
+                let row_value = row.map_or(Typed::NULL, |row| columns(&row)[0]);
+                Some([key.into(), hot_value, row_value])
             });
         });
         Ok(())

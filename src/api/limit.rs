@@ -1,8 +1,7 @@
 //! Rate limits: cache_rate_limit.
 
-use pgrx::IntoDatum;
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::Answer;
@@ -11,6 +10,7 @@ use crate::cache::deadline;
 use crate::cache::limit;
 use crate::error::Error;
 use crate::pg::datum::{Record, Text};
+use crate::pg::typed::Typed;
 use crate::pg::{clock, convert};
 
 #[pg_extern]
@@ -33,7 +33,7 @@ fn cache_rate_limit(
         max_hits,
         per,
         |entry| match entry.value {
-            Some(value) => parse_counter(convert::result::<Text>(value, cache.value_type).bytes()),
+            Some(value) => parse_counter(convert::result::<Text>(value).bytes()),
             None => Ok(0),
         },
         |value| match value {
@@ -47,8 +47,8 @@ fn cache_rate_limit(
         false => wait.and_then(|micros| clock::interval(0, 0, micros)),
     };
     Ok(Record([
-        Some(Datum::from(verdict.allowed)),
-        Some(Datum::from(verdict.remaining)),
-        retry_after.and_then(IntoDatum::into_datum),
+        Typed::of(Some(verdict.allowed)),
+        Typed::number(verdict.remaining),
+        Typed::of(retry_after),
     ]))
 }

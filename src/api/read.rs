@@ -1,19 +1,20 @@
 //! Reading: get, lookup, exists, ttl, scan.
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_READ};
-use crate::cache::entries::{self, Entry, Found};
+use crate::cache::entries::{self, Entry};
 use crate::cache::key::Key;
 use crate::cache::{hot, registry};
 use crate::error::Error;
 use crate::pg::clock;
 use crate::pg::convert;
-use crate::pg::datum::{Bytes, Json, Record, Text, Value, ValueType};
+use crate::pg::datum::{Bytes, Json, Record, Text, Value};
 use crate::pg::privilege;
 use crate::pg::rows::Stream;
+use crate::pg::typed::Typed;
 
 #[pg_extern]
 fn cache_get(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
@@ -31,22 +32,15 @@ fn cache_get_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes
 }
 
 fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
-    let Some(Found { entry, value_type }) = find(key, cache)? else {
-        return Ok(None);
-    };
-    Ok(entry
-        .value
-        .map(|stored| convert::result(stored, value_type)))
+    let value = find(key, cache)?.and_then(|entry| entry.value);
+    Ok(value.map(convert::result))
 }
 
 #[pg_extern]
 fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<Record<3>> {
     let found = find(key, cache)?;
-    let is_there = Some(Datum::from(found.is_some()));
-    let Some(Found { entry, value_type }) = found else {
-        return Ok(Record([is_there, None, None]));
-    };
-    let [value, deadline] = columns(&entry, value_type);
+    let is_there = Typed::of(Some(found.is_some()));
+    let [value, deadline] = found.as_ref().map_or([Typed::NULL; 2], columns);
     Ok(Record([is_there, value, deadline]))
 }
 
@@ -59,7 +53,7 @@ fn cache_exists(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
 
 #[pg_extern]
 fn cache_ttl(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
-    let deadline = find(key, cache)?.and_then(|found| found.entry.deadline);
+    let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
     let now = clock::now(); // later than the moment at which it was found live
     let left = deadline.filter(|&deadline| deadline > now);
     Ok(left.and_then(|deadline| clock::between(now, deadline)))
@@ -82,15 +76,15 @@ fn cache_scan(
         entries::scan(&cache, prefix, after, max_rows as usize, &mut |make| {
             sink.row(|| {
                 let (key, entry) = make()?;
-                let [value, deadline] = columns(&entry, cache.value_type);
-                Some([Some(key.raw()), value, deadline])
+                let [value, deadline] = columns(&entry);
+                Some([key.into(), value, deadline])
             });
         })
     }))
 }
 
 /// The live entry under a key; None for a miss and for a NULL key.
-fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Found>> {
+fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     let key = Key::read(key);
     if let Ok(Some(key)) = key {
@@ -100,16 +94,14 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Found>> {
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            registry::lock_to_read(relation)?; // a NULL key is no excuse for what is no cache
+            registry::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
             Ok(None)
         }
     }
 }
 
 /// `value text, expires_at timestamptz` of an entry.
-pub fn columns(entry: &Entry, value_type: ValueType) -> [Option<Datum>; 2] {
-    let value = entry
-        .value
-        .map(|stored| convert::result::<Text>(stored, value_type).raw());
-    [value, entry.deadline.map(Datum::from)]
+pub fn columns(entry: &Entry) -> [Typed; 2] {
+    let value = entry.value.map(convert::result::<Text>);
+    [value.into(), Typed::moment(entry.deadline)]
 }

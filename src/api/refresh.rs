@@ -1,17 +1,18 @@
 //! One refresh at a time: fetch, lease, set_leased, release.
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_READ, TO_WRITE};
-use crate::cache::entries::{Entry, Found};
 use crate::cache::fetch::Fetch;
 use crate::cache::key::Key;
 use crate::cache::lease::{self, State};
 use crate::cache::registry;
 use crate::error::Error;
 use crate::pg::datum::{Json, Record, Text, Value};
+use crate::pg::stored::Stored;
+use crate::pg::typed::Typed;
 use crate::pg::{convert, privilege};
 
 #[pg_extern]
@@ -48,10 +49,7 @@ fn fetch<V: Value>(
         loader: loader.ok_or(Error::NullArgument("loader"))?,
         ttl,
     };
-    let Found { entry, value_type } = fetch.run()?;
-    Ok(entry
-        .value
-        .map(|stored| convert::result(stored, value_type)))
+    Ok(fetch.run()?.value.map(convert::result))
 }
 
 /// Columns: value, state, lease.
@@ -64,14 +62,11 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         return Err(Error::NegativeWait.into());
     }
     let Some(key) = Key::read(key)? else {
-        registry::lock_to_read(relation)?; // a NULL key is no excuse for what is no cache
-        return Ok(Record([None; 3]));
+        registry::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+        return Ok(Record([Typed::NULL; 3]));
     };
     let leased = lease::lease(relation, key, &wait)?;
-    let value = leased.found.and_then(|Found { entry, value_type }| {
-        let text = |stored| convert::result::<Text>(stored, value_type).raw();
-        entry.value.map(text)
-    });
+    let value = leased.found.and_then(|entry| entry.value);
     let (word, lease) = match leased.state {
         State::Hit => ("hit", None),
         State::Stale => ("stale", None),
@@ -79,9 +74,9 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         State::Busy => ("busy", None),
     };
     Ok(Record([
-        value,
-        Some(Text::new(word.as_bytes()).raw()),
-        lease.map(|number| Datum::from(number as i64)),
+        value.map(convert::result::<Text>).into(),
+        Text::new(word.as_bytes()).into(),
+        Typed::of(lease.map(|number| number as i64)),
     ]))
 }
 
@@ -95,10 +90,7 @@ fn cache_set_leased(
 ) -> Answer<bool> {
     let cache = registry::open_to_write(cache, TO_WRITE, c"cache_set_leased()")?;
     let key = Key::write(key)?;
-    let entry = Entry {
-        deadline: cache.deadline(ttl)?,
-        value: value.map(|value| convert::argument(value, cache.value_type)),
-    };
+    let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(lease::set(&cache, key, entry, lease)?)
 }
 

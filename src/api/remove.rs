@@ -35,8 +35,7 @@ fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> 
 fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
     let cache = registry::open_to_write(cache, TO_TAKE, c"cache_take()")?;
     let value = entries::take(&cache, Key::write(key)?, |entry| {
-        let stored = entry.value;
-        stored.map(|stored| convert::result(stored, cache.value_type))
+        entry.value.map(convert::result)
     })?;
     Ok(value.flatten())
 }

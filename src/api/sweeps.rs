@@ -1,12 +1,11 @@
 //! What there is to see of sweeps: the figures behind `pgcache.stats`.
 
-use pgrx::IntoDatum;
-use pgrx::pg_sys::Datum;
 use pgrx::prelude::*;
 
 use crate::cache::upkeep::{self, Figures};
 use crate::pg::clock;
 use crate::pg::datum::Rows;
+use crate::pg::typed::Typed;
 
 /// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep, sweep_lag,
 /// waiting.
@@ -15,15 +14,13 @@ fn sweep_figures() -> Rows<5> {
     Rows(upkeep::figures().into_iter().map(row).collect())
 }
 
-fn row(figures: Figures) -> [Option<Datum>; 5] {
+fn row(figures: Figures) -> [Typed; 5] {
     let swept = figures.last_sweep.is_some();
     [
-        Some(Datum::from(figures.relation)),
-        Some(Datum::from(figures.trimmed)),
-        figures.last_sweep.map(Datum::from),
-        clock::interval(0, 0, figures.lag)
-            .filter(|_| swept)
-            .and_then(IntoDatum::into_datum),
-        Some(Datum::from(figures.waiting)),
+        Typed::oid(figures.relation),
+        Typed::number(figures.trimmed),
+        Typed::moment(figures.last_sweep),
+        Typed::of(clock::interval(0, 0, figures.lag).filter(|_| swept)),
+        Typed::number(figures.waiting),
     ]
 }

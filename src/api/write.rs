@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_WRITE};
@@ -15,6 +15,7 @@ use crate::cache::registry::{self, Cache};
 use crate::error::Error;
 use crate::pg::convert;
 use crate::pg::datum::{Bytes, Json, Text, Value};
+use crate::pg::stored::Stored;
 
 #[pg_extern]
 fn cache_set(
@@ -111,7 +112,7 @@ fn cache_incr(
         Some(value) => add_to(value, delta),
         None => Ok(Text::new(delta.to_string().as_bytes())),
     })?;
-    let sum = sum.map(|stored| convert::result::<Text>(stored, cache.value_type));
+    let sum = sum.map(convert::result::<Text>);
     Ok(sum.map(|text| parse_counter(text.bytes())).transpose()?)
 }
 
@@ -146,7 +147,7 @@ pub fn parse_counter(bytes: &[u8]) -> Result<i64, Error> {
 
 #[pg_extern]
 fn cache_touch(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
-    Ok(touch(key, ttl, cache, c"cache_touch()", |_, _| ())?.is_some())
+    Ok(touch(key, ttl, cache, c"cache_touch()", |_| ())?.is_some())
 }
 
 #[pg_extern]
@@ -159,9 +160,8 @@ fn cache_get_touch(
         registry::open_to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
         return Ok(None);
     }
-    let value = touch(key, ttl, cache, c"cache_get_touch()", |cache, entry| {
-        let stored = entry.value;
-        stored.map(|stored| convert::result(stored, cache.value_type))
+    let value = touch(key, ttl, cache, c"cache_get_touch()", |entry| {
+        entry.value.map(convert::result)
     })?;
     Ok(value.flatten())
 }
@@ -172,11 +172,10 @@ fn touch<R>(
     ttl: Option<Interval>,
     cache: Option<Oid>,
     function: &CStr,
-    give: impl Fn(&Cache, &Entry) -> R,
+    give: impl Fn(&Entry) -> R,
 ) -> Answer<Option<R>> {
     let (cache, key) = open(key, cache, function)?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
-    let give = |entry: &Entry| give(&cache, entry);
     Ok(match ttl.or(cache.settings.ttl) {
         Some(_) => entries::touch(&cache, key, deadline, give)?,
         None => entries::get_to_touch(&cache, key)?.as_ref().map(give),
@@ -202,13 +201,10 @@ pub fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(R
 
 /// What is to be stored: the value in the cache's own type, and when it ends.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
-    Ok(Entry {
-        deadline: cache.deadline(ttl)?,
-        value: stored(cache, value),
-    })
+    Ok(cache.entry(value.map(Stored::of), ttl)?)
 }
 
 /// An argument in the cache's own type.
-fn stored<V: Value>(cache: &Cache, value: Option<V>) -> Option<Datum> {
+fn stored<V: Value>(cache: &Cache, value: Option<V>) -> Option<Stored> {
     value.map(|value| convert::argument(value, cache.value_type))
 }

@@ -10,7 +10,8 @@
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -19,12 +20,13 @@ use pgrx::prelude::*;
 use super::keys::Keys;
 use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
-use super::{depend, leases, slots, space, watch};
+use super::{depend, leases, load_token, slots, space, watch};
 use crate::error::Error;
 use crate::pg::events::{self, Moment, Observer, Phase};
 use crate::pg::kept::Kept;
 use crate::pg::memory;
 use crate::pg::pause::{self, Window};
+use crate::pg::relation;
 use crate::pg::tier::{Tier, tier};
 use crate::pg::transaction;
 
@@ -41,12 +43,29 @@ struct Transaction {
     /// By relation; for each key whether its lease is voided, which expiry does not do.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     tables: HashMap<u32, Extent>,
+    /// What is marked already; a mark stands until the transaction has ended.
+    marked: Marked,
     /// Caches all of whose leases are voided.
     removals: Vec<u64>,
+    /// Caches from which somebody removes entries because their source changes.
+    outdated: HashSet<u64>,
     created: Vec<Nested>,
     dropped: Vec<Nested>,
     databases: Vec<Oid>,
     marks: Marks,
+}
+
+#[derive(Default)]
+struct Marked {
+    keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
+    tables: HashSet<u32>,
+}
+
+impl Marked {
+    fn has(&self, relation: u32, key: &[u8], voids: bool) -> bool {
+        let known = || self.keys.get(&relation)?.get(key);
+        self.tables.contains(&relation) || known().is_some_and(|&voided| voided || !voids)
+    }
 }
 
 /// A relation and the savepoint level at which something happened to it.
@@ -74,6 +93,7 @@ pub fn register() {
         },
         depended_on: depend::note,
         depended_on_all: depend::note_all,
+        inherited: depend::note_child,
         altered: |relation| note_table(relation, Extent::Definition),
         created: |relation| {
             with(|t| {
@@ -110,6 +130,9 @@ pub fn note_key(relation: Oid, key: &[u8]) {
             return;
         };
         if events::phase() == Phase::Committing {
+            if relation::is_temporary(relation) {
+                return;
+            }
             let voids = !Sweeping::is_on();
             return transaction
                 .marks
@@ -134,9 +157,10 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
     let owner = slots::owner_of(relation);
+    note_outdated(relation);
     with(|transaction| match tier() {
         Some(tier) if events::phase() == Phase::Committing => {
-            transaction.marks.void_leases(tier, owner);
+            transaction.marks.removal(tier, owner);
         }
         _ => transaction.removals.push(owner),
     });
@@ -152,7 +176,21 @@ pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
     with(|transaction| transaction.marks.fence_all(tier, slot, owner));
 }
 
+/// Entries of this cache go because somebody says that what they were made of changes with our commit.
+pub fn note_outdated(relation: Oid) {
+    with(|transaction| transaction.outdated.insert(slots::owner_of(relation)));
+}
+
+/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks for it after
+/// its mark stands, and who stores one looks for the mark after it is written.
+pub fn mark_early() {
+    with(Transaction::mark);
+}
+
 fn note_table(relation: Oid, extent: Extent) {
+    if extent == Extent::Rows {
+        note_outdated(relation);
+    }
     with(|transaction| {
         transaction.new_files = true;
         transaction.note_change(relation, extent);
@@ -227,11 +265,15 @@ fn flush_abort_of(new_files: bool) {
 
 impl Transaction {
     fn note_key(&mut self, relation: u32, key: &[u8]) {
-        if self.tables.contains_key(&relation) {
+        let voids = !Sweeping::is_on();
+        if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids) {
+            return;
+        }
+        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its marks.
+        if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
             return;
         }
         let keys = self.keys.entry(relation).or_default();
-        let voids = !Sweeping::is_on();
         match keys.get_mut(key) {
             Some(known) => *known |= voids,
             None => {
@@ -259,6 +301,9 @@ impl Transaction {
 
     fn note_change(&mut self, relation: Oid, extent: Extent) {
         self.wrote |= extent == Extent::Rows;
+        if extent == Extent::Rows && relation::is_temporary(relation) {
+            return;
+        }
         let Some(tier) = tier() else {
             return;
         };
@@ -281,14 +326,19 @@ impl Transaction {
             return;
         };
         for owner in std::mem::take(&mut self.removals) {
-            self.marks.void_leases(tier, owner);
+            self.marks.removal(tier, owner);
         }
         for (relation, extent) in std::mem::take(&mut self.tables) {
             self.marks.table(tier, relation, extent);
+            self.marked.tables.insert(relation);
         }
         for (relation, keys) in std::mem::take(&mut self.keys) {
-            let keys = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
-            self.marks.keys(tier, relation, keys);
+            let noted = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
+            self.marks.keys(tier, relation, noted);
+            match self.marked.keys.entry(relation) {
+                Entry::Vacant(place) => drop(place.insert(keys)),
+                Entry::Occupied(mut marked) => marked.get_mut().extend(keys),
+            }
         }
     }
 
@@ -297,6 +347,11 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
+        if committed {
+            for owner in ended.outdated {
+                load_token::note_removal(tier, owner);
+            }
+        }
         ended.marks.undo(tier);
         let gone = if committed {
             ended.dropped

@@ -5,12 +5,13 @@
 
 use std::ffi::CStr;
 
-use pgrx::pg_sys::{Datum, TEXTOID};
+use pgrx::pg_sys::TEXTOID;
 
 use crate::error::Error;
-use crate::pg::datum::{Text, Value};
+use crate::pg::datum::Text;
 use crate::pg::name;
 use crate::pg::plan::query_once;
+use crate::pg::typed::Typed;
 
 /// The first pg_cron that knows schedules in seconds.
 const SECONDS_SINCE: (u32, u32) = (1, 5);
@@ -149,17 +150,16 @@ fn parse_version(version: &str) -> (u32, u32) {
 
 fn setting(sql: &CStr) -> Option<String> {
     query_once(sql, &[], &[], |output| {
-        let text = output.varlena(0, 0)?;
-        Some(Text::from_raw(text).to_string_lossy())
+        output.text(0, 0).map(Text::to_string_lossy)
     })
 }
 
 fn call(sql: &CStr, arguments: &[&str]) {
     let types = vec![TEXTOID; arguments.len()];
-    let arguments: Vec<Option<Datum>> = arguments.iter().map(|argument| text(argument)).collect();
+    let arguments: Vec<Typed> = arguments.iter().map(|argument| text(argument)).collect();
     query_once(sql, &types, &arguments, |_| ());
 }
 
-fn text(text: &str) -> Option<Datum> {
-    Some(Text::new(text.as_bytes()).raw())
+fn text(text: &str) -> Typed {
+    Text::new(text.as_bytes()).into()
 }

@@ -8,17 +8,19 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
-use super::depend;
+use super::declare;
 use super::memory;
 use super::registry::{self, Cache, Storage};
 use super::settings::Settings;
 use super::upkeep;
 use crate::error::Error;
 use crate::pg::datum::ValueType;
+use crate::pg::meant::Meant;
 use crate::pg::name::{self, NewRelation};
 use crate::pg::plan::run_once;
+use crate::pg::privilege::{self, Privileges};
 use crate::pg::tier::tier;
-use crate::pg::{database, lock, random, relation};
+use crate::pg::{advisory, database, random, relation, shape};
 
 /// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or the
 /// extension knows of none yet.
@@ -115,12 +117,17 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
 /// The cache of that name, if there is one already; 42809 when it is something else. Whoever makes
 /// a relation of the same name at the same time is waited for.
 pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
-    lock::name(new.schema, new.name.as_bytes());
+    advisory::name(new.schema, new.name.as_bytes());
     let Some(relation) = name::lookup(new) else {
         return Ok(None);
     };
-    lock::relation(relation, lock::Mode::Read);
-    registry::find(relation)?;
+    advisory::leave_name(new.schema, new.name.as_bytes());
+    // It may be anybody's: whoever may not read it shall neither lock it nor wait for it.
+    if privilege::has(relation, Privileges::SELECT) {
+        registry::lock_to_read(relation, Privileges::SELECT)?;
+    } else if !shape::is_marked_as_cache(relation) {
+        return Err(Error::NotACache(relation::display_name(relation)));
+    }
     Ok(Some(relation))
 }
 
@@ -145,7 +152,7 @@ pub fn drop(cache: Rc<Cache>) {
         Storage::Memory => b"DROP VIEW ",
         _ => b"DROP TABLE ",
     };
-    depend::release(cache.relation);
+    declare::release(cache.relation);
     run_once(&statement(&[kind, cache.qualified_name().to_bytes()]));
 }
 
@@ -154,6 +161,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     if cache.storage == Storage::Memory {
         return memory::clear(cache);
     }
+    let _meant = Meant::by_truncate(cache.relation);
     run_once(&statement(&[
         b"TRUNCATE TABLE ONLY ",
         cache.qualified_name().to_bytes(),

@@ -1,4 +1,4 @@
-//! Dependencies of caches on tables: declaring them, and removing what depends on changed rows.
+//! Dependencies of caches on tables: removing what depends on changed rows. How they are declared is `declare`.
 //!
 //! A trigger notes the keys (`pg::dependency`), this module removes the entries right before the commit:
 //! so late because an entry that another session stored since the change was computed from the old row,
@@ -8,26 +8,24 @@
 //! Guards that nothing happens when the transaction, or the savepoint, is rolled back, and that entries
 //! of a memory cache are fenced off until the commit is visible.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use pgrx::pg_sys::{Datum, OIDOID, Oid};
+use pgrx::pg_sys::Oid;
 
 use super::keys::Keys;
 use super::layers::{Layers, Notes};
 use super::registry::{self, Cache, Storage};
-use super::{coherence, definition, key, memory, table, watch};
-use crate::error::Error;
-use crate::pg::datum::Text;
+use super::{coherence, declare, definition, key, leases, memory, table, watch};
 use crate::pg::dependency;
 use crate::pg::events::{self, Change, Moment, Phase};
-use crate::pg::expression::Expression;
-use crate::pg::kept::Kept;
-use crate::pg::plan::query_once;
+use crate::pg::kept::{self, Kept};
+use crate::pg::memory as bytes;
+use crate::pg::pause::{self, Window};
 use crate::pg::privilege::AsOwner;
 use crate::pg::tier::tier;
-use crate::pg::{lock, relation, session, transaction};
+use crate::pg::{lock, session, source, transaction};
 
 /// What changed rows say of one cache.
 #[derive(Default)]
@@ -61,11 +59,21 @@ impl Noted {
 #[derive(Default)]
 struct Transaction {
     noted: Layers<ByCache>,
+    /// What was noted and is being removed by the commit, during which triggers may still look.
+    leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
     pending: bool,
     /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
     /// again.
     removing: Option<i32>,
+    /// Children, and their parents, that have come to a table on which entries depend, or have left it.
+    children: Vec<(Oid, Oid)>,
+    /// Keys of memory caches, by cache, that this session has stored itself since they were last noted.
+    stored: HashMap<u32, HashSet<Box<[u8]>>>,
+    /// Dependencies have come: what the transaction had changed before them was not told.
+    declared: bool,
+    /// Caches that depend on entries which a parallel query cannot remove, once it has asked.
+    behind: Option<HashSet<u32>>,
 }
 
 impl Transaction {
@@ -73,10 +81,27 @@ impl Transaction {
         self.pending && self.removing.is_none()
     }
 
+    /// Whether entries of this cache may go with those of another one that are to be removed.
+    fn is_behind(&self, cache: Oid) -> bool {
+        let among = |behind: &HashSet<u32>| behind.contains(&cache.to_u32());
+        self.is_unsettled() && self.behind.as_ref().is_some_and(among)
+    }
+
+    fn hides(&self, cache: Oid, key: &[u8]) -> bool {
+        let own = || self.stored.get(&cache.to_u32());
+        let noted = self.notes(cache, key) && !own().is_some_and(|own| own.contains(key));
+        noted || self.is_behind(cache)
+    }
+
+    fn notes(&self, cache: Oid, key: &[u8]) -> bool {
+        let noted_by = |noted: &Noted| noted.all || noted.keys.find(key).is_some();
+        self.noted_of(cache).any(noted_by)
+    }
+
     fn noted_of(&self, cache: Oid) -> impl Iterator<Item = &Noted> {
-        self.noted
-            .iter()
-            .filter_map(move |layer| layer.get(&cache.to_u32()))
+        let leaving = self.leaving.iter().map(Rc::as_ref);
+        let layers = self.noted.iter().chain(leaving);
+        layers.filter_map(move |layer| layer.get(&cache.to_u32()))
     }
 }
 
@@ -102,11 +127,19 @@ pub fn note(cache: Oid, key: &[u8]) {
             noted.keys.insert(key);
         }
     });
+    forget_stored(cache, Some(key));
 }
 
-/// All rows are gone on which entries depend.
+/// All rows are gone on which entries depend, or are other ones.
 pub fn note_all(cache: Oid) {
     note_in(cache, |noted| noted.all = true);
+    forget_stored(cache, None);
+}
+
+/// A table on which entries depend has got a child, or lost one.
+pub fn note_child(child: Oid, parent: Oid) {
+    with(|t| t.children.push((child, parent)));
+    coherence::refuse_if_preparing();
 }
 
 fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
@@ -118,6 +151,7 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
                 .or_default(),
         );
         t.pending = true;
+        t.behind = None;
     });
     coherence::refuse_if_preparing();
     if events::phase() == Phase::Committing {
@@ -127,23 +161,63 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
 
 /// Whether the transaction has entries to remove when it commits.
 pub fn has_noted() -> bool {
-    look(|t| !t.noted.is_empty())
+    let to_follow = |&(child, parent): &(Oid, Oid)| declare::is_to_follow(child, parent);
+    look(|t| !t.noted.is_empty() || t.children.iter().any(to_follow))
 }
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache itself. A
 /// parallel query cannot: what it reads is asked for with `is_due`.
 pub fn settle() {
-    while look(Transaction::is_unsettled) && !session::in_parallel_mode() {
+    while look(Transaction::is_unsettled) {
+        if session::in_parallel_mode() {
+            return look_behind();
+        }
         with(|t| t.pending = false);
         remove(When::Now);
     }
 }
 
+/// Finds the caches that depend on those with entries to remove, and so on. Which of their entries go is said by rows
+/// that stay for now: any may.
+fn look_behind() {
+    if look(|t| t.behind.is_some()) {
+        return;
+    }
+    let mut sources: Vec<u32> = look(|t| {
+        let caches = t.noted.iter().flat_map(|layer| layer.keys().copied());
+        bytes::collect(caches)
+    });
+    let mut behind = HashSet::new();
+    while let Some(source) = sources.pop() {
+        for found in dependency::on_table(Oid::from_u32(source)) {
+            let cache = found.cache.to_u32();
+            if behind.insert(cache) {
+                bytes::push(&mut sources, cache);
+            }
+        }
+    }
+    with(|t| t.behind = Some(behind));
+}
+
+/// Another cache depends on something.
+pub fn note_declared() {
+    with(|t| {
+        t.declared = true;
+        t.behind = None;
+    });
+}
+
+/// Whether this transaction may have changed rows on which entries depend without a word from their triggers, because
+/// these are new, to come, off or gone, and a rollback would bring back what was before. Of no cache in particular:
+/// whose trigger it was can no longer be told.
+pub fn may_miss_changes() -> bool {
+    kept::any() && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
+}
+
 /// Whether the entry under this key would have been removed before anybody looks for it, but for a parallel
 /// query.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
-    let noted_by = |noted: &Noted| noted.all || noted.keys.find(key).is_some();
-    look(|t| t.is_unsettled() && t.noted_of(cache).any(noted_by))
+    look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
 
 /// How many entries of a cache may be due.
@@ -153,16 +227,65 @@ pub fn due(cache: Oid) -> usize {
         false => noted.keys.len(),
     };
     look(|t| match t.is_unsettled() {
+        true if t.is_behind(cache) => usize::MAX,
         true => t.noted_of(cache).map(count).fold(0, usize::saturating_add),
         false => 0,
     })
 }
 
+/// Whether this session has changed a row on which this entry of a memory cache depends. For others it stays until
+/// the commit; the session itself does not find it, until it has stored one itself.
+#[inline]
+pub fn hides(cache: Oid, key: &[u8]) -> bool {
+    kept::any() && look(|t| t.hides(cache, key))
+}
+
+/// Whether this transaction has changed a row on which the entry under this key depends.
+pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
+    kept::any() && look(|t| t.notes(cache, key))
+}
+
+/// This session has stored an entry of a memory cache, whatever it was made of.
+pub fn note_stored(cache: Oid, key: &[u8]) {
+    if hides(cache, key) {
+        with(|t| {
+            let stored = t.stored.entry(cache.to_u32()).or_default();
+            stored.insert(bytes::copy(key).into_boxed_slice());
+        });
+    }
+}
+
+/// What was stored before a change is old after it.
+fn forget_stored(cache: Oid, key: Option<&[u8]>) {
+    with(|t| match (key, t.stored.get_mut(&cache.to_u32())) {
+        (Some(key), Some(stored)) => drop(stored.remove(key)),
+        (None, Some(stored)) => stored.clear(),
+        _ => {}
+    });
+}
+
 /// Right before the commit: all of it, once more, and until removing notes nothing new.
 pub fn at_commit() {
+    follow_children();
     while look(|t| t.removing.is_none() && !t.noted.is_empty()) {
         with(|t| t.pending = false);
         remove(When::Commit);
+    }
+}
+
+fn follow_children() {
+    while let Some((child, parent)) = with_any(|t| t.children.pop()) {
+        let _writable = transaction::Writable::enter();
+        let _snapshot = transaction::Snapshot::enter();
+        declare::follow(child, parent);
+    }
+}
+
+/// Changes what there is, if there is any.
+fn with_any<R>(change: impl FnOnce(&mut Transaction) -> Option<R>) -> Option<R> {
+    match look(|t| t.children.is_empty()) {
+        true => None,
+        false => with(change),
     }
 }
 
@@ -178,6 +301,7 @@ pub fn at_moment(moment: Moment) {
                 t.pending = !t.noted.is_empty(); // what was removed under it is back
                 t.removing = None;
             }
+            t.behind = None;
         }),
         _ => {}
     }
@@ -197,28 +321,37 @@ fn remove(when: When) {
     let _writable = transaction::Writable::enter();
     let _snapshot = transaction::Snapshot::enter();
     let mut in_memory = Vec::new();
-    for (relation, noted) in everything_noted(when) {
+    let all = everything_noted(when);
+    for (&relation, noted) in all.iter() {
+        coherence::note_outdated(Oid::from_u32(relation));
         let clears = noted.all && when == When::Commit;
         let Some(cache) = open(Oid::from_u32(relation), clears) else {
             continue;
         };
         match cache.storage {
-            Storage::Memory => in_memory.push((cache, noted)),
-            _ => delete(&cache, &noted, when),
+            Storage::Memory => in_memory.push((cache.relation, noted)),
+            _ => delete(&cache, noted, when),
         }
     }
     if when == When::Commit {
-        in_memory
-            .iter()
-            .for_each(|(cache, noted)| fence(cache, noted));
+        // Triggers have run since; one may have dropped the view, or made another of the name.
+        for (relation, noted) in in_memory {
+            if let Ok(cache) = registry::find(relation) {
+                fence(&cache, noted);
+            }
+        }
     }
     with(|t| t.removing = None);
 }
 
-/// All layers in one; at the commit they are needed no more.
-fn everything_noted(when: When) -> ByCache {
+/// All layers in one; at the commit they are noted no more, and still hide what they name.
+fn everything_noted(when: When) -> Rc<ByCache> {
     with(|t| match when {
-        When::Commit => std::mem::take(&mut t.noted).into_one(),
+        When::Commit => {
+            let all = Rc::new(std::mem::take(&mut t.noted).into_one());
+            t.leaving.push(Rc::clone(&all));
+            all
+        }
         When::Now => {
             let mut all = ByCache::new();
             for layer in t.noted.iter() {
@@ -226,7 +359,7 @@ fn everything_noted(when: When) -> ByCache {
                     all.entry(cache).or_default().add(noted);
                 }
             }
-            all
+            Rc::new(all)
         }
     })
 }
@@ -240,6 +373,10 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, true) => lock::Mode::Remove,
         (_, false) => lock::Mode::Write,
     };
+    if clears && mode == lock::Mode::Remove && tier().is_none() {
+        // Before the table: who loads holds no lock on it yet, and would wait for ours.
+        leases::keep_loaders_out(&*registry::find(relation).ok()?, None);
+    }
     lock::relation(relation, mode);
     registry::find(relation).ok()
 }
@@ -254,10 +391,31 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
         return;
     }
     if when == When::Commit {
-        // Also of keys that have no entry: somebody may be computing one from the old row.
-        coherence::note_keys(cache.relation, &noted.keys);
+        keep_loaded_out(cache, &noted.keys);
     }
     table::delete_keys(cache, &noted.keys);
+}
+
+/// From here on nobody stores under these keys what he has loaded before our commit is visible, and what
+/// others have stored already can be seen by who removes it. So the marks come first. Also of keys that have no
+/// entry: somebody may be computing one from the old row.
+fn keep_loaded_out(cache: &Cache, keys: &Keys) {
+    coherence::note_keys(cache.relation, keys);
+    match tier() {
+        Some(tier) => {
+            coherence::mark_early();
+            pause::at(Window::MarkToRemove);
+            if leases::has_open_stores(tier, cache.owner) {
+                table::wait_for_unseen(cache, keys);
+            }
+        }
+        // Who waits for us may have stored already: then his row is waited for, and the deadlock is Postgres' own.
+        None => {
+            if !leases::keep_loaders_out(cache, Some(keys)) {
+                table::wait_for_unseen(cache, keys);
+            }
+        }
+    }
 }
 
 fn fence(cache: &Cache, noted: &Noted) {
@@ -278,102 +436,5 @@ fn fence(cache: &Cache, noted: &Noted) {
             }
             coherence::fence(tier, slot, cache.owner, noted.keys.iter());
         }
-    }
-}
-
-/// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
-/// delete from the cache. The same again changes nothing.
-pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
-    let key = Expression::over(source, key_expression)?;
-    let before = dependency::on_table(source);
-    let number = free_number(&before);
-    let table = relation::qualified(source);
-    for (kind, events, level, row) in [
-        ("insert", "AFTER INSERT", "ROW", Some(c"new")),
-        ("change", "AFTER UPDATE OR DELETE", "ROW", Some(c"old")),
-        ("truncate", "BEFORE TRUNCATE", "STATEMENT", None),
-    ] {
-        let name = format!("pgcache_depend_{number}_{kind}");
-        let key = row.map_or(b"''".to_vec(), |row| key.print(row));
-        let function = if row.is_some() {
-            "invalidate"
-        } else {
-            "invalidate_all"
-        };
-        definition::run(&[
-            format!("CREATE TRIGGER {name} {events} ON ").as_bytes(),
-            table.as_bytes(),
-            format!(" FOR EACH {level} WHEN (true OR pgcache.depends(").as_bytes(),
-            definition::literal(cache.qualified_name()).as_slice(),
-            b"::pg_catalog.regclass, ",
-            &key,
-            format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),
-        ]);
-        definition::enable_always(&table, &name);
-    }
-    let (old, new): (Vec<_>, Vec<_>) = dependency::on_table(source)
-        .into_iter()
-        .partition(|found| before.iter().any(|former| former.trigger == found.trigger));
-    for made in new {
-        match old.iter().any(|former| former.equals(&made)) {
-            true => drop_trigger(source, &made.name),
-            false => dependency::goes_with(made.trigger, cache.relation),
-        }
-    }
-    Ok(())
-}
-
-/// Removes all dependencies of `cache` on `source`; how many triggers there were.
-pub fn remove_declared(source: Oid, cache: Oid) -> usize {
-    let ours = |found: &dependency::Found| found.cache == cache && !found.is_clone;
-    let triggers: Vec<_> = dependency::on_table(source)
-        .into_iter()
-        .filter(ours)
-        .collect();
-    for found in &triggers {
-        drop_trigger(source, &found.name);
-    }
-    triggers.len()
-}
-
-fn drop_trigger(table: Oid, name: &[u8]) {
-    definition::run(&[
-        b"DROP TRIGGER ",
-        name,
-        b" ON ",
-        relation::qualified(table).as_bytes(),
-    ]);
-}
-
-/// The first number that no trigger of the table has in its name.
-fn free_number(triggers: &[dependency::Found]) -> u32 {
-    let taken = |number: u32| {
-        let prefix = format!("pgcache_depend_{number}_").into_bytes();
-        triggers.iter().any(|found| found.name.starts_with(&prefix))
-    };
-    (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
-}
-
-/// Lets a cache be dropped without CASCADE although a restore has made its dependencies anew.
-pub fn release(cache: Oid) {
-    let triggers = query_once(
-        c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
-          JOIN pg_catalog.pg_trigger AS t ON t.oid OPERATOR(pg_catalog.=) d.objid \
-          WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
-          AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
-          AND d.refobjid OPERATOR(pg_catalog.=) $1 \
-          AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regproc('pgcache.invalidate'), \
-          pg_catalog.to_regproc('pgcache.invalidate_all')]::pg_catalog.oid[])",
-        &[OIDOID],
-        &[Some(Datum::from(cache))],
-        |output| -> Vec<Oid> {
-            (0..output.rows())
-                .filter_map(|row| output.raw(row, 0))
-                .map(|oid| Oid::from_u32(oid.value() as u32))
-                .collect()
-        },
-    );
-    for trigger in triggers {
-        dependency::goes_with(trigger, cache);
     }
 }

@@ -5,28 +5,27 @@
 //! row is locked. A function here gives None where only the statement can do it; nothing has happened
 //! then that the statement would not do again.
 
-use pgrx::pg_sys::Datum;
-
 use super::deadline::{self, Deadline};
+use super::depend;
 use super::key::Key;
 use super::keys::Keys;
 use super::table::Entry;
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{Value, new_varlena};
+use crate::pg::datum::Text;
+use crate::pg::stored::Stored;
 use crate::pg::table_row::{Change, New, Seek};
-use crate::pg::table_scan::{self, Row};
+use crate::pg::table_scan::{self, Found, Row, Undecided};
 use crate::pg::table_search;
 use crate::pg::table_target::Target;
-use crate::pg::table_write::{self, Undecided};
+use crate::pg::table_write;
 use crate::pg::{events, memory, storage};
 
 impl From<Row> for Entry {
     fn from(row: Row) -> Entry {
-        let deadline = row.deadline.map(|datum| datum.value() as i64);
         Entry {
             value: row.value,
-            deadline: deadline.filter(|&deadline| deadline != INFINITY),
+            deadline: row.deadline.filter(|&deadline| deadline != INFINITY),
         }
     }
 }
@@ -36,27 +35,40 @@ fn live(entry: &Entry) -> bool {
 }
 
 /// The entry under a key, live or not.
-pub fn get(target: &Target, key: Key) -> Option<Entry> {
-    table_scan::get(target, key.text().raw()).map(Entry::from)
+pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
+    let found = table_scan::get(target, key.text()).ok()?;
+    Some(found.and_then(|found| entry_of(target, key, found)))
+}
+
+/// None of a row that somebody else has removed and the transaction would have, see `versions`.
+fn entry_of(target: &Target, key: Key, (row, counts): Found) -> Option<Entry> {
+    let stands = counts || !depend::is_noted(target.relation, key.text().bytes());
+    stands.then(|| Entry::from(row))
 }
 
 /// The entries under several keys, live or not, all from one snapshot.
-pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) {
-    let datums = keys.iter().map(|key| key.text().raw());
-    table_scan::get_many(target, datums, |place, row| found(place, row.into()));
+pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
+    let texts = keys.iter().map(|key| key.text());
+    table_scan::get_many(target, texts, |place, row| {
+        let key = keys.get(place).copied();
+        if let Some(entry) = key.and_then(|key| entry_of(target, key, row)) {
+            found(place, entry);
+        }
+    })
+    .ok()
 }
 
 /// Inserts or overwrites.
-pub fn set(target: &Target, key: Key, value: Option<Datum>, deadline: Deadline) -> Option<()> {
-    let done = table_write::put_one(target, key.text().raw(), &New { value, deadline });
+pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline) -> Option<()> {
+    let done = table_write::put_one(target, key.text(), &New { value, deadline });
     done.then(|| note(target, key, events::Change::Set))
 }
 
 /// Inserts or overwrites several, in this order.
-pub fn set_many(target: &Target, entries: &[(Key, Datum)], deadline: Deadline) -> Option<()> {
+pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) -> Option<()> {
     let rows = entries.iter().map(|&(key, value)| {
         let value = Some(value);
-        (key.text().raw(), New { value, deadline })
+        (key.text(), New { value, deadline })
     });
     let noted = |place: usize| {
         if let Some(&(key, _)) = entries.get(place) {
@@ -96,8 +108,8 @@ pub fn increment(
     target: &Target,
     key: Key,
     deadline: Deadline,
-    sum: impl Fn(Option<Datum>) -> Result<Datum, Error>,
-) -> Option<Result<Datum, Error>> {
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Option<Result<Stored, Error>> {
     change(target, key, Seek::Any, |entry| {
         let present = entry.filter(live);
         let sum = match sum(present.and_then(|entry| entry.value)) {
@@ -127,7 +139,7 @@ pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Ent
 
 /// Removes an entry, expired or not; the entry as it was.
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
-    let removed = table_write::remove(target, key.text().raw()).ok()?;
+    let removed = table_write::remove(target, key.text()).ok()?;
     if removed.is_some() {
         note(target, key, events::Change::Gone);
     }
@@ -139,17 +151,17 @@ const KEYS_A_BLOCK: usize = 12;
 
 /// Removes the entries under these keys, in the order of the keys.
 pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
-    let key_of = |number: usize| new_varlena(keys.get(number));
+    let key_of = |number: usize| Text::new(keys.get(number));
     let blocks = storage::blocks(target.relation) as usize;
     let rows = if keys.len() / KEYS_A_BLOCK >= blocks {
-        let mut rows = table_search::by_pass(target, |key| keys.find(key));
+        let mut rows = table_search::by_pass(target, |key| keys.find(key)).ok()?;
         keys.sort(&mut rows, |row| row.number);
         rows
     } else {
         let mut numbers = memory::collect(0..keys.len());
         keys.sort(&mut numbers, |&number| number);
-        let datums = numbers.iter().map(|&number| (number, key_of(number)));
-        table_search::by_index(target, datums)
+        let texts = numbers.iter().map(|&number| (number, key_of(number)));
+        table_search::by_index(target, texts).ok()?
     };
     let removed = |number: usize| {
         let (relation, gone) = (target.relation, events::Change::Gone);
@@ -184,7 +196,7 @@ fn change<R>(
         };
         (change, answer)
     };
-    match table_write::change(target, key.text().raw(), seek, decided) {
+    match table_write::change(target, key.text(), seek, decided) {
         Ok(answer) => {
             if let Some(change) = noted {
                 note(target, key, change);

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 
 use super::deadline::Deadline;
 use super::key::Key;
@@ -14,66 +14,55 @@ use super::memory::{self as memory_cache, Decision, Make};
 use super::registry::{self, Cache, Reading, Storage};
 use super::{coherence, home, hot, table};
 use crate::error::Error;
-use crate::pg::datum::{Text, ValueType, varlena_bytes};
+use crate::pg::datum::Text;
 use crate::pg::pause::{self, Window};
+use crate::pg::privilege::Privileges;
 use crate::pg::slot::Figure;
+use crate::pg::stored::Stored;
 use crate::pg::{convert, memory, session};
 
 pub use super::table::Entry;
 
-/// What a read found, and the type that its value is stored in.
-#[derive(Clone, Copy)]
-pub struct Found {
-    pub entry: Entry,
-    pub value_type: ValueType,
-}
-
 /// The live entry under a key. The caller has checked the privileges.
-pub fn get(relation: Oid, key: Key) -> Result<Option<Found>, Error> {
-    look(relation, key, |_| None)
+pub fn get(relation: Oid, key: Key) -> Result<Option<Entry>, Error> {
+    look(relation, key, Privileges::SELECT, |_| None)
 }
 
-/// The same, or the entry whose grace has not passed yet.
-pub fn get_or_stale(relation: Oid, key: Key) -> Result<Option<Found>, Error> {
-    look(relation, key, |cache| cache.settings.grace)
+/// The same, or the entry whose grace has not passed yet, for a call that needs these privileges.
+pub fn get_or_stale(relation: Oid, key: Key, needs: Privileges) -> Result<Option<Entry>, Error> {
+    look(relation, key, needs, |cache| cache.settings.grace)
 }
 
 #[inline]
 fn look(
     relation: Oid,
     key: Key,
+    needs: Privileges,
     grace: impl Fn(&Cache) -> Option<Interval>,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<Entry>, Error> {
     if let Some(cache) = registry::remembered(relation) {
         if cache.storage == Storage::Memory {
             return get_from_memory(&cache, key, grace(&cache));
         }
         if let Some(entry) = hot::lookup(&cache, key, grace(&cache)) {
-            return Ok(Some(found(&cache, entry)));
+            return Ok(Some(entry));
         }
     }
-    let cache = registry::lock_to_read(relation)?;
+    let cache = registry::lock_to_read(relation, needs)?;
     if cache.storage == Storage::Memory {
         return get_from_memory(&cache, key, grace(&cache));
     }
-    Ok(get_from_table(&cache, key, grace(&cache)).map(|entry| found(&cache, entry)))
-}
-
-fn found(cache: &Cache, entry: Entry) -> Found {
-    Found {
-        entry,
-        value_type: cache.value_type,
-    }
+    Ok(get_from_table(&cache, key, grace(&cache)))
 }
 
 fn get_from_memory(
     cache: &Cache,
     key: Key,
     grace: Option<Interval>,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<Entry>, Error> {
     let entry = memory_cache::get(cache, key, grace)?;
     count_read(cache, Figure::HotHits, entry.is_some());
-    Ok(entry.map(|entry| found(cache, entry)))
+    Ok(entry)
 }
 
 /// The token comes before the snapshot that the read takes.
@@ -173,20 +162,20 @@ pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
 /// Inserts or overwrites several; of a key given twice the last value wins. Says how many.
 pub fn set_many(
     cache: &Cache,
-    entries: impl Iterator<Item = (Key, Datum)>,
+    entries: impl Iterator<Item = (Key, Stored)>,
     deadline: Deadline,
 ) -> Result<i64, Error> {
     let entries = last_of_each(entries);
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
-            home::check_size(key.text().bytes(), varlena_bytes(*value))?; // all or none
+            home::check_size(key.text().bytes(), value.bytes())?; // all or none
         }
         for &(key, value) in &entries {
             let value = Some(value);
             memory_cache::set(cache, key, &Entry { value, deadline })?;
         }
     } else {
-        table::set_many(cache, &entries, deadline);
+        table::set_many(cache, &entries, deadline)?;
     }
     cache.count(Figure::Sets, entries.len() as u64);
     Ok(entries.len() as i64)
@@ -218,15 +207,12 @@ pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
 pub fn replace_if(
     cache: &Cache,
     key: Key,
-    expected: Option<Datum>,
+    expected: Option<Stored>,
     entry: Entry,
 ) -> Result<bool, Error> {
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, key, |present| {
-            put_if(
-                same_value(cache, present.and_then(|e| e.value), expected),
-                entry,
-            )
+            put_if(same_value(present.and_then(|e| e.value), expected), entry)
         })?,
         _ => table::replace_if(cache, key, expected, entry.value, entry.deadline),
     };
@@ -240,10 +226,10 @@ fn put_if(condition: bool, entry: Entry) -> Result<Decision<bool>, Error> {
     })
 }
 
-fn same_value(cache: &Cache, one: Option<Datum>, other: Option<Datum>) -> bool {
+fn same_value(one: Option<Stored>, other: Option<Stored>) -> bool {
     match (one, other) {
         (None, None) => true,
-        (Some(one), Some(other)) => memory_cache::equal(cache, one, other),
+        (Some(one), Some(other)) => convert::equal(one, other),
         _ => false,
     }
 }
@@ -256,9 +242,9 @@ pub fn increment(
     delta: i64,
     deadline: Deadline,
     sum: impl Fn(Option<Text>) -> Result<Text, Error>,
-) -> Result<Option<Datum>, Error> {
-    let sum = |value: Option<Datum>| {
-        let text = sum(value.map(|value| convert::result(value, cache.value_type)))?;
+) -> Result<Option<Stored>, Error> {
+    let sum = |value: Option<Stored>| {
+        let text = sum(value.map(convert::result))?;
         Ok(convert::argument(text, cache.value_type))
     };
     let done = match cache.storage {
@@ -326,11 +312,11 @@ pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Op
 }
 
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
-pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> Result<bool, Error> {
+pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, key, |present| {
             Ok(match present {
-                Some(entry) if same_value(cache, entry.value, expected) => Decision::Remove(true),
+                Some(entry) if same_value(entry.value, expected) => Decision::Remove(true),
                 _ => Decision::Keep(false),
             })
         })?,
@@ -373,6 +359,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 
 /// A deletion that finds no row still says that what is being computed for the key is out of date.
 fn note_deletion(cache: &Cache, key: Key) {
+    coherence::note_outdated(cache.relation);
     coherence::note_key(cache.relation, key.text().bytes());
 }
 
@@ -383,5 +370,5 @@ fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {
 
 /// What a read inside of a write finds: `cache_touch` without a ttl.
 pub fn get_to_touch(cache: &Rc<Cache>, key: Key) -> Result<Option<Entry>, Error> {
-    Ok(get(cache.relation, key)?.map(|found| found.entry))
+    get(cache.relation, key)
 }

@@ -1,14 +1,17 @@
 //! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in and out.
 //!
 //! Guards that what changes an entry does so under its partition's lock, in one step with the lease of its
-//! key, and only while the cache is still the one that the caller knows and no fence stands.
+//! key, and only while the cache is still the one that the caller knows and no fence stands. And that a session that
+//! has changed what an entry depends on does not find it, though it is there for others until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Record, Why};
+use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Why};
 use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
 
+use super::depend;
 use super::hot::{self, Stored};
 use super::leases;
 use super::registry::{self, Cache};
@@ -16,7 +19,8 @@ use super::table::Entry;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::clock;
-use crate::pg::datum::{Text, varlena_bytes};
+use crate::pg::datum::Text;
+use crate::pg::privilege::Privileges;
 use crate::pg::tier::{Tier, tier};
 
 /// The tier and the cache's slot in it.
@@ -24,22 +28,28 @@ use crate::pg::tier::{Tier, tier};
 pub struct Home {
     pub tier: &'static Tier,
     pub slot: u32,
+    relation: Oid,
 }
 
 impl Home {
     pub fn of(cache: &Cache) -> Result<Home, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
+        depend::settle();
         let slot = match cache.slot(tier) {
             Some(slot) => slot,
             None => Home::found(cache, tier)?,
         };
-        Ok(Home { tier, slot })
+        Ok(Home {
+            tier,
+            slot,
+            relation: cache.relation,
+        })
     }
 
     /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
     /// a slot that is given after the drop would be freed by nobody.
     fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
-        let _open = registry::lock_to_read(cache.relation)?;
+        let _open = registry::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
         Ok(slot)
     }
@@ -70,6 +80,9 @@ impl Home {
         key: &HotKey,
         grace: Option<Interval>,
     ) -> Option<Entry> {
+        if depend::hides(self.relation, key.bytes) {
+            return None;
+        }
         let valid = |header: &pgcache_store::Header| {
             header.version == self.version() && self.belongs_to(cache)
         };
@@ -84,6 +97,9 @@ impl Home {
 
     /// The entry under a lock, if it is of the present content and live.
     pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
+        if depend::hides(self.relation, key.bytes) {
+            return None;
+        }
         let now = clock::now();
         partition
             .peek(key)
@@ -105,7 +121,7 @@ impl Home {
                     && present.header().negative == entry.value.is_none()
                     && entry
                         .value
-                        .is_none_or(|value| present.value_equals(varlena_bytes(value)))
+                        .is_none_or(|value| present.value_equals(value.bytes()))
             }
             _ => false,
         }
@@ -125,15 +141,8 @@ impl Home {
         entry: &Entry,
         still: impl Fn(&PartitionRef) -> bool,
     ) -> Result<bool, Error> {
-        let value = entry.value.map_or(&[][..], varlena_bytes);
-        check_size(key.bytes, value)?;
-        let record = Record {
-            version: self.version(),
-            deadline: entry.deadline.unwrap_or(NO_DEADLINE),
-            kind: cache.value_type as u8,
-            negative: entry.value.is_none(),
-            value,
-        };
+        let record = hot::record(self.version(), entry, cache.value_type)?;
+        check_size(key.bytes, record.value)?;
         let (voided, fenced) = (Cell::new(false), Cell::new(false));
         let stored = hot::store(
             self.tier,
@@ -151,13 +160,16 @@ impl Home {
             leases::wake_waiting(self.tier, key.hash);
         }
         match stored {
-            Stored::Yes => Ok(true),
+            Stored::Yes => {
+                depend::note_stored(self.relation, key.bytes);
+                Ok(true)
+            }
             // As good as evicted at once: what it was computed from is changing.
             Stored::Refused if fenced.get() => Ok(true),
             Stored::Refused => Ok(false),
             Stored::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
-                Err(Error::EntryTooLarge(value.len()))
+                Err(Error::EntryTooLarge(record.value.len()))
             }
             // Written and evicted at once: what was there before must not survive it.
             Stored::Crowded => {
@@ -183,12 +195,18 @@ impl Home {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);
+                if why != Why::Expired {
+                    partition.renew(key.hash);
+                }
             }
             (
                 holds,
                 holds && why != Why::Expired && leases::void(self.tier, key.hash),
             )
         });
+        if holds && why != Why::Expired {
+            self.tier.slot(self.slot).note_removal(clock::now());
+        }
         if voided {
             leases::wake_waiting(self.tier, key.hash);
         }

@@ -13,17 +13,19 @@ use pgcache_store::{
     Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
 };
 use pgrx::datum::Interval;
-use pgrx::pg_sys::{Datum, Oid};
+use pgrx::pg_sys::Oid;
 
 use super::deadline;
 use super::key::Key;
 use super::registry::{self, Cache};
 use super::slots;
 use super::table::Entry;
+use crate::error::Error;
 use crate::guc;
 use crate::pg::clock;
-use crate::pg::datum::{Room, ValueType, new_varlena, varlena_bytes};
+use crate::pg::datum::{Room, ValueType};
 use crate::pg::slot::Figure;
+use crate::pg::stored::{self, Kind};
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{lock, session};
 
@@ -133,7 +135,12 @@ pub fn copy_out(
         let buffer = &mut *buffer.borrow_mut();
         match look(buffer) {
             Found::Hit(header) => {
-                let value = || new_varlena(&buffer[..header.value_len as usize]);
+                let value = |kind| {
+                    let length = header.value_len as usize;
+                    let mut room = Room::of(length);
+                    room.bytes().copy_from_slice(&buffer[..length]);
+                    stored::Stored::kept(room, length, kind)
+                };
                 Copied::Entry(as_entry(&header, value_type, value))
             }
             Found::TooSmall(header) => Copied::Longer(header.value_len),
@@ -162,7 +169,7 @@ fn copy_out_long(
         let mut room = Room::of(length as usize);
         match look(room.bytes()) {
             Found::Hit(header) => {
-                let value = || room.into_varlena(header.value_len as usize);
+                let value = |kind| stored::Stored::kept(room, header.value_len as usize, kind);
                 return as_entry(&header, value_type, value);
             }
             Found::TooSmall(header) => length = header.value_len,
@@ -190,10 +197,11 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
 fn as_entry(
     header: &Header,
     value_type: ValueType,
-    value: impl FnOnce() -> Datum,
+    value: impl FnOnce(Kind) -> stored::Stored,
 ) -> Option<Entry> {
-    (header.kind == value_type as u8).then(|| Entry {
-        value: (!header.negative).then(value),
+    let kind = Kind::of(header.kind).filter(|kind| kind.value_type() == value_type)?;
+    Some(Entry {
+        value: (!header.negative).then(|| value(kind)),
         deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
     })
 }
@@ -240,8 +248,10 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
     let Some(tier) = tier_for(cache) else {
         return;
     };
-    let value = entry.value.map_or(&[][..], varlena_bytes);
-    if value.len() > guc::hot_max_value() {
+    let Ok(record) = record(token.version, entry, cache.value_type) else {
+        return;
+    };
+    if record.value.len() > guc::hot_max_value() {
         tier.control().rejected.fetch_add(1, Relaxed);
         return;
     }
@@ -251,16 +261,27 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
         cache: token.slot,
         bytes: text.bytes(),
     };
-    let record = Record {
-        version: token.version,
-        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
-        kind: cache.value_type as u8,
-        negative: entry.value.is_none(),
-        value,
-    };
     let still =
         |partition: &PartitionRef| holds(tier, token, cache.owner, partition.stripe(token.hash));
     store(tier, &hot_key, &record, still, || ());
+}
+
+/// An entry as the tier keeps it; an error where its value is not of this type.
+pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Record<'_>, Error> {
+    let value = match &entry.value {
+        None => &[],
+        Some(value) => {
+            value.wanted(value_type)?;
+            value.bytes()
+        }
+    };
+    Ok(Record {
+        version,
+        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+        kind: value_type as u8,
+        negative: entry.value.is_none(),
+        value,
+    })
 }
 
 /// What became of a write to the tier.
@@ -316,10 +337,9 @@ pub fn store(
 /// finished ones have changed, so the facts read under it are present ones and stay so until the
 /// flag is down. A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
 fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
-    let _locks = lock::Scope::enter();
-    if !lock::try_relation(relation, lock::Mode::Verify) {
+    let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Verify) else {
         return false;
-    }
+    };
     let may_be_copied = registry::find(relation).is_ok_and(|cache| cache.may_be_copied);
     if may_be_copied {
         tier.slot(slot).suspended.store(0, SeqCst);

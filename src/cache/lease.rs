@@ -6,12 +6,14 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::deadline;
-use super::entries::{self, Entry, Found};
+use super::entries::{self, Entry};
 use super::key::Key;
 use super::leases::{self, Lease, Patience, Turn};
+use super::load_token;
 use super::memory;
 use super::registry::{self, Cache, Storage};
 use crate::error::Error;
+use crate::pg::privilege::Privileges;
 use crate::pg::{lock, subtransaction};
 
 /// What a caller of `cache_lease` learns.
@@ -20,7 +22,8 @@ pub enum State {
     Hit,
     /// Its ttl has passed, its grace has not, and somebody else computes it.
     Stale,
-    /// The caller computes it. No number: all records are in use, and what he computes cannot be stored.
+    /// The caller computes it. No number: all records are in use, or his snapshot may be too old, and what he
+    /// computes cannot be stored.
     Win(Option<u64>),
     /// Somebody else computes it and there is nothing to serve meanwhile.
     Busy,
@@ -29,24 +32,24 @@ pub enum State {
 /// The answer of `cache_lease`.
 pub struct Leased {
     /// The value; with `Win` the stale one, if there is one.
-    pub found: Option<Found>,
+    pub found: Option<Entry>,
     pub state: State,
 }
 
 /// Asks for a key's value or, where there is none, for the lease to compute it.
 pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> {
-    let cache = registry::known(relation)?;
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
     loop {
-        let found = entries::get_or_stale(relation, key)?;
+        let cache = registry::known(relation)?; // each time: somebody may have been waited for
+        let found = entries::get_or_stale(relation, key, Privileges::SELECT)?;
         if found.is_some_and(is_live) {
             let state = State::Hit;
             return Ok(Leased { found, state });
         }
         let state = match leases::ask_to_lease(&cache, key)? {
-            Turn::Mine(Some(lease)) => return won(relation, key, lease),
-            Turn::Mine(None) | Turn::Untracked => State::Win(None),
+            Turn::Mine(Some(lease)) => return won(&cache, key, lease),
+            Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
             Turn::Theirs(_) if found.is_some() => State::Stale,
             Turn::Theirs(other) => {
                 let in_sight =
@@ -61,21 +64,24 @@ pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> 
     }
 }
 
-/// Whoever had the lease before may have finished between our look and our asking.
-fn won(relation: Oid, key: Key, lease: Lease) -> Result<Leased, Error> {
-    let found = entries::get_or_stale(relation, key)?;
-    let state = match found.is_some_and(is_live) {
-        true => {
-            leases::release(lease);
-            State::Hit
-        }
-        false => State::Win(Some(lease.id)),
+/// Whoever had the lease before may have finished between our look and our asking. Who computes in this
+/// transaction, whose snapshot may be older than the last removal, stores nothing.
+fn won(cache: &Cache, key: Key, lease: Lease) -> Result<Leased, Error> {
+    let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT)?;
+    let is_hit = found.is_some_and(is_live);
+    let keeps = !is_hit && load_token::loads_what_is_valid(cache);
+    if !keeps {
+        leases::release(lease);
+    }
+    let state = match is_hit {
+        true => State::Hit,
+        false => State::Win(keeps.then_some(lease.id)),
     };
     Ok(Leased { found, state })
 }
 
-fn is_live(found: Found) -> bool {
-    deadline::is_live(found.entry.deadline)
+fn is_live(found: Entry) -> bool {
+    deadline::is_live(found.deadline)
 }
 
 /// Stores a value if the lease is still good; whether it did.
@@ -90,6 +96,7 @@ pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<
             true
         });
     }
+    leases::note_store(cache);
     if !leases::store_for_client(lease) {
         return Ok(false);
     }

@@ -10,10 +10,13 @@
 //! Records lie in the tier (`pg::lease`). Without it `cache_fetch` takes a lock of Postgres' lock table
 //! instead, which others only try; nobody can take it over, so who waits too long computes by himself.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use super::hot;
 use super::key::Key;
+use super::keys::Keys;
+use super::load_token::{self, LoadToken};
 use super::registry::Cache;
 use crate::error::Error;
 use crate::guc;
@@ -21,7 +24,7 @@ use crate::pg::clock::{self, Timestamp};
 use crate::pg::kept::Kept;
 use crate::pg::lease::{Asked, Claim, Other, my_process};
 use crate::pg::tier::{Tier, tier};
-use crate::pg::{events, lock, random, session, transaction, wait};
+use crate::pg::{advisory, events, memory, random, session, transaction, wait};
 
 /// Leases that a session keeps until its transaction ends; one statement that fetches thousands of
 /// keys must not take the records of all others. What it fetches beyond, it fetches without.
@@ -44,8 +47,12 @@ pub enum Turn {
     Mine(Option<Lease>),
     /// Somebody else does.
     Theirs(Option<Other>),
-    /// Compute it without a lease.
-    Untracked,
+    /// Compute it without a lease; what is computed may be stored as long as this lasts. None where the server
+    /// has no tier and a lock keeps writers of the source waiting.
+    Untracked(Option<LoadToken>),
+    /// Somebody changes the key, or the cache, and his commit is not visible yet: what is computed now may be
+    /// out of date, and must not be stored.
+    Pending,
 }
 
 /// A lease that ends, or comes back, with this session's transaction.
@@ -57,9 +64,25 @@ struct Held {
     outlives_rollback: bool,
 }
 
+/// The transaction has stored loaded values in this cache.
+#[derive(Clone, Copy)]
+struct Open {
+    owner: u64,
+    level: i32,
+}
+
+impl Open {
+    fn end(&self) {
+        if let Some(tier) = tier() {
+            tier.stores(self.owner).fetch_sub(1, SeqCst);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Session {
     held: Vec<Held>,
+    open: Vec<Open>,
     /// Locks that stand for leases, and the level of the first.
     locks: usize,
 }
@@ -103,59 +126,154 @@ fn hash(tier: &Tier, cache: &Cache, key: Key) -> u64 {
 
 /// Asks for the lease of a key, for `cache_fetch`.
 pub fn ask_to_fetch(cache: &Cache, key: Key) -> Turn {
-    if held() >= MOST_AT_ONCE {
-        return Turn::Untracked;
-    }
     let Some(tier) = tier() else {
         return ask_by_lock(cache, key);
     };
-    let (lease, asked) = ask(tier, cache, key, my_process(), false);
+    if held() >= MOST_AT_ONCE || cache.temporary {
+        return untracked(tier, cache, key);
+    }
+    let (lease, asked) = ask(tier, cache, key, For::Session);
     if matches!(asked, Asked::Won) {
         hold(lease, false);
     }
-    turn(lease, asked)
+    turn(tier, cache, key, lease, asked)
+}
+
+fn untracked(tier: &'static Tier, cache: &Cache, key: Key) -> Turn {
+    match LoadToken::take(tier, cache, key) {
+        None => Turn::Pending,
+        token => Turn::Untracked(token),
+    }
 }
 
 /// The same for `cache_lease`.
 pub fn ask_to_lease(cache: &Cache, key: Key) -> Result<Turn, Error> {
     let tier = tier().ok_or(Error::NoLeases)?;
-    let (lease, asked) = ask(tier, cache, key, 0, true);
-    Ok(turn(lease, asked))
+    if cache.temporary {
+        return Ok(untracked(tier, cache, key));
+    }
+    let (lease, asked) = ask(tier, cache, key, For::Client);
+    Ok(turn(tier, cache, key, lease, asked))
 }
 
-fn ask(tier: &Tier, cache: &Cache, key: Key, holder: i32, over_stored: bool) -> (Lease, Asked) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Session,
+    /// Who computes elsewhere is told to do so in any case: also while a change is being committed, but
+    /// then what he computes cannot be stored.
+    Client,
+}
+
+fn ask(tier: &Tier, cache: &Cache, key: Key, whom: For) -> (Lease, Asked) {
     let hash = hash(tier, cache, key);
     let now = clock::now();
-    let claim = Claim {
+    let client = whom == For::Client;
+    let mut claim = Claim {
         id: random::number().max(1),
         owner: cache.owner,
-        holder,
+        holder: if client { 0 } else { my_process() },
         now,
         deadline: now.saturating_add(guc::lease_time() * 1000),
-        over_stored,
+        over_stored: client,
+        doomed: false,
     };
     let partition = tier.region().partition_of(hash);
     let leases = tier.leases().of(partition);
-    let asked = tier.change(partition, |_| leases.ask(hash, &claim));
+    let asked = tier.change(partition, |partition| {
+        claim.doomed = load_token::pends(tier, cache, partition.stripe(hash));
+        match claim.doomed && !client {
+            true => Asked::Pending,
+            false => leases.ask(hash, &claim),
+        }
+    });
     let id = claim.id;
     (Lease { hash, id }, asked)
 }
 
-fn turn(lease: Lease, asked: Asked) -> Turn {
+fn turn(tier: &'static Tier, cache: &Cache, key: Key, lease: Lease, asked: Asked) -> Turn {
     match asked {
         Asked::Won => Turn::Mine(Some(lease)),
         Asked::Busy(other) => Turn::Theirs(Some(other)),
-        Asked::Full => Turn::Untracked,
+        Asked::Full => untracked(tier, cache, key),
+        Asked::Pending => Turn::Pending,
     }
 }
 
+fn lock_name(owner: u64, key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, owner)
+}
+
 fn ask_by_lock(cache: &Cache, key: Key) -> Turn {
-    let name = xxhash_rust::xxh3::xxh3_64_with_seed(key.text().bytes(), cache.owner);
-    if !lock::try_lease(name) {
-        return Turn::Theirs(None);
+    if held() >= MOST_AT_ONCE {
+        return match advisory::try_all_leases(cache.relation) {
+            true => Turn::Untracked(None),
+            false => Turn::Pending,
+        };
     }
-    with(|session| session.locks += 1);
-    Turn::Mine(None)
+    match advisory::try_lease(cache.relation, lock_name(cache.owner, key.text().bytes())) {
+        advisory::Leased::Won => {
+            with(|session| session.locks += 1);
+            Turn::Mine(None)
+        }
+        advisory::Leased::Busy => Turn::Theirs(None),
+        advisory::Leased::Pending => Turn::Pending,
+    }
+}
+
+/// Keys whose locks a writer takes one by one; past that, one for the whole cache.
+const MOST_LOCKS: usize = 64;
+
+/// Without shared memory: waits for whoever loads one of these keys, or any key of the cache, and keeps
+/// others from it until the commit is visible. `keys`: None is all. False when somebody could not be waited
+/// for, because he waits for us.
+pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) -> bool {
+    let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
+        let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.owner, key)));
+        names.sort_unstable(); // two writers in one order
+        names
+    });
+    advisory::keep_leases(cache.relation, named.as_deref())
+}
+
+/// How long a fetch waits for a commit that does not become visible before it computes for itself.
+const COMMIT_TAKES: Duration = Duration::from_millis(10);
+
+impl Patience {
+    /// For a commit that is under way.
+    pub fn for_a_commit() -> Patience {
+        Patience::of(COMMIT_TAKES)
+    }
+}
+
+/// Waits a moment for a commit to become visible; false when there is no point in more waiting.
+pub fn wait_for_commit(patience: &Patience) -> bool {
+    let waits = patience.left() > 0 && may_wait();
+    if waits {
+        wait::pause(1);
+    }
+    waits
+}
+
+/// Notes that this transaction stores a loaded value in a table, before it does: whoever removes the row of
+/// its key looks for it then. A temporary table has no other sessions.
+pub fn note_store(cache: &Cache) {
+    let Some(tier) = tier().filter(|_| !cache.temporary) else {
+        return;
+    };
+    let owner = cache.owner;
+    let level = events::nesting_level();
+    with(|session| {
+        let known = |open: &Open| open.owner == owner && open.level <= level;
+        if !session.open.iter().any(known) {
+            memory::push(&mut session.open, Open { owner, level });
+            tier.stores(owner).fetch_add(1, SeqCst);
+        }
+    });
+}
+
+/// Whether a value that was loaded for this cache may lie in a row that nobody else can see yet.
+pub fn has_open_stores(tier: &Tier, owner: u64) -> bool {
+    tier.stores(owner).load(SeqCst) > 0
 }
 
 fn hold(lease: Lease, outlives_rollback: bool) {
@@ -298,11 +416,9 @@ pub fn void_all(tier: &Tier, owner: u64) {
 
 /// The transaction has ended: others see what it stored, or never will.
 pub fn end(committed: bool) {
-    let held = with(|session| {
-        session.locks = 0;
-        std::mem::take(&mut session.held)
-    });
-    held.iter().for_each(|held| held.end(committed));
+    let ended = with(std::mem::take);
+    ended.held.iter().for_each(|held| held.end(committed));
+    ended.open.iter().for_each(Open::end);
 }
 
 /// A savepoint was released: its leases count for the level above.
@@ -311,18 +427,27 @@ pub fn raise(level: i32) {
         for held in &mut session.held {
             held.level = held.level.min(level - 1);
         }
+        for open in &mut session.open {
+            open.level = open.level.min(level - 1);
+        }
     });
 }
 
 /// A savepoint was rolled back, and with it what was stored under it.
 pub fn forget(level: i32) {
-    let gone: Vec<Held> = with(|session| {
-        let all = std::mem::take(&mut session.held);
-        let (gone, kept) = all.into_iter().partition(|held| held.level >= level);
-        session.held = kept;
-        gone
+    let (held, open) = with(|session| {
+        let held = rolled_back(&mut session.held, |held| held.level >= level);
+        let open = rolled_back(&mut session.open, |open| open.level >= level);
+        (held, open)
     });
-    gone.iter().for_each(|held| held.end(false));
+    held.iter().for_each(|held| held.end(false));
+    open.iter().for_each(Open::end);
+}
+
+fn rolled_back<T>(all: &mut Vec<T>, goes: impl Fn(&T) -> bool) -> Vec<T> {
+    let (gone, kept) = std::mem::take(all).into_iter().partition(goes);
+    *all = kept;
+    gone
 }
 
 impl Held {

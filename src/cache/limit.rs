@@ -32,7 +32,7 @@ pub fn hit(
     sum: impl Fn(Option<Text>) -> Result<Text, Error>,
 ) -> Result<Verdict, Error> {
     loop {
-        let present = entries::get(cache.relation, key)?.map(|found| found.entry);
+        let present = entries::get(cache.relation, key)?;
         let hits = present.as_ref().map(&parse).transpose()?.unwrap_or(0);
         if let Some(entry) = present.filter(|_| hits >= max_hits) {
             return Ok(refused(entry.deadline));

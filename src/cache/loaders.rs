@@ -2,7 +2,7 @@
 //!
 //! A loader that fetches the key it loads would wait for itself: that is an error.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
@@ -11,17 +11,22 @@ use pgrx::pg_sys::Oid;
 use super::key::Key;
 use crate::error::Error;
 use crate::pg::datum::Text;
+use crate::pg::invalidation::Roles;
 use crate::pg::loader::{Loaded, Loader};
 
 /// Plans that a session keeps; an application has a handful of loaders, a text built for each key is
 /// planned each time anyway.
 const KEPT: usize = 64;
 
-type Kept = Vec<(Box<[u8]>, Rc<Loader>)>;
+/// The text of a loader, and whose rights counted when it was planned: policies are part of a plan.
+type Name = (Box<[u8]>, Roles);
+
+type Kept = Vec<(Name, Rc<Loader>)>;
 
 thread_local! {
     /// The one used last comes last. Never dropped: at the end of the process the plans' memory is gone.
     static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
+    static UNSTORED: Cell<u64> = const { Cell::new(0) };
     static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -40,6 +45,16 @@ pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
     }
 }
 
+/// How often this session has given what it loaded for a table, and not stored it.
+pub fn unstored() -> u64 {
+    UNSTORED.get()
+}
+
+/// It has done so once more.
+pub fn note_unstored() {
+    UNSTORED.set(UNSTORED.get() + 1);
+}
+
 /// Runs a loader for a key.
 pub fn run(relation: Oid, key: Key, text: Text) -> Result<Loaded, Error> {
     let loader = planned(text)?;
@@ -52,7 +67,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
         let plans = &mut *plans.borrow_mut();
         let place = plans
             .iter()
-            .position(|(of, _)| of.as_ref() == text.bytes())?;
+            .position(|((of, roles), _)| of.as_ref() == text.bytes() && *roles == Roles::now())?;
         let entry = plans.remove(place);
         let loader = Rc::clone(&entry.1);
         plans.push(entry);
@@ -61,10 +76,11 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     if let Some(loader) = kept {
         return Ok(loader);
     }
+    let roles = Roles::now(); // before it is planned: a message may come meanwhile
     let loader = Rc::new(Loader::prepare(text)?);
     let too_old = PLANS.with(|plans| {
         let plans = &mut *plans.borrow_mut();
-        plans.push((text.bytes().into(), Rc::clone(&loader)));
+        plans.push(((text.bytes().into(), roles), Rc::clone(&loader)));
         (plans.len() > KEPT).then(|| plans.remove(0))
     });
     drop(too_old); // frees its plan, outside of the borrow

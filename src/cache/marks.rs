@@ -34,6 +34,8 @@ enum Mark {
     /// The leases of a whole cache, by its owner.
     Leases(u64),
     Cache(u32),
+    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own mark.
+    Removal(u32),
     /// A key of a memory cache that nobody may store.
     Fence(u64),
     /// A memory cache in which nobody may store anything.
@@ -43,8 +45,21 @@ enum Mark {
 }
 
 impl Marks {
-    /// Leases of the whole cache are void now, and those that begin before the commit is visible after it.
-    pub fn void_leases(&mut self, tier: &Tier, owner: u64) {
+    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until the commit
+    /// is visible. Tokens of before count no more, those of all caches: it is rare, and one more word in
+    /// every token would cost all of them.
+    pub fn removal(&mut self, tier: &Tier, owner: u64) {
+        if let Some(number) = self.slot_or_global(tier, owner) {
+            memory::push(&mut self.0, Mark::Removal(number));
+            tier.slot(number).pend.fetch_add(1, SeqCst);
+            tier.control().global_epoch.fetch_add(1, SeqCst);
+        }
+        self.void_leases(tier, owner);
+    }
+
+    /// Comes after `pend` has risen: who is granted a lease in a partition before it is walked has it voided
+    /// there, who asks later is refused.
+    fn void_leases(&mut self, tier: &Tier, owner: u64) {
         memory::push(&mut self.0, Mark::Leases(owner));
         leases::void_all(tier, owner);
     }
@@ -53,14 +68,17 @@ impl Marks {
     /// definition changes has no entries, and one that gets a slot later begins suspended.
     pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
         let owner = slots::owner_of(Oid::from_u32(relation));
-        self.void_leases(tier, owner);
         let slot = match extent {
             Extent::Rows => self.slot_or_global(tier, owner),
             Extent::Definition => slots::find(tier, owner),
         };
-        let Some(number) = slot else {
-            return;
-        };
+        if let Some(number) = slot {
+            self.slot(tier, number, extent);
+        }
+        self.void_leases(tier, owner);
+    }
+
+    fn slot(&mut self, tier: &Tier, number: u32, extent: Extent) {
         let slot = tier.slot(number);
         if slot.memory.load(SeqCst) != 0 {
             return; // its entries do not come from a table
@@ -170,7 +188,7 @@ impl Marks {
         slot
     }
 
-    /// Undoes all of them, backwards: a lease that was won behind a fence is void before that is lowered.
+    /// Undoes all of them, backwards.
     pub fn undo(self, tier: &Tier) {
         for mark in self.0.iter().rev() {
             mark.undo(tier);
@@ -195,6 +213,9 @@ impl Mark {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);
                 slot.pend.fetch_sub(1, SeqCst);
+            }
+            Mark::Removal(number) => {
+                tier.slot(number).pend.fetch_sub(1, SeqCst);
             }
             Mark::Fence(hash) => tier.control().fences.lower(hash),
             Mark::FencedCache(number) => {

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use pgcache_store::{NO_DEADLINE, PartitionRef, Why};
 use pgrx::datum::Interval;
-use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
+use super::depend;
 use super::home::Home;
 use super::key::Key;
 use super::leases::{self, Lease};
+use super::load_token::{self, LoadToken};
 use super::registry::Cache;
 use super::sweeping::Sweeping;
 use super::table::Entry;
@@ -24,7 +25,7 @@ use crate::pg::clock::Timestamp;
 use crate::pg::datum::Text;
 use crate::pg::events::Change;
 use crate::pg::tier::{Tier, tier};
-use crate::pg::{clock, convert, session};
+use crate::pg::{clock, session};
 
 /// What to do with an entry, and what to answer.
 pub enum Decision<R> {
@@ -78,6 +79,27 @@ pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Resul
         watch::note(cache.relation, text.bytes(), Change::Set);
     }
     Ok(stored)
+}
+
+/// Stores a value that was computed without a lease, if nobody has changed its source or the entry since.
+/// `refresh`: there was a live entry, which may be replaced.
+pub fn set_if_unchanged(
+    cache: &Cache,
+    key: Key,
+    entry: &Entry,
+    token: &LoadToken,
+    refresh: bool,
+) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    let still = |partition: &PartitionRef| {
+        token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
+    };
+    if home.put(cache, &hot_key, entry, still)? {
+        watch::note(cache.relation, text.bytes(), Change::Set);
+    }
+    Ok(())
 }
 
 /// Decides by the live entry under a key and carries the decision out, atomically.
@@ -169,7 +191,11 @@ pub fn scan(
     let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
     loop {
         let last = keys.last().map_or(after, Vec::as_slice);
-        keys = walk::least_keys(home.tier, home.slot, prefix.bytes(), last, left);
+        keys = walk::least_keys(home.tier, home.slot, left, |key| {
+            key.starts_with(prefix.bytes())
+                && (last.is_empty() || key > last)
+                && !depend::hides(cache.relation, key)
+        });
         let shown = Cell::new(0);
         for key in &keys {
             session::check_for_interrupts();
@@ -199,10 +225,12 @@ pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
+    load_token::note_removal(home.tier, cache.owner);
     leases::void_all(home.tier, cache.owner);
     let (version, now) = (home.version(), clock::now());
     if cache.settings.watch.is_some() {
-        for key in walk::least_keys(home.tier, home.slot, prefix.bytes(), b"", usize::MAX) {
+        let matches = |key: &[u8]| key.starts_with(prefix.bytes());
+        for key in walk::least_keys(home.tier, home.slot, usize::MAX, matches) {
             watch::note(cache.relation, &key, Change::Gone);
         }
     }
@@ -221,6 +249,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let slot = home.tier.slot(home.slot);
+    load_token::note_removal(home.tier, cache.owner);
     leases::void_all(home.tier, cache.owner);
     slot.version.store(home.tier.new_version(), SeqCst);
     leases::void_all(home.tier, cache.owner); // those that began while the first were voided
@@ -287,9 +316,4 @@ pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let slot = cache.slot(tier)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
     (tier.slot(slot).entries.load(Relaxed) > 0).then_some((slot, limit))
-}
-
-/// Whether two stored values are equal, as SQL sees it.
-pub fn equal(cache: &Cache, one: Datum, other: Datum) -> bool {
-    convert::equal(one, other, cache.value_type)
 }

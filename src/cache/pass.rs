@@ -4,11 +4,10 @@
 //! has expired. So no index on the deadline is needed, which would cost every overwrite its HOT update,
 //! and a chunk without expired rows costs a read and nothing else: no lock on a row, no transaction id.
 //! A pass takes as many steps as its caller wants to make, in one transaction or in many; between them
-//! it keeps nothing but numbers.
+//! it keeps nothing but numbers. Each step sees the rows as they are then, whatever snapshot the caller has:
+//! counts of another time would have a sweep remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
-
-use pgrx::pg_sys::Datum;
 
 use super::deadline;
 use super::registry::Cache;
@@ -16,10 +15,10 @@ use super::statement::Statement;
 use super::sweeping::Sweeping;
 use crate::pg::board::Record;
 use crate::pg::clock::{self, Timestamp};
-use crate::pg::datum::row_address;
 use crate::pg::plan::Output;
 use crate::pg::slot::Figure;
 use crate::pg::storage;
+use crate::pg::typed::Typed;
 
 /// Blocks that one look covers: 4 MB, some milliseconds' reading.
 pub const CHUNK: u32 = 512;
@@ -32,6 +31,8 @@ pub struct Pass {
     /// The block at which it began and how many it has left behind.
     first: u32,
     walked: u32,
+    /// Blocks of a chunk.
+    reach: u32,
     /// Expired rows of the present chunk that are still there; None before it was looked at.
     left: Option<i64>,
     /// Rows of the present chunk.
@@ -49,6 +50,7 @@ pub struct Pass {
 
 /// What one step did.
 pub struct Step {
+    pub removed: i64,
     /// Whether over a quarter of the chunk's rows had expired: then it pays to go on at once.
     pub worthwhile: bool,
 }
@@ -69,6 +71,7 @@ impl Pass {
         Pass {
             blocks,
             first: if first < blocks { first } else { 0 },
+            reach: CHUNK,
             ..Pass::default()
         }
     }
@@ -90,7 +93,14 @@ impl Pass {
     fn chunk(&self) -> (u32, u32) {
         let from = self.position();
         let end = (self.blocks - from).min(self.blocks - self.walked);
-        (from, from + end.min(CHUNK))
+        (from, from + end.min(self.reach))
+    }
+
+    /// From the next chunk on they have so many blocks.
+    pub fn set_reach(&mut self, blocks: u32) {
+        if self.left.is_none() {
+            self.reach = blocks.clamp(1, CHUNK);
+        }
     }
 
     /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller holds
@@ -115,6 +125,7 @@ impl Pass {
             self.walked += to - from;
         }
         Step {
+            removed,
             worthwhile: more || removed * 4 > self.rows_here,
         }
     }
@@ -179,33 +190,33 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
 }
 
 /// The parameters that name a chunk: the first row address in it and the first behind it.
-pub fn range(from: u32, to: u32) -> [Option<Datum>; 2] {
-    [Some(row_address(from)), Some(row_address(to))]
+pub fn range(from: u32, to: u32) -> [Typed; 2] {
+    [Typed::address(from), Typed::address(to)]
 }
 
 fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
     let [from, to] = range(from, to);
     let read = |output: &Output| {
-        let number = |column| output.raw(0, column).map(|datum| datum.value() as i64);
+        let number = |column| output.number(0, column);
         Look {
             live: number(0).unwrap_or(0),
             expired: number(1).unwrap_or(0),
-            oldest: number(2),
-            next: number(3),
+            oldest: output.moment(0, 2),
+            next: output.moment(0, 3),
         }
     };
     cache
         .plan(Statement::Look)
-        .run(&[from, to, Some(Datum::from(limit))], read)
+        .run_on_present(&[from, to, Typed::moment(Some(limit))], read)
 }
 
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(from, to);
-    let limit = Some(Datum::from(limit));
+    let limit = Typed::moment(Some(limit));
     let _sweeping = Sweeping::begin();
     let removed = cache
         .plan(Statement::Expire)
-        .run(&[from, to, limit, Some(Datum::from(max_rows))], |output| {
+        .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {
             output.processed
         });
     cache.count(Figure::Expired, removed);

@@ -29,8 +29,7 @@ pub fn taken() -> Taken {
 /// The table, if a look-up by key goes to it directly.
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
-    let target = cache.target.as_ref();
-    counted(target.filter(|target| {
+    counted(present(cache).filter(|target| {
         guc::table_path_is_direct() && !cache.row_security && target.is_indexed_for_reads()
     }))
 }
@@ -38,12 +37,18 @@ pub fn to_read(cache: &Cache) -> Option<&Target> {
 /// The table, if a write by key goes to it directly.
 #[inline]
 pub fn to_write(cache: &Cache) -> Option<&Target> {
-    let target = cache.target.as_ref();
     counted(
-        target.filter(|target| {
+        present(cache).filter(|target| {
             guc::table_path_is_direct() && target.writable && table_write::possible()
         }),
     )
+}
+
+/// The table as it was judged, unless it has changed since: of a changed one nobody has asked what a direct
+/// access would leave out.
+#[inline]
+fn present(cache: &Cache) -> Option<&Target> {
+    cache.target.as_ref().filter(|_| !cache.is_stale())
 }
 
 fn counted(target: Option<&Target>) -> Option<&Target> {

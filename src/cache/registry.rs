@@ -17,8 +17,10 @@ use super::deadline::{self, Deadline};
 use super::depend;
 use super::settings::Settings;
 use super::slots;
-use super::statement::{Parameter, Statement};
+use super::statement::{Form, Parameter, Statement};
+use super::table::Entry;
 use crate::error::Error;
+use crate::pg::convert;
 use crate::pg::datum::ValueType;
 use crate::pg::invalidation::Watch;
 use crate::pg::plan::Plan;
@@ -26,6 +28,7 @@ use crate::pg::privilege::{self, Privileges};
 use crate::pg::relation;
 use crate::pg::shape::{self, Shape};
 use crate::pg::slot::Figure;
+use crate::pg::stored::Stored;
 use crate::pg::table_target::Target;
 use crate::pg::tier::{Tier, tier};
 use crate::pg::{lock, session, transaction};
@@ -59,12 +62,18 @@ pub struct Cache {
     /// The triggers see every row that changes, so copies stay coherent; and whoever has the privilege
     /// may read them, which is not so of a temporary table.
     pub may_be_copied: bool,
+    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of what all share:
+    /// no slot, no lease, no record.
+    pub temporary: bool,
     /// The table as a direct access sees it; `path` says when that way is taken.
     pub target: Option<Target>,
+    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the table may
+    /// run somebody else's code.
+    pub own_relations: Vec<Oid>,
     /// The slot it had when last asked; see `slots` for why it is checked at each use.
     slot: Cell<Option<u32>>,
     qualified: std::ffi::CString,
-    plans: RefCell<HashMap<Statement, Rc<Plan>>>,
+    plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
     watch: Watch,
 }
 
@@ -89,17 +98,19 @@ impl Reading {
     }
 }
 
-/// Opens a cache to read it. Raises 42501 without the privileges.
+/// Opens a cache to read it. Raises 42501 without the privileges, before it waits for a lock.
 pub fn open_to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, needs);
-    lock_to_read(relation)
+    lock_to_read(relation, needs)
 }
 
-/// The same for a caller who has been checked.
-pub fn lock_to_read(relation: Oid) -> Result<Reading, Error> {
+/// The same for a caller who has been checked. He is checked again: whoever held the lock may have taken away
+/// what he had when he began to wait.
+pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     depend::settle();
     let lock = lock::Shared::on(relation);
+    privilege::require(relation, needs);
     Ok(Reading {
         cache: find(relation)?,
         _lock: lock,
@@ -121,6 +132,7 @@ pub fn open_to_write(
     transaction::require_writable(function);
     depend::settle();
     lock::relation(relation, lock::Mode::Write);
+    privilege::require(relation, needs);
     find(relation)
 }
 
@@ -136,7 +148,7 @@ pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();
         let cache = caches.get(&relation.to_u32())?;
-        (!cache.watch.is_stale()).then(|| Rc::clone(cache))
+        cache.is_present().then(|| Rc::clone(cache))
     })
 }
 
@@ -144,7 +156,9 @@ pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
         Some(cache) => Ok(cache),
-        None => Ok(Rc::clone(&lock_to_read(relation)?.cache)),
+        None => Ok(Rc::clone(
+            &lock_to_read(relation, Privileges::SELECT)?.cache,
+        )),
     }
 }
 
@@ -172,6 +186,7 @@ pub fn open_to_define(
     transaction::require_writable(function);
     find(relation)?;
     lock::relation(relation, mode);
+    privilege::require(relation, needs);
     find(relation)
 }
 
@@ -200,7 +215,7 @@ fn forget_changed() -> Vec<Rc<Cache>> {
         let mut caches = caches.borrow_mut();
         let changed: Vec<u32> = caches
             .iter()
-            .filter(|(_, cache)| cache.watch.is_stale())
+            .filter(|(_, cache)| !cache.is_present())
             .map(|(&relation, _)| relation)
             .collect();
         changed
@@ -217,6 +232,9 @@ fn load(relation: Oid) -> Result<Cache, Error> {
     let Some(arguments) = &shape.settings else {
         return Err(Error::NotACache(name()));
     };
+    if shape.view && shape.temporary {
+        return Err(Error::TemporaryView(name()));
+    }
     let broken = |why: String| Error::BrokenCache(name(), why);
     let settings = Settings::from_arguments(arguments).map_err(broken)?;
     let value_type = check_columns(&shape).map_err(|why| broken(why.into()))?;
@@ -233,7 +251,9 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         storage,
         row_security: shape.row_security,
         may_be_copied: shape.triggers_always && !shape.temporary,
+        temporary: shape.temporary,
         target: shape.target,
+        own_relations: shape.own_relations,
         slot: Cell::new(None),
         qualified: shape.qualified,
         plans: RefCell::default(),
@@ -258,19 +278,34 @@ fn check_columns(shape: &Shape) -> Result<ValueType, &'static str> {
 }
 
 impl Cache {
+    /// Whether it is what the catalogs say now, as far as the session has heard.
+    fn is_present(&self) -> bool {
+        !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
+    }
+
     /// The kept plan of a statement over this cache's table; planned at its first use.
     pub fn plan(&self, statement: Statement) -> Rc<Plan> {
-        if let Some(plan) = self.plans.borrow().get(&statement) {
+        self.plan_in(statement, Form::Plain)
+    }
+
+    /// The same for a transaction that may see two versions of a key.
+    pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
+        if let Some(plan) = self.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);
         }
-        let sql = statement.sql(self.qualified.as_bytes(), self.value_type);
+        let sql = statement.sql(self.qualified.as_bytes(), self.value_type, form);
+        let address = (form == Form::Address).then_some(Parameter::Address);
         let types: Vec<Oid> = statement
             .parameters()
             .iter()
-            .map(|&parameter| self.type_of(parameter))
+            .copied()
+            .chain(address)
+            .map(|parameter| self.type_of(parameter))
             .collect();
-        let plan = Rc::new(Plan::prepare(&sql, &types, statement.paths()));
-        self.plans.borrow_mut().insert(statement, Rc::clone(&plan));
+        let plan = Rc::new(Plan::over(self.relation, sql, &types, statement.paths()));
+        self.plans
+            .borrow_mut()
+            .insert((statement, form), Rc::clone(&plan));
         plan
     }
 
@@ -288,8 +323,11 @@ impl Cache {
         self.slot.get()
     }
 
-    /// The same; it is given one if it has none. None when all are taken.
+    /// The same; it is given one if it has none. None when all are taken, and for a temporary table.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
+        if self.temporary {
+            return None;
+        }
         self.slot(tier).or_else(|| {
             if slots::find(tier, self.owner).is_some_and(|slot| !self.is_own(tier, slot)) {
                 slots::free(tier, self.owner);
@@ -324,6 +362,20 @@ impl Cache {
         if let Some(slot) = slot {
             tier.slot(slot).count(figure, times);
         }
+    }
+
+    /// Whether the relation may have changed since it was looked at.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.watch.is_stale()
+    }
+
+    /// An entry that is written now: the value in the cache's own type.
+    pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
+        Ok(Entry {
+            deadline: self.deadline(ttl)?,
+            value: value.map(|value| convert::convert(value, self.value_type)),
+        })
     }
 
     /// The deadline of an entry that is written now.

@@ -184,7 +184,8 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads what [`iso_8601`] writes, and nothing else.
+/// Reads what [`iso_8601`] writes of a setting, and nothing else: none goes back in time. A grace that did reached
+/// beyond the end of time, where nobody who asks for all caches could pass it over.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));
@@ -196,6 +197,7 @@ fn parse_span(text: &str) -> Option<Interval> {
     };
     rest.is_empty()
         .then(|| clock::interval(months, days, micros))?
+        .filter(|span| span.as_micros() >= 0)
 }
 
 /// A number before its letter, 0 where the letter is not there, and what follows.

@@ -53,7 +53,8 @@ pub fn note_dead(relation: Oid, dead: Dead) {
     let Some(board) = board().filter(|_| !Sweeping::is_on()) else {
         return;
     };
-    let Some(record) = board.own_or_free(owner_of(relation)) else {
+    let shared = || !relation::is_temporary(relation);
+    let Some(record) = board.own_or_free(owner_of(relation), shared) else {
         return;
     };
     for (place, bytes) in [dead.rows as u64, dead.long as u64].into_iter().enumerate() {
@@ -71,9 +72,9 @@ pub fn note_dead(relation: Oid, dead: Dead) {
     }
 }
 
-/// Whether a worker could do anything for a table: it is no session's own, and no stranger's with our trigger.
+/// Whether a worker could do anything for a table: it is no stranger's with our trigger.
 fn can_be_vacuumed(relation: Oid) -> bool {
-    !relation::is_temporary(relation) && registry::find(relation).is_ok()
+    registry::find(relation).is_ok()
 }
 
 fn enough(record: &Record, place: usize) -> u64 {

@@ -37,6 +37,17 @@ pub enum Statement {
     Trim,
 }
 
+/// What a statement is told of a key's versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// There is one.
+    Plain,
+    /// A read shows all, expired ones too, as `value, expires_at, key, xmin, ctid`.
+    Versions,
+    /// A change is about one row: its address is the last parameter.
+    Address,
+}
+
 /// A parameter's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
@@ -54,14 +65,14 @@ impl Statement {
     /// The SQL over a table whose quoted, qualified name is `table`.
     ///
     /// `$$T` stands for the table, `$$V` for the value's type, `$$live` for "c is not expired".
-    pub fn sql(self, table: &[u8], value: ValueType) -> CString {
+    pub fn sql(self, table: &[u8], value: ValueType, form: Form) -> CString {
         const LIVE: &str = "(c.expires_at IS NULL OR c.expires_at OPERATOR(pg_catalog.>) \
                             pg_catalog.clock_timestamp())";
         const CHUNK: &str =
             "e.ctid OPERATOR(pg_catalog.>=) $1 AND e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(e.xmin), 0)";
         let text = self
-            .template()
+            .template_in(form)
             .replace("$$live", LIVE)
             .replace("$$chunk", CHUNK)
             .replace("$$age", AGE)
@@ -106,6 +117,24 @@ impl Statement {
             Statement::Census => &[Address, Address],
             Statement::Aged => &[Address, Address, Number],
             Statement::Trim => &[Keys, Number],
+        }
+    }
+
+    fn template_in(self, form: Form) -> String {
+        const BY_KEY: &str = "c.key OPERATOR(pg_catalog.=) $1";
+        let template = self.template();
+        match form {
+            Form::Plain => template.into(),
+            Form::Versions => {
+                let rows = template.split_once(" FROM ").map_or("", |(_, rows)| rows);
+                let rows = rows.replace(" AND $$live", "");
+                format!("SELECT c.value, c.expires_at, c.key, c.xmin, c.ctid FROM {rows}")
+            }
+            Form::Address => {
+                let number = self.parameters().len() + 1;
+                let by_both = format!("{BY_KEY} AND c.ctid OPERATOR(pg_catalog.=) ${number}");
+                template.replace(BY_KEY, &by_both)
+            }
         }
     }
 

@@ -6,11 +6,10 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::memory;
+use super::memory as memory_cache;
 use super::pass::Pass;
 use super::registry::Storage;
 use super::registry::{self, Cache};
-use super::slots::owner_of;
 use super::table::as_owner_unless;
 use super::trim::{Spare, Trim};
 use crate::error::Error;
@@ -18,7 +17,7 @@ use crate::pg::board::{Record, board};
 use crate::pg::plan::query_once;
 use crate::pg::privilege::{self, AsOwner, Privileges};
 use crate::pg::subtransaction;
-use crate::pg::{database, lock, relation, session};
+use crate::pg::{advisory, database, lock, memory, relation, session};
 
 /// What the statements of a sweep need.
 const TO_SWEEP: Privileges = Privileges::SELECT
@@ -26,20 +25,21 @@ const TO_SWEEP: Privileges = Privileges::SELECT
     .and(Privileges::DELETE);
 
 /// What the last sweep of a cache wrote down, where there is shared memory.
-pub fn record(relation: Oid) -> Option<&'static Record> {
-    board().map(|board| board.record(owner_of(relation)))
+fn record(cache: &Cache) -> Option<&'static Record> {
+    let board = board().filter(|_| !cache.temporary)?;
+    Some(board.record(cache.owner))
 }
 
 /// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows
 /// that are more than `max_entries`, however many.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     if cache.storage == Storage::Memory {
-        return memory::expire(cache, max_rows);
+        return memory_cache::expire(cache, max_rows);
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
     // Two may sweep at once if they insist: none waits for the other, and each row goes once.
-    let alone = lock::try_sweep(cache.relation);
-    let record = record(cache.relation);
+    let alone = advisory::try_sweep(cache.relation);
+    let record = record(cache);
     let mut pass = Pass::begin(cache, record);
     while !pass.is_complete() && pass.removed < max_rows {
         pass.step(cache, max_rows - pass.removed);
@@ -94,26 +94,45 @@ pub fn tolerance(cache: &Cache) -> i64 {
 
 /// The same over all caches of the database that the caller may delete from; one that is locked
 /// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
-/// own triggers raise an error.
+/// own triggers raise an error. Each has its share of the rows, and what some do not need goes to the others.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);
     }
     let mut removed = 0;
-    for relation in all_caches() {
-        if removed >= max_rows {
-            break;
+    let mut caches = all_caches();
+    while removed < max_rows && !caches.is_empty() {
+        let mut unfinished = Vec::new();
+        for (at, &relation) in caches.iter().enumerate() {
+            let left = max_rows - removed;
+            if left <= 0 {
+                break;
+            }
+            let share = (left / (caches.len() - at) as i64).max(1);
+            let swept = expire_share(relation, share)?;
+            removed += swept;
+            if swept >= share {
+                memory::push(&mut unfinished, relation);
+            }
         }
-        if !privilege::has(relation, Privileges::DELETE) {
-            continue;
-        }
-        match subtransaction::attempt(|| expire_one(relation, max_rows - removed)) {
-            Ok(swept) => removed += swept?,
-            Err(failure) if failure.cancelled => failure.raise(),
-            Err(failure) => failure.warn(could_not_sweep(&relation::display_name(relation))),
-        }
+        caches = unfinished;
     }
     Ok(removed)
+}
+
+fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
+    privilege::hear();
+    if !privilege::has(relation, Privileges::DELETE) {
+        return Ok(0);
+    }
+    match subtransaction::attempt(|| expire_one(relation, share)) {
+        Ok(swept) => swept,
+        Err(failure) if failure.cancelled => failure.raise(),
+        Err(failure) => {
+            failure.warn(could_not_sweep(&relation::display_name(relation)));
+            Ok(0)
+        }
+    }
 }
 
 /// What is said of a cache whose sweep fails.
@@ -163,8 +182,7 @@ pub fn all_caches() -> Vec<Oid> {
         &[],
         |output| {
             (0..output.rows())
-                .filter_map(|row| output.raw(row, 0))
-                .map(|oid| Oid::from_u32(oid.value() as u32))
+                .filter_map(|row| output.oid(row, 0))
                 .collect()
         },
     )

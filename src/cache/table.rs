@@ -1,51 +1,52 @@
 //! Entries of a table cache: what each function does with the table.
 //!
 //! One function here is one statement, or a row of them over keys in sorted order, so that two
-//! calls never wait for each other in a circle. Values are stored datums (of the cache's type);
-//! the api converts. A read judges the deadline after it has the row, by the wall clock.
+//! calls never wait for each other in a circle. A value comes with its type; the api converts. A read judges the deadline after it has the row, by the wall clock.
 
 use std::ffi::CString;
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::Datum;
 
 use super::deadline::{self, Deadline};
 use super::depend;
 use super::direct;
 use super::key::{Key, after_prefix};
 use super::keys::Keys;
-use super::memory as memory_cache;
 use super::path;
 use super::registry::{Cache, Reading};
-use super::statement::Statement;
+use super::statement::{Form, Statement};
+use super::versions::{self, Removal};
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
-use crate::pg::datum::{Text, Value, ValueType, new_array, new_text_array, new_varlena};
+use crate::pg::convert;
+use crate::pg::datum::{Text, ValueType};
 use crate::pg::lock;
 use crate::pg::memory;
 use crate::pg::plan::{Output, Paths, Plan};
 use crate::pg::privilege::{self, AsOwner, Privileges};
+use crate::pg::stored::Stored;
 use crate::pg::table_row::New;
+use crate::pg::table_search;
+use crate::pg::typed::Typed;
 
 /// An entry as it is stored. A value of None is a negative entry.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    pub value: Option<Datum>,
+    pub value: Option<Stored>,
     pub deadline: Deadline,
 }
 
 /// The columns `value, expires_at` of a row.
-fn entry(output: &Output, row: usize) -> Entry {
+pub(super) fn entry(output: &Output, row: usize) -> Entry {
     Entry {
-        value: output.varlena(row, 0),
+        value: output.stored(row, 0),
         deadline: deadline_column(output, row),
     }
 }
 
 fn deadline_column(output: &Output, row: usize) -> Deadline {
     output
-        .raw(row, 1)
-        .map(|datum| datum.value() as i64)
+        .moment(row, 1)
         .filter(|&deadline| deadline != INFINITY)
 }
 
@@ -58,16 +59,16 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
     if cache.is_out_of_reach() || depend::is_due(cache.relation, key.text().bytes()) {
         return None;
     }
-    if let Some(target) = path::to_read(cache) {
-        return direct::get(target, key).filter(|entry| deadline::is_within(entry.deadline, grace));
+    let within = |entry: &Entry| deadline::is_within(entry.deadline, grace);
+    if let Some(found) = path::to_read(cache).and_then(|target| direct::get(target, key)) {
+        return found.filter(within);
     }
-    let _locks = lock::Scope::enter();
-    cache
-        .plan(Statement::Get)
-        .run(&[Some(key.text().raw())], |output| {
-            (output.rows() > 0).then(|| entry(output, 0))
-        })
-        .filter(|entry| deadline::is_within(entry.deadline, grace))
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let found = match versions::may_be_two() {
+        true => versions::get(cache, key),
+        false => cache.plan(Statement::Get).run(&[key.text().into()], first),
+    };
+    found.filter(within)
 }
 
 /// The live entries under several keys, in key order; all from one snapshot.
@@ -77,15 +78,19 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     }
     if let Some(target) = path::to_read(cache) {
         let mut found = memory::list(keys.len());
-        direct::get_many(target, keys, |place, entry| {
+        let direct = direct::get_many(target, keys, |place, entry| {
             found.extend(keys.get(place).map(|key| (key.text(), entry)));
         });
-        return live_in_order(cache, found);
+        if direct.is_some() {
+            return live_in_order(cache, found);
+        }
     }
-    let _locks = lock::Scope::enter();
-    let mut datums = memory::collect(keys.iter().map(|key| key.text().raw()));
-    let keys = new_array(&mut datums, ValueType::Text);
-    let found = cache.plan(Statement::GetMany).run(&[Some(keys)], entries);
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let keys = Typed::texts(keys.iter().map(|key| key.text()));
+    let found = match versions::may_be_two() {
+        true => versions::get_many(cache, keys),
+        false => cache.plan(Statement::GetMany).run(&[keys], entries),
+    };
     live_in_order(cache, found)
 }
 
@@ -98,8 +103,8 @@ fn live_in_order(cache: &Cache, mut found: Vec<(Text, Entry)>) -> Vec<(Text, Ent
 /// The rows `value, expires_at, key`.
 fn entries(output: &Output) -> Vec<(Text, Entry)> {
     memory::collect((0..output.rows()).filter_map(|row| {
-        let key = output.varlena(row, 2)?;
-        Some((Text::from_raw(key), entry(output, row)))
+        let key = output.text(row, 2)?;
+        Some((key, entry(output, row)))
     }))
 }
 
@@ -113,7 +118,7 @@ pub fn scan(
     if cache.is_out_of_reach() {
         return Vec::new();
     }
-    let _locks = lock::Scope::enter();
+    let _locks = lock::Scope::over(&cache.own_relations);
     let skip = after.unwrap_or(Text::new(b""));
     let from = match skip.bytes() > prefix.bytes() {
         true => skip,
@@ -121,16 +126,18 @@ pub fn scan(
     };
     let due = i64::try_from(depend::due(cache.relation)).unwrap_or(i64::MAX);
     let mut arguments = vec![
-        Some(from.raw()),
-        Some(skip.raw()),
-        Some(Datum::from(max_rows.saturating_add(due))),
+        from.into(),
+        skip.into(),
+        Typed::number(max_rows.saturating_add(due)),
     ];
     let end = after_prefix(prefix.bytes());
     let bounded = end.is_some();
-    arguments.extend(end.map(|end| Some(new_varlena(&end))));
-    let mut found = cache
-        .plan(Statement::Scan { bounded })
-        .run(&arguments, entries);
+    arguments.extend(end.map(|end| Typed::bound(&end)));
+    let statement = Statement::Scan { bounded };
+    if versions::may_be_two() {
+        return versions::scan(cache, statement, arguments, max_rows.max(0) as usize);
+    }
+    let mut found = cache.plan(statement).run(&arguments, entries);
     if due > 0 {
         found.retain(|(key, _)| !depend::is_due(cache.relation, key.bytes()));
         found.truncate(max_rows as usize);
@@ -139,7 +146,7 @@ pub fn scan(
 }
 
 /// Inserts or overwrites.
-pub fn set(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) {
+pub fn set(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let direct = path::to_write(cache);
     if direct.is_some_and(|target| direct::set(target, key, value, deadline).is_some()) {
         return;
@@ -147,34 +154,34 @@ pub fn set(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) {
     run(
         cache,
         Statement::Set,
-        &[Some(key.text().raw()), value, deadline.map(Datum::from)],
+        &[key.text().into(), value.into(), Typed::moment(deadline)],
     );
 }
 
 /// Inserts or overwrites several, given in the order of their keys, each key once.
-pub fn set_many(cache: &Cache, entries: &[(Key, Datum)], deadline: Deadline) {
+pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
     if entries.is_empty() {
-        return;
+        return Ok(());
     }
     let direct = path::to_write(cache);
     if direct.is_some_and(|target| direct::set_many(target, entries, deadline).is_some()) {
-        return;
+        return Ok(());
     }
-    let mut keys = memory::collect(entries.iter().map(|(key, _)| key.text().raw()));
-    let mut values = memory::collect(entries.iter().map(|(_, value)| *value));
+    let values = entries.iter().map(|&(_, value)| value);
     run(
         cache,
         Statement::SetMany,
         &[
-            Some(new_array(&mut keys, ValueType::Text)),
-            Some(new_array(&mut values, cache.value_type)),
-            deadline.map(Datum::from),
+            Typed::texts(entries.iter().map(|(key, _)| key.text())),
+            Typed::values(values, cache.value_type)?,
+            Typed::moment(deadline),
         ],
     );
+    Ok(())
 }
 
 /// Inserts if no live entry is there.
-pub fn add(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) -> bool {
+pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     let over = |entry: Option<&Entry>| entry.is_none();
     path::to_write(cache)
         .and_then(|target| direct::put_over(target, key, New { value, deadline }, over))
@@ -182,18 +189,21 @@ pub fn add(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) ->
 }
 
 /// Overwrites if a live entry is there.
-pub fn replace(cache: &Cache, key: Key, value: Option<Datum>, deadline: Deadline) -> bool {
+pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     path::to_write(cache)
         .and_then(|target| direct::replace(target, key, New { value, deadline }, |_| true))
-        .unwrap_or_else(|| write(cache, Statement::Replace, key, value, deadline))
+        .unwrap_or_else(|| {
+            let new = [value.into(), Typed::moment(deadline)];
+            changes(cache, Statement::Replace, key, &new) > 0
+        })
 }
 
 /// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
 pub fn replace_if(
     cache: &Cache,
     key: Key,
-    expected: Option<Datum>,
-    value: Option<Datum>,
+    expected: Option<Stored>,
+    value: Option<Stored>,
     deadline: Deadline,
 ) -> bool {
     let new = New { value, deadline };
@@ -204,21 +214,13 @@ pub fn replace_if(
             .and_then(|target| direct::put_over(target, key, new, over))
             .unwrap_or_else(|| write(cache, Statement::ReplaceIfAbsent, key, value, deadline));
     };
-    if let Some(done) = direct
-        .and_then(|target| direct::replace(target, key, new, |entry| has(cache, entry, expected)))
+    if let Some(done) =
+        direct.and_then(|target| direct::replace(target, key, new, |entry| has(entry, expected)))
     {
         return done;
     }
-    0 < run(
-        cache,
-        Statement::ReplaceIf,
-        &[
-            Some(key.text().raw()),
-            value,
-            deadline.map(Datum::from),
-            Some(expected),
-        ],
-    )
+    let new = [value.into(), Typed::moment(deadline), expected.into()];
+    0 < changes(cache, Statement::ReplaceIf, key, &new)
 }
 
 /// Adds to a counter, which starts from 0 where there is no live integer entry. Gives the stored
@@ -228,8 +230,8 @@ pub fn increment(
     key: Key,
     delta: i64,
     deadline: Deadline,
-    sum: impl Fn(Option<Datum>) -> Result<Datum, Error>,
-) -> Result<Option<Datum>, Error> {
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Result<Option<Stored>, Error> {
     if let Some(done) =
         path::to_write(cache).and_then(|target| direct::increment(target, key, deadline, sum))
     {
@@ -237,11 +239,11 @@ pub fn increment(
     }
     Ok(cache.plan(Statement::Increment).run(
         &[
-            Some(key.text().raw()),
-            Some(Datum::from(delta)),
-            deadline.map(Datum::from),
+            key.text().into(),
+            Typed::number(delta),
+            Typed::moment(deadline),
         ],
-        |output| output.varlena(0, 0),
+        |output| output.stored(0, 0),
     ))
 }
 
@@ -252,9 +254,14 @@ pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
     {
         return done;
     }
-    cache.plan(Statement::Touch).run(
-        &[Some(key.text().raw()), deadline.map(Datum::from)],
-        |output| (output.rows() > 0).then(|| entry(output, 0)),
+    let at = versions::to_change(cache, key);
+    run_at(
+        cache,
+        Statement::Touch,
+        key,
+        &[Typed::moment(deadline)],
+        at,
+        first,
     )
 }
 
@@ -263,7 +270,7 @@ pub fn persist(cache: &Cache, key: Key) -> bool {
     if let Some(done) = path::to_write(cache).and_then(|target| direct::touch(target, key, None)) {
         return done.is_some();
     }
-    0 < run(cache, Statement::Persist, &[Some(key.text().raw())])
+    0 < changes(cache, Statement::Persist, key, &[])
 }
 
 /// Removes an entry, expired or not; says whether it was live.
@@ -272,12 +279,10 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
         return removed.as_ref().is_some_and(live);
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT);
-    cache
-        .plan(Statement::Delete)
-        .run(&[Some(key.text().raw())], |output| {
-            (output.rows() > 0).then(|| deadline_column(output, 0))
-        })
-        .is_some_and(deadline::is_live)
+    remove(cache, Statement::Delete, key, &[], |output| {
+        (output.rows() > 0).then(|| deadline_column(output, 0))
+    })
+    .is_some_and(deadline::is_live)
 }
 
 /// Removes an entry, expired or not; gives it if it was live.
@@ -285,20 +290,15 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     if let Some(removed) = path::to_write(cache).and_then(|target| direct::remove(target, key)) {
         return removed.filter(live);
     }
-    cache
-        .plan(Statement::Delete)
-        .run(&[Some(key.text().raw())], |output| {
-            (output.rows() > 0).then(|| entry(output, 0))
-        })
-        .filter(live)
+    remove(cache, Statement::Delete, key, &[], first).filter(live)
 }
 
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
-pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
+pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
     let is_it = |entry: &Entry| {
         live(entry)
             && match expected {
-                Some(expected) => has(cache, entry, expected),
+                Some(expected) => has(entry, expected),
                 None => entry.value.is_none(),
             }
     };
@@ -307,11 +307,12 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Datum>) -> bool {
     {
         return done;
     }
-    let key = Some(key.text().raw());
-    0 < match expected {
-        Some(expected) => run(cache, Statement::DeleteIf, &[key, Some(expected)]),
-        None => run(cache, Statement::DeleteIfNegative, &[key]),
+    let touched = |output: &Output| (output.processed > 0).then_some(());
+    match expected {
+        Some(_) => remove(cache, Statement::DeleteIf, key, &[expected.into()], touched),
+        None => remove(cache, Statement::DeleteIfNegative, key, &[], touched),
     }
+    .is_some()
 }
 
 /// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
@@ -327,18 +328,33 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let mut sorted = memory::collect(keys.iter());
     if keys.len() <= MANY_KEYS {
         sorted.sort_unstable();
-        let array = [Some(new_text_array(&sorted))];
+        let array = [Typed::byte_texts(&sorted)];
         return cache.plan(Statement::DeleteMany).run_on_latest(&array);
     }
-    let array = [Some(new_text_array(&sorted))];
+    let array = [Typed::byte_texts(&sorted)];
     let sql = [
         b"DELETE FROM ONLY ",
         cache.qualified_name().to_bytes(),
         b" AS c WHERE c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
     ];
     let sql = CString::new(sql.concat()).unwrap_or_default();
-    let plan = Plan::prepare(&sql, &[ValueType::Text.array_oid()], Paths::Costed);
+    let types = [ValueType::Text.array_oid()];
+    let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);
     plan.run_on_latest(&array);
+}
+
+/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table cannot be
+/// asked by key, for all who write it.
+pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
+    let waited = cache.target.as_ref().is_some_and(|target| {
+        let mut numbers = memory::collect(0..keys.len());
+        keys.sort(&mut numbers, |&number| number);
+        let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
+        table_search::wait_for_unseen(target, texts).is_ok()
+    });
+    if !waited {
+        lock::wait_for_writers(cache.relation);
+    }
 }
 
 /// Removes all entries, row by row.
@@ -357,40 +373,88 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
 /// The keys that begin with `prefix`, in order.
 fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
     let _owner = as_owner_unless(cache, Privileges::SELECT);
-    let mut arguments = vec![Some(prefix.raw())];
+    let mut arguments = vec![prefix.into()];
     let end = after_prefix(prefix.bytes());
     let bounded = end.is_some();
-    arguments.extend(end.map(|end| Some(new_varlena(&end))));
+    arguments.extend(end.map(|end| Typed::bound(&end)));
     cache
         .plan(Statement::Keys { bounded })
         .run(&arguments, |output| {
-            let keys = (0..output.rows()).filter_map(|row| output.varlena(row, 0));
-            memory::collect(keys.map(|key| Key::stored(Text::from_raw(key))))
+            let keys = (0..output.rows()).filter_map(|row| output.text(row, 0));
+            let mut keys = memory::collect(keys.map(Key::stored));
+            keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // see `versions`
+            keys
         })
 }
 
 /// Whether an entry has this value.
-fn has(cache: &Cache, entry: &Entry, expected: Datum) -> bool {
+fn has(entry: &Entry, expected: Stored) -> bool {
     let value = entry.value;
-    value.is_some_and(|value| memory_cache::equal(cache, value, expected))
+    value.is_some_and(|value| convert::equal(value, expected))
 }
 
 fn write(
     cache: &Cache,
     statement: Statement,
     key: Key,
-    value: Option<Datum>,
+    value: Option<Stored>,
     deadline: Deadline,
 ) -> bool {
     0 < run(
         cache,
         statement,
-        &[Some(key.text().raw()), value, deadline.map(Datum::from)],
+        &[key.text().into(), value.into(), Typed::moment(deadline)],
     )
 }
 
+/// Changes a live entry by a statement over its row; how many it touched.
+fn changes(cache: &Cache, statement: Statement, key: Key, rest: &[Typed]) -> u64 {
+    let at = versions::to_change(cache, key);
+    run_at(cache, statement, key, rest, at, |output| output.processed)
+}
+
+/// Removes an entry by a statement over its row; what `read` makes of the row.
+fn remove<R>(
+    cache: &Cache,
+    statement: Statement,
+    key: Key,
+    rest: &[Typed],
+    read: impl FnOnce(&Output) -> Option<R>,
+) -> Option<R> {
+    match versions::to_remove(cache, key) {
+        Removal::Nothing => None,
+        Removal::Plain => run_at(cache, statement, key, rest, None, read),
+        Removal::Only(row) => run_at(cache, statement, key, rest, Some(row), read),
+        Removal::Both(row) => {
+            let removed = run_at(cache, statement, key, rest, Some(row), read)?;
+            run_at(cache, Statement::Delete, key, &[], None, |_| ());
+            Some(removed)
+        }
+    }
+}
+
+/// Runs a statement whose first parameter is the key, over the row of this address if one is given.
+fn run_at<R>(
+    cache: &Cache,
+    statement: Statement,
+    key: Key,
+    rest: &[Typed],
+    at: Option<Typed>,
+    read: impl FnOnce(&Output) -> R,
+) -> R {
+    let form = at.map_or(Form::Plain, |_| Form::Address);
+    let key = Typed::from(key.text());
+    let rest = rest.iter().copied().chain(at);
+    let arguments = memory::collect(std::iter::once(key).chain(rest));
+    cache.plan_in(statement, form).run(&arguments, read)
+}
+
+fn first(output: &Output) -> Option<Entry> {
+    (output.rows() > 0).then(|| entry(output, 0))
+}
+
 /// Runs a statement whose rows nobody reads; how many it touched.
-fn run(cache: &Cache, statement: Statement, arguments: &[Option<Datum>]) -> u64 {
+fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
     cache
         .plan(statement)
         .run(arguments, |output| output.processed)

@@ -8,17 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use pgrx::pg_sys::Datum;
-
 use super::hot;
 use super::key::Key;
 use super::pass::{self, CHUNK};
 use super::registry::Cache;
 use super::statement::Statement;
-use crate::pg::datum::{Text, Value, ValueType, new_array};
 use crate::pg::slot::Figure;
 use crate::pg::storage;
 use crate::pg::tier::tier;
+use crate::pg::typed::Typed;
 
 /// Classes of age for each factor of e, as in the statement.
 const CLASSES: f64 = 64.0;
@@ -137,12 +135,8 @@ fn copies(cache: &Cache) -> i64 {
 fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
     cache
         .plan(Statement::Census)
-        .run(&pass::range(from, to), |output| {
-            let number = |row, column| {
-                output
-                    .raw(row, column)
-                    .map_or(0, |datum| datum.value() as i64)
-            };
+        .run_on_present(&pass::range(from, to), |output| {
+            let number = |row, column| output.number(row, column).unwrap_or(0);
             for row in 0..output.rows() {
                 *classes.entry(number(row, 0)).or_default() += number(row, 1);
             }
@@ -151,26 +145,24 @@ fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
 
 /// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked stay.
 fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64) -> i64 {
-    let age = Some(Datum::from(age));
+    let age = Typed::number(age);
     let [from, to] = pass::range(from, to);
-    let mut keys: Vec<Datum> = cache.plan(Statement::Aged).run(&[from, to, age], |output| {
+    let aged = cache.plan(Statement::Aged);
+    let keys: Vec<Key> = aged.run_on_present(&[from, to, age], |output| {
         (0..output.rows())
-            .filter_map(|row| output.varlena(row, 0))
-            .filter(|&key| spare == Spare::None || !is_used(cache, key))
+            .filter_map(|row| output.text(row, 0))
+            .map(Key::stored)
+            .filter(|&key| spare == Spare::None || !hot::is_used(cache, key))
             .take(wanted as usize)
             .collect()
     });
     if keys.is_empty() {
         return 0;
     }
-    let array = Some(new_array(&mut keys, ValueType::Text));
+    let array = Typed::texts(keys.iter().map(|key| key.text()));
     let trimmed = cache
         .plan(Statement::Trim)
-        .run(&[array, age], |output| output.processed);
+        .run_on_present(&[array, age], |output| output.processed);
     cache.count(Figure::Trimmed, trimmed);
     trimmed as i64
-}
-
-fn is_used(cache: &Cache, key: Datum) -> bool {
-    hot::is_used(cache, Key::stored(Text::from_raw(key)))
 }

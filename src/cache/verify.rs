@@ -12,8 +12,9 @@ use pgcache_store::{Header, Key as HotKey};
 use super::key::Key;
 use super::registry::{Reading, Storage};
 use super::table::{self, Entry};
-use super::{hot, memory, walk};
+use super::{hot, walk};
 use crate::pg::clock;
+use crate::pg::convert;
 use crate::pg::datum::Text;
 use crate::pg::session;
 use crate::pg::tier::{Tier, tier};
@@ -53,11 +54,11 @@ fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<D
     let row = table::get(cache, Key::stored(text), None);
     let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let again = present(cache, tier, &key)?;
-    let settled = before == after && same(cache, Some(&copy), Some(&again));
+    let settled = before == after && same(Some(&copy), Some(&again));
     let expired = copy
         .deadline
         .is_some_and(|deadline| deadline <= clock::now());
-    (settled && !expired && !same(cache, Some(&copy), row.as_ref())).then_some((text, copy, row))
+    (settled && !expired && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
 }
 
 /// The copy that a look-up would serve.
@@ -70,14 +71,14 @@ fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     })
 }
 
-fn same(cache: &Reading, one: Option<&Entry>, other: Option<&Entry>) -> bool {
+fn same(one: Option<&Entry>, other: Option<&Entry>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => {
             one.deadline == other.deadline
                 && match (one.value, other.value) {
                     (None, None) => true,
-                    (Some(one), Some(other)) => memory::equal(cache, one, other),
+                    (Some(one), Some(other)) => convert::equal(one, other),
                     _ => false,
                 }
         }

@@ -11,30 +11,37 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::registry::{self, Reading};
+use super::registry::{self, Reading, Storage};
 use super::settings::Settings;
 use super::sweep;
 use crate::error::Error;
 use crate::pg::datum::Text;
 use crate::pg::privilege::{self, Privileges};
+use crate::pg::shape;
 
 /// The memory cache whose view has these settings, for who may read it.
+///
+/// The settings may be anything that the caller has made up: what they name is locked, and waited for, once
+/// the catalogs say that it is a memory cache of this id and that the caller may read it. It is looked at again
+/// under the lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let words: Vec<Vec<u8>> = settings
         .bytes()
         .split(|&byte| byte == b' ')
         .map(<[u8]>::to_vec)
         .collect();
-    let relation = Settings::from_arguments(&words)
+    let (id, relation) = Settings::from_arguments(&words)
         .ok()
-        .and_then(|settings| relation_of(&settings))
+        .and_then(|settings| Some((settings.id?, relation_of(&settings)?)))
         .ok_or(Error::NoSuchView)?;
-    privilege::require(relation, Privileges::SELECT);
-    registry::lock_to_read(relation)
+    let cache = registry::open_to_read(Some(relation), Privileges::SELECT)?;
+    let is_it = cache.storage == Storage::Memory && cache.settings.id == Some(id);
+    is_it.then_some(cache).ok_or(Error::NoSuchView)
 }
 
 fn relation_of(settings: &Settings) -> Option<Oid> {
     let id = settings.id?;
+    privilege::hear();
     let original = settings.oid.map(Oid::from_u32);
     original
         .filter(|&relation| has_id(relation, id))
@@ -56,6 +63,9 @@ fn restored(id: u64) -> Option<Oid> {
         .then_some(oldest)
 }
 
+/// Without a lock.
 fn has_id(relation: Oid, id: u64) -> bool {
-    registry::lock_to_read(relation).is_ok_and(|cache| cache.settings.id == Some(id))
+    shape::settings_of_view(relation)
+        .and_then(|words| Settings::from_arguments(&words).ok())
+        .is_some_and(|settings| settings.id == Some(id))
 }

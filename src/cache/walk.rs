@@ -144,11 +144,16 @@ fn each_key_of(
     }
 }
 
-/// The least `max` live keys with this prefix, after `after`, in order.
-pub fn least_keys(tier: &Tier, slot: u32, prefix: &[u8], after: &[u8], max: usize) -> Vec<Vec<u8>> {
+/// The least `max` live keys of which `counts` says yes, in order.
+pub fn least_keys(
+    tier: &Tier,
+    slot: u32,
+    max: usize,
+    counts: impl Fn(&[u8]) -> bool,
+) -> Vec<Vec<u8>> {
     let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
     each_key(tier, slot, |key| {
-        if key.starts_with(prefix) && (after.is_empty() || key > after) {
+        if counts(key) {
             keep_least(&mut least, key, max);
         }
     });

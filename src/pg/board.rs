@@ -2,7 +2,7 @@
 //!
 //! Not the hot tier and no part of what is served from it: everything here may be lost or be old at
 //! no cost but work done twice. That is the rule: nobody decides about an entry by the board. So it
-//! needs no lock; whoever sweeps a cache is alone with its record (`lock::try_sweep`), writers only add to its
+//! needs no lock; whoever sweeps a cache is alone with its record (`advisory::try_sweep`), writers only add to its
 //! sums and raise its alarm, and two caches that fight for one record may at worst write over each other.
 //!
 //! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
@@ -235,11 +235,15 @@ impl Board {
     }
 
     /// The same for a writer, who takes nobody's record, and does not look for long.
-    pub fn own_or_free(&self, owner: u64) -> Option<&'static Record> {
+    pub fn own_or_free(
+        &self,
+        owner: u64,
+        may_have_one: impl FnOnce() -> bool,
+    ) -> Option<&'static Record> {
         const LOOKS: usize = 16;
-        self.places(owner)
-            .take(LOOKS)
-            .find(|record| record.claim(owner))
+        let near = || self.places(owner).take(LOOKS);
+        let own = near().find(|record| record.owner.load(Relaxed) == owner);
+        own.or_else(|| may_have_one().then(|| near().find(|record| record.claim(owner)))?)
     }
 }
 

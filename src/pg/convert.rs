@@ -6,9 +6,16 @@
 use pgrx::pg_sys;
 
 use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
+use super::stored::Stored;
 
 /// Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
-pub fn convert(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum {
+pub fn convert(stored: Stored, to: ValueType) -> Stored {
+    let converted = datum(stored.raw(), stored.value_type(), to);
+    // SAFETY: each of the ways gives a varlena of the type that is asked for.
+    unsafe { Stored::new(converted, to) }
+}
+
+fn datum(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum {
     use ValueType::*;
     match (from, to) {
         (Text, Text) | (Json, Json) | (Bytes, Bytes) | (Text, Bytes) => datum,
@@ -20,13 +27,14 @@ pub fn convert(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::
 }
 
 /// The same for an argument and a cache of any types.
-pub fn argument<V: Value>(value: V, to: ValueType) -> pg_sys::Datum {
-    convert(value.raw(), V::TYPE, to)
+pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
+    convert(Stored::of(value), to)
 }
 
 /// The same for a stored value and a result.
-pub fn result<V: Value>(stored: pg_sys::Datum, from: ValueType) -> V {
-    V::from_raw(convert(stored, from, V::TYPE))
+pub fn result<V: Value>(stored: Stored) -> V {
+    // SAFETY: it was converted to V's type.
+    unsafe { V::from_raw(convert(stored, V::TYPE).raw()) }
 }
 
 /// The datum, when its bytes are valid in the server's encoding.
@@ -53,13 +61,16 @@ fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-/// Whether two values of one type are equal, as `=` says.
-pub fn equal(one: pg_sys::Datum, other: pg_sys::Datum, value_type: ValueType) -> bool {
-    if value_type != ValueType::Json {
-        return varlena_bytes(one) == varlena_bytes(other);
+/// Whether two values are equal, as `=` says; of two types they are not.
+pub fn equal(one: Stored, other: Stored) -> bool {
+    if one.value_type() != other.value_type() {
+        return false;
     }
+    if one.value_type() != ValueType::Json {
+        return one.bytes() == other.bytes();
+    }
+    let arguments = [Some(one.raw()), Some(other.raw())];
     // SAFETY: jsonb_eq takes two jsonb and gives a boolean.
-    let equal =
-        unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_eq, &[Some(one), Some(other)]) };
+    let equal = unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_eq, &arguments) };
     equal.is_some_and(|datum| datum.value() != 0)
 }

@@ -12,6 +12,7 @@ use pgrx::{FromDatum, pg_sys};
 
 use super::memory;
 use super::rows::Sink;
+use super::typed::{self, Typed};
 use crate::error::Error;
 
 /// The three types a value can have, in SQL's arguments and in a cache's column.
@@ -61,7 +62,9 @@ impl ValueType {
 /// A value in one of the three types: what the api's families of functions differ in.
 pub trait Value: Copy {
     const TYPE: ValueType;
-    fn from_raw(datum: pg_sys::Datum) -> Self;
+    /// # Safety
+    /// The datum is a varlena of this type.
+    unsafe fn from_raw(datum: pg_sys::Datum) -> Self;
     fn raw(self) -> pg_sys::Datum;
 }
 
@@ -74,7 +77,7 @@ macro_rules! value_datum {
         impl Value for $name {
             const TYPE: ValueType = ValueType::$name;
 
-            fn from_raw(datum: pg_sys::Datum) -> Self {
+            unsafe fn from_raw(datum: pg_sys::Datum) -> Self {
                 $name(datum)
             }
 
@@ -163,7 +166,7 @@ impl Text {
 ///
 /// The borrow is as long as the datum's own memory context lives, which is at least the call.
 #[inline]
-pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
+pub(super) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     // SAFETY: every caller holds a varlena datum. A detoasted copy is allocated in the current
     // memory context and lives as long as the call. Most datums are plain already: they are spared
     // the guarded call.
@@ -181,7 +184,7 @@ pub fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
 
 /// A new varlena with this payload, in the current memory context.
 #[inline]
-pub fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
+pub(super) fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
     let mut room = Room::of(bytes.len());
     room.bytes().copy_from_slice(bytes);
     room.into_varlena(bytes.len())
@@ -296,7 +299,7 @@ impl<V: Value> ArrayOf<V> {
 }
 
 /// The address before all rows of a block, a datum of type tid.
-pub fn row_address(block: u32) -> pg_sys::Datum {
+pub(super) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
         let address: pg_sys::ItemPointer =
@@ -308,7 +311,7 @@ pub fn row_address(block: u32) -> pg_sys::Datum {
 }
 
 /// A new array of varlenas of this type, for a statement's parameter.
-pub fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum {
+pub(super) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum {
     // SAFETY: the elements are datums of type `of`: varlena, int-aligned, passed by reference.
     unsafe {
         pg_sys::Datum::from(pg_sys::construct_array(
@@ -323,7 +326,7 @@ pub fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum
 }
 
 /// The same of these texts, with one allocation for all elements.
-pub fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
+pub(super) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     const HEADER: usize = 4;
     let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);
     let total: usize = texts.iter().map(|text| size(text)).sum();
@@ -347,14 +350,13 @@ pub fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
 }
 
 /// One row of several columns, for a function with OUT parameters.
-pub struct Record<const N: usize>(pub [Option<pg_sys::Datum>; N]);
+pub struct Record<const N: usize>(pub [Typed; N]);
 
-// SAFETY: the SQL declaration has N OUT parameters of the columns' types; the lint compares N.
+// SAFETY: the columns are compared with those of the SQL declaration.
 unsafe impl<const N: usize> BoxRet for Record<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        let (mut values, mut nulls) = columns(self.0);
         // SAFETY: get_call_result_type gives a tuple descriptor for any function with OUT
-        // parameters, and heap_form_tuple reads exactly its N columns.
+        // parameters, and heap_form_tuple reads exactly its columns, of which there are N.
         unsafe {
             let mut descriptor = std::ptr::null_mut();
             pg_sys::get_call_result_type(
@@ -362,6 +364,10 @@ unsafe impl<const N: usize> BoxRet for Record<N> {
                 std::ptr::null_mut(),
                 &mut descriptor,
             );
+            if descriptor.is_null() || (*descriptor).natts as usize != N {
+                typed::refuse_columns();
+            }
+            let (mut values, mut nulls) = typed::datums(self.0, &typed::types_of(descriptor));
             let descriptor = pg_sys::BlessTupleDesc(descriptor);
             let tuple =
                 pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -371,7 +377,7 @@ unsafe impl<const N: usize> BoxRet for Record<N> {
 }
 
 /// The rows of a set-returning function, handed over all at once (materialize mode).
-pub struct Rows<const N: usize>(pub Vec<[Option<pg_sys::Datum>; N]>);
+pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 
 // SAFETY: as for Record; the function is declared RETURNS TABLE with N columns.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
@@ -384,12 +390,4 @@ unsafe impl<const N: usize> BoxRet for Rows<N> {
         sink.close();
         fcinfo.return_null()
     }
-}
-
-/// Splits a row into what heap_form_tuple takes.
-fn columns<const N: usize>(row: [Option<pg_sys::Datum>; N]) -> ([pg_sys::Datum; N], [bool; N]) {
-    (
-        row.map(|column| column.unwrap_or(pg_sys::Datum::null())),
-        row.map(|column| column.is_none()),
-    )
 }

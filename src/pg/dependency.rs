@@ -9,7 +9,7 @@
 //! must be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger
 //! on a table of his own that names a cache of somebody else.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -131,12 +131,20 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
 }
 
 /// Raises 42501 unless the table's owner may delete any entry of the cache.
-fn require_rights(cache: Oid, declared_on: Oid) {
+pub fn require_rights(cache: Oid, declared_on: Oid) {
     let _owner = AsOwner::to_maintain(declared_on);
     privilege::require(cache, Privileges::DELETE);
     if privilege::row_security_applies(cache) {
         ErrorReport::from(Error::DependencyUnderPolicies).report(PgLogLevel::ERROR);
     }
+}
+
+/// Whether he may.
+pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
+    let _owner = AsOwner::to_maintain(declared_on);
+    relation::is_there(cache)
+        && privilege::has(cache, Privileges::DELETE)
+        && !privilege::row_security_applies(cache)
 }
 
 /// Cache and key of a trigger's condition.
@@ -192,10 +200,12 @@ impl Condition {
 /// A trigger of ours on a table.
 pub struct Found {
     pub trigger: Oid,
-    pub name: Vec<u8>,
+    /// As it is, not as SQL spells it.
+    pub name: CString,
     pub cache: Oid,
     /// It came with a partition's parent and goes with it.
     pub is_clone: bool,
+    pub is_disabled: bool,
     /// The condition as Postgres stores it, without what differs between equal ones.
     key: *mut pg_sys::Node,
     /// For which rows or statements: Postgres' bits.
@@ -203,6 +213,25 @@ pub struct Found {
 }
 
 impl Found {
+    /// Whether it is that of INSERT, of which each dependency has one.
+    pub fn is_of_inserts(&self) -> bool {
+        self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
+    }
+
+    /// The key as SQL, with `prefix.` before each column of the table.
+    pub fn print_key(&self, table: Oid, prefix: &CStr) -> Vec<u8> {
+        // SAFETY: a copy of the nodes, made to speak of one row of the table; the result is palloc'd.
+        unsafe {
+            let key = pg_sys::copyObjectImpl(self.key.cast()).cast();
+            for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
+                pg_sys::ChangeVarNodes(key, row as i32, 1, 0);
+            }
+            let context = pg_sys::deparse_context_for(prefix.as_ptr(), table);
+            let text = pg_sys::deparse_expression(key, context, true, false);
+            CStr::from_ptr(text).to_bytes().to_vec()
+        }
+    }
+
     /// Whether both compute the same key for the same events.
     pub fn equals(&self, other: &Found) -> bool {
         // SAFETY: compares two node trees.
@@ -236,9 +265,10 @@ pub fn on_table(table: Oid) -> Vec<Found> {
                 let condition = Condition::of(trigger)?;
                 Some(Found {
                     trigger: trigger.tgoid,
-                    name: CStr::from_ptr(trigger.tgname).to_bytes().to_vec(),
+                    name: CStr::from_ptr(trigger.tgname).to_owned(),
                     cache: condition.cache,
                     is_clone: trigger.tgisclone,
+                    is_disabled: trigger.tgenabled == pg_sys::TRIGGER_DISABLED as i8,
                     key: condition.key,
                     kind: trigger.tgtype,
                 })
@@ -250,7 +280,7 @@ pub fn on_table(table: Oid) -> Vec<Found> {
 }
 
 /// The table on which a partition's trigger was declared.
-fn declared_on(trigger: Oid) -> Option<Oid> {
+pub fn declared_on(trigger: Oid) -> Option<Oid> {
     let mut row = relation::trigger_row(trigger)?;
     while row.parent != pg_sys::InvalidOid {
         row = relation::trigger_row(row.parent)?;

@@ -188,7 +188,7 @@ unsafe fn is_plain(planned: *mut Node) -> bool {
 
 /// Of other kinds of nodes (checks of domains, GREATEST, constructors of JSON) Postgres does not show every
 /// function that they call.
-fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
+pub(super) fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     use pg_sys::NodeTag::*;
     matches!(
         node,

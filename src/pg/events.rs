@@ -8,6 +8,7 @@ use pgrx::pg_sys::{self, Oid};
 use super::board;
 use super::dead::Dead;
 use super::kept::{self, Kept};
+use super::{advisory, meant, source};
 
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
@@ -22,8 +23,10 @@ pub struct Observer {
     pub altered: fn(relation: Oid),
     /// A row of a table changed on which an entry of a cache depends.
     pub depended_on: fn(cache: Oid, key: &[u8]),
-    /// All rows of such a table may have gone.
+    /// All rows of such a table may have gone, or be other ones.
     pub depended_on_all: fn(cache: Oid),
+    /// A table on which entries depend has, or had, this child.
+    pub inherited: fn(child: Oid, parent: Oid),
     pub created: fn(relation: Oid),
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
@@ -155,11 +158,16 @@ unsafe extern "C-unwind" fn at_savepoint_event(
 
 fn transaction_event(moment: Moment) {
     tell(|observer| (observer.transaction)(moment));
+    if moment == Moment::BeforePrepare {
+        advisory::before_prepare();
+    }
     if matches!(moment, Moment::Committed | Moment::Aborted) {
+        advisory::at_end();
         let changed = EXTENSION_CHANGED.with(|changed| changed.change(std::mem::take));
         if changed && moment == Moment::Committed {
             board::tell_news();
         }
+        source::forget();
         kept::none_left();
     }
 }
@@ -182,9 +190,14 @@ unsafe extern "C-unwind" fn at_object_access(
         pg_sys::TriggerRelationId,
         pg_sys::ExtensionRelationId,
         pg_sys::DatabaseRelationId,
+        source::DEFAULTS,
     ];
     if heeded.contains(&class) {
         guarded(|| object_event(access, class, object, part));
+    }
+    if class == source::INHERITANCE && access == pg_sys::ObjectAccessType::OAT_POST_ALTER {
+        // SAFETY: what Postgres has given.
+        guarded(|| source::inheritance_changed(object, unsafe { source::parent_in(arg) }));
     }
 }
 
@@ -204,6 +217,10 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
             tell(|observer| (observer.database_dropped)(object));
         }
+        // Named by the table and the column.
+        source::DEFAULTS if access == pg_sys::ObjectAccessType::OAT_POST_CREATE => {
+            source::default_made(object, part);
+        }
         _ => {}
     }
 }
@@ -211,8 +228,16 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
 /// `part` is a column's number, or 0: a dropped column is not a dropped relation.
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
-    if access == OAT_TRUNCATE {
-        super::dependency::partition_truncated(relation);
+    match access {
+        OAT_TRUNCATE => {
+            meant::truncated(relation);
+            super::dependency::partition_truncated(relation);
+        }
+        OAT_POST_CREATE if part != 0 => source::changed(relation),
+        OAT_POST_ALTER if part != 0 => source::column_altered(relation, part),
+        OAT_POST_ALTER => source::altered(relation),
+        OAT_DROP => source::dropped(relation, part),
+        _ => {}
     }
     tell(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
@@ -231,6 +256,11 @@ fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
         return;
     }
     if let Some(relation) = super::relation::of_trigger(trigger) {
+        match access {
+            OAT_DROP => source::trigger_dropped(trigger, relation),
+            OAT_POST_ALTER => source::trigger_altered(trigger, relation),
+            _ => {}
+        }
         tell(|observer| (observer.altered)(relation));
     }
 }

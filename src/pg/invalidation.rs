@@ -1,8 +1,9 @@
 //! Tells the session when what it remembers of a relation may be out of date.
 //!
-//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics)
-//! and for a renamed schema. The callbacks may come whenever a lock is taken; they only raise
-//! flags and never touch the catalogs.
+//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics),
+//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and the
+//! database's owner, who is the one member of `pg_database_owner`. The callbacks may come whenever a lock is
+//! taken; they only raise flags and never touch the catalogs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ thread_local! {
 pub struct Watch {
     relation: pg_sys::Oid,
     stale: Rc<Cell<bool>>,
+    roles: Roles,
 }
 
 impl Watch {
@@ -33,12 +35,34 @@ impl Watch {
             let mut watches = watches.borrow_mut();
             watches.insert(relation.to_u32(), Rc::downgrade(&stale));
         });
-        Watch { relation, stale }
+        Watch {
+            relation,
+            stale,
+            roles: Roles::now(),
+        }
     }
 
     /// Whether the relation may have changed since the watch began.
     pub fn is_stale(&self) -> bool {
         self.stale.get()
+    }
+
+    /// Whether anybody's roles may have changed since: that decides which policies count for him, and a plan
+    /// is made for those that did. Postgres makes it anew for another role; for another membership only in
+    /// its latest minor releases.
+    pub fn has_other_roles(&self) -> bool {
+        self.roles != Roles::now()
+    }
+}
+
+/// Who is a member of what, may do what, and owns the database, at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Roles(u64);
+
+impl Roles {
+    /// As far as this session has heard.
+    pub fn now() -> Roles {
+        Roles(ROLES.get())
     }
 }
 
@@ -72,6 +96,8 @@ thread_local! {
     static GRANTED: [Cell<Option<Grant>>; GRANTS] = const { [const { Cell::new(None) }; GRANTS] };
     /// Rises with each message that can take a privilege away.
     static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Rises with each message of a role, a membership or the database's owner.
+    static ROLES: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Grant {
@@ -98,8 +124,8 @@ impl Grant {
     }
 }
 
-/// A relation's message says that its privileges or its owner may be others; one of a role or a
-/// membership, that anybody's may.
+/// A relation's message says that its privileges or its owner may be others; one of a role, a membership
+/// or the database's owner, that anybody's may.
 fn forget_grants(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {
@@ -114,6 +140,7 @@ fn forget_grants(of: Option<pg_sys::Oid>) {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    ROLES.set(ROLES.get() + 1);
     forget_grants(None);
 }
 
@@ -131,6 +158,7 @@ pub fn register() {
             pg_sys::SysCacheIdentifier::AUTHOID,
             pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM,
             pg_sys::SysCacheIdentifier::AUTHMEMMEMROLE,
+            pg_sys::SysCacheIdentifier::DATABASEOID,
         ] {
             pg_sys::CacheRegisterSyscacheCallback(
                 cache as i32,

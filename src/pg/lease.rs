@@ -34,6 +34,8 @@ const COMPUTING: u32 = 0;
 const STORED: u32 = 1;
 /// The same, and somebody has voided the lease since.
 const STORED_VOID: u32 = 2;
+/// Won while a change was being committed: others need not compute the same, and nothing is stored under it.
+const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
 struct Record {
@@ -102,6 +104,8 @@ pub enum Asked {
     Busy(Other),
     /// All records of the partition are in use.
     Full,
+    /// Somebody changes the key, or the cache, and his commit is not visible yet.
+    Pending,
 }
 
 /// Whom a lease is for.
@@ -114,6 +118,8 @@ pub struct Claim {
     pub deadline: Timestamp,
     /// Whether a lease past its deadline is taken over although its value is written already.
     pub over_stored: bool,
+    /// Nothing may be stored under it.
+    pub doomed: bool,
 }
 
 impl Leases {
@@ -206,7 +212,10 @@ impl<'l> Partition<'l> {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
             let own = other.stored && other.holder == my_process();
-            let over = own || other.deadline <= claim.now && (claim.over_stored || !other.stored);
+            let doomed = record.state.load(Relaxed) == DOOMED && !claim.doomed;
+            let over = own
+                || doomed
+                || other.deadline <= claim.now && (claim.over_stored || !other.stored);
             if !over {
                 return Asked::Busy(other);
             }
@@ -305,7 +314,7 @@ impl<'l> Partition<'l> {
     }
 
     fn void_one(&self, record: &Record) -> bool {
-        if record.state.load(Relaxed) == COMPUTING {
+        if [COMPUTING, DOOMED].contains(&record.state.load(Relaxed)) {
             self.free(record);
             return true;
         }
@@ -328,7 +337,8 @@ impl Record {
         self.owner.store(claim.owner, Relaxed);
         self.deadline.store(claim.deadline, Relaxed);
         self.holder.store(claim.holder, Relaxed);
-        self.state.store(COMPUTING, Relaxed);
+        let state = if claim.doomed { DOOMED } else { COMPUTING };
+        self.state.store(state, Relaxed);
         self.id.store(claim.id, Relaxed);
     }
 
@@ -337,7 +347,7 @@ impl Record {
             id: self.id.load(Relaxed),
             holder: self.holder.load(Relaxed),
             deadline: self.deadline.load(Relaxed),
-            stored: self.state.load(Relaxed) != COMPUTING,
+            stored: [STORED, STORED_VOID].contains(&self.state.load(Relaxed)),
         }
     }
 }

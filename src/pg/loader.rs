@@ -11,6 +11,7 @@ use pgrx::pg_sys;
 use super::context::Context;
 use super::datum::{Text, Value, ValueType};
 use super::plan::{Connection, Output, current_context, failed};
+use super::stored::Stored;
 use crate::error::Error;
 
 /// A planned loader, kept until dropped. Postgres plans it anew when what it names has changed.
@@ -19,7 +20,7 @@ pub struct Loader(NonNull<pg_sys::_SPI_plan>);
 /// What a loader has given.
 pub enum Loaded {
     NoRow,
-    Value(Option<(pg_sys::Datum, ValueType)>),
+    Value(Option<Stored>),
 }
 
 impl Loader {
@@ -69,6 +70,10 @@ impl Loader {
             failed("SPI_execute_plan");
         }
         let output = Output::of_last_statement(caller);
+        // Planned anew, it may have other columns.
+        if output.columns() != 1 {
+            return Err(Error::LoaderColumns(text.to_string_lossy()));
+        }
         match output.rows() {
             0 => Ok(Loaded::NoRow),
             1 => Ok(Loaded::Value(value(&output))),
@@ -85,9 +90,9 @@ impl Drop for Loader {
 }
 
 /// The one column of the one row: a text, jsonb or bytea as it is, anything else in its text form.
-fn value(output: &Output) -> Option<(pg_sys::Datum, ValueType)> {
-    if let Some(value_type) = ValueType::from_oid(output.type_of(0)) {
-        return output.varlena(0, 0).map(|datum| (datum, value_type));
+fn value(output: &Output) -> Option<Stored> {
+    match ValueType::from_oid(output.type_of(0)) {
+        Some(_) => output.stored(0, 0),
+        None => output.printed(0, 0).map(Stored::of),
     }
-    output.printed(0, 0).map(|datum| (datum, ValueType::Text))
 }

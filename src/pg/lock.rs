@@ -5,18 +5,9 @@
 //! transaction, as everywhere in Postgres; so do readers under REPEATABLE READ and SERIALIZABLE,
 //! where a TRUNCATE by somebody else would otherwise show through the old snapshot.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use pgrx::pg_sys;
 
-/// Kinds of advisory locks. An application's own are of kind 1 or 2, whatever numbers it gives: so
-/// nobody can take one of these by hand and keep others from their work.
-#[derive(Clone, Copy)]
-enum Kind {
-    Lease = 3,
-    Sweep = 4,
-    Name = 5,
-}
+use super::version;
 
 /// Strength of a lock, by what it is taken for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +25,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn number(self) -> pg_sys::LOCKMODE {
+    pub(super) fn number(self) -> pg_sys::LOCKMODE {
         match self {
             Mode::Read => pg_sys::AccessShareLock as pg_sys::LOCKMODE,
             Mode::Write => pg_sys::RowExclusiveLock as pg_sys::LOCKMODE,
@@ -57,55 +48,16 @@ pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
-/// Serialises those who create a relation of one name: an advisory lock until the transaction ends. Two
-/// names meet by chance only, and then it costs a wait, never a wrong answer.
-pub fn name(schema: pg_sys::Oid, name: &[u8]) {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let tag = advisory(Kind::Name, schema.to_u32(), hasher.finish() as u32);
-    // SAFETY: LockAcquire copies the tag. Unlike a relation's lock it does not read invalidation
-    // messages, without which the relation made by whom we waited for would not be found.
-    unsafe {
-        pg_sys::LockAcquire(
-            &tag,
-            pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
-            false,
-            false,
-        );
-        pg_sys::AcceptInvalidationMessages();
-    }
+/// Waits until the transactions have ended that may have written rows of the table by now.
+pub fn wait_for_writers(relation: pg_sys::Oid) {
+    let tag = of_relation(relation);
+    // SAFETY: our own lock is not waited for.
+    unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
-pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    try_advisory(advisory(Kind::Sweep, relation.to_u32(), 0))
-}
-
-/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.
-pub fn try_lease(name: u64) -> bool {
-    try_advisory(advisory(Kind::Lease, (name >> 32) as u32, name as u32))
-}
-
-/// An advisory lock of this database.
-fn advisory(kind: Kind, one: u32, two: u32) -> pg_sys::LOCKTAG {
-    pg_sys::LOCKTAG {
-        // SAFETY: a plain C variable of this process.
-        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
-        locktag_field2: one,
-        locktag_field3: two,
-        locktag_field4: kind as u16,
-        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
-        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
-    }
-}
-
-/// Until the transaction ends; false while somebody else has it.
-fn try_advisory(tag: pg_sys::LOCKTAG) -> bool {
-    // SAFETY: LockAcquire copies the tag; with `dontWait` it waits for nobody.
-    unsafe {
-        pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false, true)
-            != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
-    }
+/// Whether the transaction has the lock of who changes rows of the table.
+pub fn changes_rows(relation: pg_sys::Oid) -> bool {
+    version::has_lock(&of_relation(relation), Mode::Write.number())
 }
 
 /// Whether the transaction has one snapshot for all its statements.
@@ -140,20 +92,41 @@ impl Drop for Shared {
     }
 }
 
-/// Locks taken while this lives are given back when it is dropped.
+/// A lock that was free, given back when dropped. After an error the abort gives it back.
+pub struct Brief(pg_sys::Oid, Mode);
+
+impl Brief {
+    /// None if anybody is in the way.
+    pub fn try_on(oid: pg_sys::Oid, mode: Mode) -> Option<Brief> {
+        try_relation(oid, mode).then_some(Brief(oid, mode))
+    }
+}
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: taken by `try_on` under the same resource owner, in this call.
+            unsafe { UnlockRelationOid(self.0, self.1.number()) };
+        }
+    }
+}
+
+/// Gives back what a kept plan that reads takes on a table and its indexes. How often it takes each depends
+/// on whether Postgres planned anew, so the plan runs under a resource owner of its own, which counts.
 ///
-/// It is a resource owner of its own, ended the way a rolled-back subtransaction's is. When an
-/// error unwinds, nothing is released here: the abort that follows does it, after it has dropped
-/// the lightweight locks that the failed code may still hold.
-pub struct Scope {
+/// Every other lock passes to the caller's owner and is kept: whoever has taken it relies on it until the
+/// transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
+/// after it has dropped the lightweight locks that the failed code may still hold.
+pub struct Scope<'r> {
+    relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
     former: pg_sys::ResourceOwner,
 }
 
-impl Scope {
+impl Scope<'_> {
     /// None where locks must be kept.
-    pub fn enter() -> Option<Scope> {
-        if one_snapshot_per_transaction() {
+    pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
+        if relations.is_empty() || one_snapshot_per_transaction() {
             return None;
         }
         // SAFETY: a function call always has a current resource owner, the parent of the new one.
@@ -161,29 +134,65 @@ impl Scope {
             let former = pg_sys::CurrentResourceOwner;
             let own = pg_sys::ResourceOwnerCreate(former, c"pgcache read".as_ptr());
             pg_sys::CurrentResourceOwner = own;
-            Some(Scope { own, former })
+            Some(Scope {
+                relations,
+                own,
+                former,
+            })
         }
     }
 }
 
-impl Drop for Scope {
+impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // SAFETY: own was made by enter and nothing that it owns is used any more: results have
-        // been copied. former outlives it, being its parent.
+        // SAFETY: own was made by `over` and is current again, since what ran inside puts back what it found.
+        // The plan has ended: what is left in own are locks. A commit passes them to former, which
+        // outlives it, being its parent.
         unsafe {
             if !std::thread::panicking() {
+                for &relation in self.relations {
+                    give_back(&of_relation(relation), Mode::Read.number());
+                }
                 for phase in [
                     pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_BEFORE_LOCKS,
                     pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_LOCKS,
                     pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS,
                 ] {
-                    pg_sys::ResourceOwnerRelease(self.own, phase, false, false);
+                    pg_sys::ResourceOwnerRelease(self.own, phase, true, false);
                 }
             }
             pg_sys::CurrentResourceOwner = self.former;
             if !std::thread::panicking() {
                 pg_sys::ResourceOwnerDelete(self.own);
             }
+        }
+    }
+}
+
+fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: a plain C variable of this process.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: relation.to_u32(),
+        locktag_field3: 0,
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_RELATION as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    }
+}
+
+/// Gives a lock back as often as the current resource owner has it; what other owners have stays.
+///
+/// # Safety
+/// Nothing relies on what the current owner has of this lock.
+pub(super) unsafe fn give_back(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) {
+    let mut local = std::ptr::null_mut();
+    // SAFETY: the lock's entry in this process is asked for by taking it once more, without waiting. One
+    // that was not held, and that somebody else has, was not taken.
+    unsafe {
+        let taken = version::try_lock(tag, mode, &mut local);
+        if taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+            pg_sys::LockReleaseCurrentOwner(&mut local, 1);
         }
     }
 }

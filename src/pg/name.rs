@@ -64,9 +64,19 @@ pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// A string literal for a statement.
+/// A name as SQL spells it, in quotes where it needs them.
+pub fn quote_identifier(name: &CStr) -> CString {
+    // SAFETY: gives the name itself or a palloc'd copy; it is copied out.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_owned() }
+}
+
+/// A string literal for a statement, whatever `standard_conforming_strings` says.
 pub fn quote_literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
 }
 
 /// The name of the current database.

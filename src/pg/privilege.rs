@@ -29,8 +29,7 @@ impl Privileges {
 /// transaction: a SELECT would hear of it with its lock on the table, and a hot read takes none.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     reserve::secure();
-    // SAFETY: inside a transaction; delivers what others have committed.
-    unsafe { pg_sys::AcceptInvalidationMessages() };
+    hear();
     if has(relation, privileges) {
         return;
     }
@@ -47,7 +46,13 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     }
 }
 
-/// Whether the current user has all of these on the relation.
+/// Takes notice of what others have committed.
+pub fn hear() {
+    // SAFETY: inside a transaction.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
+}
+
+/// Whether the current user has all of these on the relation, as far as the session has heard.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let grant = Grant {
@@ -85,6 +90,7 @@ unsafe fn aclcheck(
 
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
+    hear();
     // SAFETY: syscache look-ups, as above.
     unsafe {
         if !version::owns_relation(relation, session::user()) {

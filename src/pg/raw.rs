@@ -21,6 +21,7 @@ unsafe extern "C-unwind" {
     pub fn UnregisterSnapshot(snapshot: Snapshot);
     pub fn ActiveSnapshotSet() -> bool;
     pub fn IsInParallelMode() -> bool;
+    pub fn TransactionIdIsCurrentTransactionId(xid: TransactionId) -> bool;
     pub fn ProcessInterrupts();
     pub fn XactLockTableWait(
         xid: TransactionId,
@@ -44,6 +45,7 @@ unsafe extern "C-unwind" {
     ) -> *mut TupleTableSlot;
     pub fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
     pub fn ExecStoreVirtualTuple(slot: *mut TupleTableSlot) -> *mut TupleTableSlot;
+    pub fn SPI_gettypeid(descriptor: TupleDesc, attribute: i32) -> Oid;
     pub fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, attributes: i32);
     pub fn pg_detoast_datum_copy(varlena: *mut varlena) -> *mut varlena;
 
@@ -89,6 +91,7 @@ unsafe extern "C-unwind" {
         checker: check_function_callback,
         context: *mut std::ffi::c_void,
     ) -> bool;
+    pub fn func_volatile(function: Oid) -> std::ffi::c_char;
     pub fn datum_image_eq(one: Datum, other: Datum, by_value: bool, length: i32) -> bool;
     pub fn MemoryContextReset(context: MemoryContext);
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
@@ -180,5 +183,21 @@ pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
             true => None,
             false => Some(*(*slot).tts_values.add(at)),
         }
+    }
+}
+
+/// Whether the row in a slot was written by the transaction or one of its savepoints.
+///
+/// # Safety
+/// Inside of [`guarded`]; the slot holds a row of a table.
+#[inline(always)]
+pub unsafe fn is_own(slot: *mut TupleTableSlot) -> bool {
+    // SAFETY: a slot of a table's row knows the row's system columns; xmin is never NULL.
+    unsafe {
+        let mut null = false;
+        (*(*slot).tts_ops).getsysattr.is_some_and(|column| {
+            let xmin = column(slot, MinTransactionIdAttributeNumber, &mut null);
+            TransactionIdIsCurrentTransactionId(TransactionId::from_inner(xmin.value() as u32))
+        })
     }
 }

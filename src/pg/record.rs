@@ -3,9 +3,16 @@
 //! Where it lies, and whose it is, `board` says, and why it needs no lock.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
+
+use super::clock::Timestamp;
+
+const SECOND: i64 = 1_000_000;
+/// The longest rest, however long a VACUUM took.
+const LONGEST_REST: i64 = 600 * SECOND;
 
 /// What the last sweeps of one cache left for the next.
 #[repr(C, align(64))]
@@ -34,12 +41,45 @@ pub struct Record {
     /// The same at which it is worth the next one; 0: nobody has looked at its size.
     pub worth: [AtomicU64; 2],
     /// 1: that many have died, and nobody has come yet.
-    pub alarm: AtomicU32,
+    pub alarm: AtomicU8,
+    /// How far steps of its sweep are shorter than full ones, as the worker counts it.
+    pub pace: AtomicU8,
+    /// In seconds: until then it leaves the worker to others, after a step that took long; 0: none did lately.
+    rests_until: AtomicU32,
     /// When somebody last came.
     pub answered: AtomicI64,
 }
 
 impl Record {
+    /// After a step that took so long.
+    pub fn rest(&self, now: Timestamp, took: Duration) {
+        let took = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
+        let until = now.saturating_add(took.min(LONGEST_REST)) / SECOND + 1;
+        let until = u32::try_from(until).unwrap_or(1).max(1);
+        self.rests_until.store(until, Relaxed);
+    }
+
+    /// Whether one of its last steps took long.
+    pub fn is_slow(&self) -> bool {
+        self.rests_until.load(Relaxed) != 0
+    }
+
+    pub fn is_slow_no_more(&self) {
+        self.rests_until.store(0, Relaxed);
+    }
+
+    /// How long it still rests, in microseconds. One that would rest for longer than anybody does was written
+    /// before the clock was set back.
+    pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
+        let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
+        (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
+    }
+
+    /// When it last took long: who did so longest ago is next.
+    pub fn slow_since(&self) -> u32 {
+        self.rests_until.load(Relaxed)
+    }
+
     pub(super) fn database(&self) -> Oid {
         Oid::from_u32((self.owner.load(Relaxed) >> 32) as u32)
     }
@@ -56,7 +96,10 @@ impl Record {
     }
 
     pub(super) fn reset(&self) {
-        for field in [&self.cursor, &self.failures, &self.alarm] {
+        for field in [&self.cursor, &self.failures, &self.rests_until] {
+            field.store(0, Relaxed);
+        }
+        for field in [&self.alarm, &self.pace] {
             field.store(0, Relaxed);
         }
         for bytes in self.died.iter().chain(&self.worth) {

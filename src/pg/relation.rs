@@ -6,13 +6,15 @@ use pgrx::pg_sys;
 
 /// The oid of a function in schema pgcache; InvalidOid where the extension is not installed.
 pub fn internal_function(name: &CStr) -> pg_sys::Oid {
+    // Not looked at; only for a function of no arguments may it be null.
+    let types = [pg_sys::InvalidOid];
     // SAFETY: the list and its strings live in the current memory context; with missing_ok the
     // look-up gives InvalidOid. -1: any number of arguments, there is one function of each name.
     unsafe {
         let schema = pg_sys::makeString(c"pgcache".as_ptr().cast_mut()).cast();
         let name = pg_sys::makeString(name.as_ptr().cast_mut()).cast();
         let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema), name);
-        pg_sys::LookupFuncName(names, -1, std::ptr::null(), true)
+        pg_sys::LookupFuncName(names, -1, types.as_ptr(), true)
     }
 }
 
@@ -46,6 +48,12 @@ pub fn is_table(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
+}
+
+/// Whether it has partitions in place of rows.
+pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
 }
 
 /// A type's name for an error message.
@@ -106,6 +114,19 @@ pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
+/// Whether anything this session runs has the relation open; it has a lock on it.
+pub fn is_in_use(relation: pg_sys::Oid) -> bool {
+    // SAFETY: the lock keeps the relation; it is open between open and close.
+    unsafe {
+        let open = pg_sys::try_relation_open(relation, pg_sys::NoLock as i32);
+        !open.is_null() && {
+            let in_use = (*open).rd_refcnt > 1;
+            pg_sys::relation_close(open, pg_sys::NoLock as i32);
+            in_use
+        }
+    }
+}
+
 /// Whether it is a view.
 pub fn is_view(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up; relkind 0 (gone) is none.
@@ -126,8 +147,34 @@ pub fn of_trigger(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
 
 /// A trigger by its oid. Also finds one that this very command has made.
 pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
-    // SAFETY: a scan of pg_trigger by its oid index; the tuple is read before the scan ends. The
-    // static snapshot "self" sees rows of the present command.
+    let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
+    first_trigger(column, trigger, index, |form| {
+        Some(TriggerRow {
+            table: form.tgrelid,
+            parent: form.tgparentid,
+        })
+    })
+}
+
+/// Whether a table has a trigger that calls `function`; without a lock on the table.
+pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
+    let column = pg_sys::Anum_pg_trigger_tgrelid;
+    let index = pg_sys::TriggerRelidNameIndexId;
+    first_trigger(column, table, index, |form| {
+        (form.tgfoid == function).then_some(())
+    })
+    .is_some()
+}
+
+/// What `pick` makes of the first row of pg_trigger that it takes, of those with this oid in a column.
+fn first_trigger<R>(
+    column: u32,
+    oid: pg_sys::Oid,
+    index: u32,
+    pick: impl Fn(&pg_sys::FormData_pg_trigger) -> Option<R>,
+) -> Option<R> {
+    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is asked
+    // for. The static snapshot "self" sees rows of the present command.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::TriggerRelationId,
@@ -136,29 +183,30 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
         let mut key = pg_sys::ScanKeyData::default();
         pg_sys::ScanKeyInit(
             &mut key,
-            pg_sys::Anum_pg_trigger_oid as i16,
+            column as i16,
             pg_sys::BTEqualStrategyNumber as u16,
             pg_sys::Oid::from_u32(pg_sys::F_OIDEQ),
-            pg_sys::Datum::from(trigger),
+            pg_sys::Datum::from(oid),
         );
         let scan = pg_sys::systable_beginscan(
             catalog,
-            pg_sys::Oid::from_u32(pg_sys::TriggerOidIndexId),
+            pg_sys::Oid::from_u32(index),
             true,
             &raw mut pg_sys::SnapshotSelfData,
             1,
             &mut key,
         );
-        let tuple = pg_sys::systable_getnext(scan);
-        let row = (!tuple.is_null()).then(|| {
-            let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
-            TriggerRow {
-                table: (*form).tgrelid,
-                parent: (*form).tgparentid,
+        let mut found = None;
+        while found.is_none() {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
             }
-        });
+            let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
+            found = pick(&*form);
+        }
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-        row
+        found
     }
 }

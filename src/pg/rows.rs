@@ -7,10 +7,11 @@ use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, pg_sys};
 
+use super::typed::{self, Typed};
 use crate::error::Error;
 
 /// A row's columns.
-pub type Row<const N: usize> = [Option<pg_sys::Datum>; N];
+pub type Row<const N: usize> = [Typed; N];
 
 /// What makes the rows, one after the other.
 type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
@@ -55,8 +56,7 @@ unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     }
 }
 
-// SAFETY: the function is declared RETURNS TABLE with N columns, or SETOF record: then `produce` compares
-// the types that the query names with those of the rows.
+// SAFETY: the sink compares each row with the columns that the function declares, or that the query names.
 unsafe impl<const N: usize> BoxRet for Stream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: Postgres passes a valid call.
@@ -73,13 +73,15 @@ unsafe impl<const N: usize> BoxRet for Stream<N> {
 pub struct Sink<const N: usize> {
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
+    /// The columns' types, as the query or the declaration names them.
+    types: [pg_sys::Oid; N],
     /// What a row is made in; emptied after each.
     scratch: pg_sys::MemoryContext,
 }
 
 impl<const N: usize> Sink<N> {
     /// # Safety
-    /// `call` is a valid call; the rows' datums fit the declared types, or those given to `require`.
+    /// `call` is a valid call.
     pub unsafe fn open(call: pg_sys::FunctionCallInfo, options: u32) -> Sink<N> {
         // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when
         // the caller cannot take a set. The scratch context goes with the one the call runs in.
@@ -93,6 +95,7 @@ impl<const N: usize> Sink<N> {
             Sink {
                 store: (*result).setResult,
                 descriptor,
+                types: typed::types_of(descriptor),
                 scratch: pg_sys::AllocSetContextCreateInternal(
                     pg_sys::CurrentMemoryContext,
                     c"pgcache row".as_ptr(),
@@ -104,25 +107,23 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Refuses a query that names other types.
+    /// Refuses a query that names other types, also where there are no rows.
     pub fn require(&self, types: [pg_sys::Oid; N]) -> Result<(), Error> {
-        // SAFETY: the descriptor has N columns.
-        let named = |i: usize| unsafe { pg_sys::SPI_gettypeid(self.descriptor, i as i32 + 1) };
-        match (0..N).all(|i| named(i) == types[i]) {
+        match self.types == types {
             true => Ok(()),
             false => Err(Error::WrongColumns),
         }
     }
 
-    /// Hands over what `make` makes, if anything; the memory that it took is freed.
+    /// Hands over what `make` makes, if anything; the memory that it took is freed. Raises 42804 for a
+    /// column of another type than the query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
         // SAFETY: the scratch context lives until `close`, and nothing in it is used after the reset.
         // tuplestore_putvalues copies as many columns as the descriptor has, which are N.
         unsafe {
             let caller = pg_sys::MemoryContextSwitchTo(self.scratch);
             if let Some(row) = make() {
-                let mut values = row.map(|column| column.unwrap_or(pg_sys::Datum::null()));
-                let mut nulls = row.map(|column| column.is_none());
+                let (mut values, mut nulls) = typed::datums(row, &self.types);
                 pg_sys::tuplestore_putvalues(
                     self.store,
                     self.descriptor,

@@ -33,6 +33,17 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
+/// Whether no key has two rows that the transaction sees, one of them its own: so unless it has one snapshot for
+/// all its statements, and has written.
+#[inline]
+pub fn sees_one_version() -> bool {
+    // SAFETY: reads variables of this process.
+    unsafe {
+        pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
+            || GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
+    }
+}
+
 /// Whether the statement that runs now has a parallel plan: nothing can be written.
 #[inline]
 pub fn in_parallel_mode() -> bool {

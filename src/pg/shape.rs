@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::datum::ValueType;
 use super::list;
-use super::relation::{internal_function, qualified_name};
+use super::relation::{self, internal_function, qualified_name};
 use super::table_target::{self, Target};
 use super::version;
 
@@ -40,6 +40,8 @@ pub struct Shape {
     pub settings: Option<Vec<Vec<u8>>>,
     /// The table as a direct access sees it.
     pub target: Option<Target>,
+    /// The table and its indexes; none if a statement that reads the table may run somebody else's code.
+    pub own_relations: Vec<pg_sys::Oid>,
 }
 
 /// Reads a relation's facts; None when it is gone. The caller holds a lock on it.
@@ -72,11 +74,18 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
                 Some(_) => table_target::target(open),
                 None => None,
             },
+            own_relations: table_target::relations_read_alone(open),
             settings,
         };
         pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
         Some(shape)
     }
+}
+
+/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or not.
+pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
+    relation::has_trigger(relation, internal_function(c"record"))
+        || settings_of_view(relation).is_some()
 }
 
 /// Postgres' fixed oid of `pg_catalog."C"`.
@@ -206,15 +215,48 @@ unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events
     }
 }
 
+/// What Postgres calls the rule of every view.
+const SELECT_RULE: &CStr = c"_RETURN";
+/// The number of pg_rewrite's column ev_action.
+const EV_ACTION: i16 = 8;
+
+/// The settings in a memory cache's view, from the catalogs alone: the number may be one that somebody has
+/// made up, so no lock is taken on what it names, nor waited for. None for a temporary view, which is no cache.
+pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
+    if !relation::is_view(relation) || relation::is_temporary(relation) {
+        return None;
+    }
+    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action of a
+    // view's rule is the text of a list of queries.
+    unsafe {
+        let rule = pg_sys::SearchSysCache2(
+            pg_sys::SysCacheIdentifier::RULERELNAME as i32,
+            pg_sys::Datum::from(relation),
+            pg_sys::Datum::from(SELECT_RULE.as_ptr()),
+        );
+        if rule.is_null() {
+            return None;
+        }
+        let mut null = false;
+        let action = pg_sys::SysCacheGetAttr(
+            pg_sys::SysCacheIdentifier::RULERELNAME as i32,
+            rule,
+            EV_ACTION,
+            &mut null,
+        );
+        let text = (!null).then(|| pg_sys::text_to_cstring(action.cast_mut_ptr()));
+        pg_sys::ReleaseSysCache(rule);
+        settings_in(pg_sys::stringToNode(text?).cast())
+    }
+}
+
 /// The settings in a memory cache's view: the words of the one argument of the function behind it.
 ///
 /// # Safety
 /// `relation` must be open.
 unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
-    let function = internal_function(c"memory_entries");
-    // SAFETY: a view has one rule for SELECT (and may have others) with one query, whose range table
-    // is a list of entries; nodes are looked at only after their tag. rd_rules belongs to the
-    // relation, which is open.
+    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the relation, which
+    // is open.
     unsafe {
         if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_VIEW as i8
             || (*relation).rd_rules.is_null()
@@ -225,7 +267,18 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
         let rule = std::slice::from_raw_parts(rules.rules, rules.numLocks as usize)
             .iter()
             .find(|&&rule| (*rule).event == pg_sys::CmdType::CMD_SELECT)?;
-        let query: *mut pg_sys::Query = *list::pointers((**rule).actions).first()?;
+        settings_in((**rule).actions)
+    }
+}
+
+/// # Safety
+/// `actions` are those of a view's rule for SELECT.
+unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
+    let function = internal_function(c"memory_entries");
+    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only after
+    // their tag.
+    unsafe {
+        let query: *mut pg_sys::Query = *list::pointers(actions).first()?;
         list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
             .into_iter()
             .filter(|&table| (*table).rtekind == pg_sys::RTEKind::RTE_FUNCTION)

@@ -38,6 +38,8 @@ pub struct Slot {
     pub suspended: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
     pub memory: AtomicU64,
+    /// When an entry was last removed because somebody said that its source has changed.
+    removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
     /// Mean time that loaders of this cache take, in microseconds.
@@ -95,6 +97,15 @@ impl Slot {
     /// Microseconds that a loader takes; 0 when none has run.
     pub fn load_time(&self) -> u64 {
         self.load_time.load(Ordering::Relaxed)
+    }
+
+    /// Entries were removed by a change that is visible now; what was read by older snapshots is out of date.
+    pub fn note_removal(&self, now: i64) {
+        self.removed_at.fetch_max(now, Ordering::SeqCst);
+    }
+
+    pub fn removed_at(&self) -> i64 {
+        self.removed_at.load(Ordering::SeqCst)
     }
 
     /// The slot gets another cache.

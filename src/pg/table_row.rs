@@ -9,8 +9,10 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
 use super::clock::Timestamp;
+use super::datum::ValueType;
 use super::dead::Dead;
 use super::raw::{self, guarded};
+use super::stored::Stored;
 use super::table_scan::{Row, copy_row, key_equals};
 use super::table_target::Target;
 use super::version;
@@ -18,7 +20,7 @@ use super::version;
 /// The columns of a row that is written.
 #[derive(Clone, Copy)]
 pub struct New {
-    pub value: Option<Datum>,
+    pub value: Option<Stored>,
     pub deadline: Option<Timestamp>,
 }
 
@@ -29,7 +31,7 @@ pub enum Change {
     /// A new row, or a new version of the one that is there.
     Put(New),
     /// A new version with this value and the same deadline.
-    Revalue(Option<Datum>),
+    Revalue(Option<Stored>),
     /// A new version with this deadline and the same value.
     Redate(Option<Timestamp>),
     Remove,
@@ -38,7 +40,7 @@ pub enum Change {
 /// What a new version gets; it has the rest from the row that is there.
 #[derive(Clone, Copy)]
 pub struct Version {
-    pub value: Option<Option<Datum>>,
+    pub value: Option<Option<Stored>>,
     pub deadline: Option<Option<Timestamp>>,
 }
 
@@ -120,6 +122,8 @@ pub struct Writer<'t> {
     /// The row that is written.
     pub fresh: *mut pg_sys::TupleTableSlot,
     index: pg_sys::Relation,
+    /// Of the column as it is while the table is open.
+    value_type: ValueType,
     /// The executor's description of the table and its indexes, from the first time that it is needed.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
     /// What it has left to VACUUM so far.
@@ -133,7 +137,8 @@ impl<'t> Writer<'t> {
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key; None where that is not in use (any more).
+    /// Opens the table and the index of its primary key; None where that is not in use (any more), or the
+    /// table no longer what the target says.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
@@ -145,8 +150,10 @@ impl<'t> Writer<'t> {
             let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
             let index = raw::index_open(target.index, pg_sys::RowExclusiveLock as i32);
             let form = (*index).rd_index;
-            let access = Access::of(table);
-            let (Some(access), true) = (access, (*form).indisvalid && (*form).indisready) else {
+            let in_use = (*form).indisvalid && (*form).indisready;
+            let value_type = target.value_type(table, index);
+            let (Some(access), Some(value_type), true) = (Access::of(table), value_type, in_use)
+            else {
                 raw::index_close(index, pg_sys::NoLock as i32);
                 raw::table_close(table, pg_sys::NoLock as i32);
                 return None;
@@ -162,6 +169,7 @@ impl<'t> Writer<'t> {
                 ),
                 fresh: raw::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsVirtual),
                 index,
+                value_type,
                 executor: None,
                 dead: Dead::default(),
             })
@@ -239,7 +247,7 @@ impl<'t> Writer<'t> {
         // SAFETY: as the caller says.
         unsafe {
             raw::materialize_slot(self.present);
-            copy_row(self.present, self.target)
+            copy_row(self.present, self.target, self.value_type)
         }
     }
 
@@ -345,18 +353,25 @@ impl Access {
 }
 
 /// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and what there is no `new`
-/// one of; in a row that is inserted they are NULL, as dropped columns always are.
+/// one of; in a row that is inserted they are NULL, as dropped columns always are. False, and nothing is
+/// filled, where the value is of another type than the column.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it
 /// until the new one is written.
-pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) {
+pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) -> bool {
     let Writer {
         target,
         present,
         fresh,
+        value_type,
         ..
     } = *writer;
+    if let Some(Some(value)) = new.value
+        && value.value_type() != value_type
+    {
+        return false;
+    }
     // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of
     // columns are below that.
     unsafe {
@@ -378,13 +393,14 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) {
             raw::clear_slot(present);
         }
         if let Some(value) = new.value {
-            put_column(fresh, target.value, value);
+            put_column(fresh, target.value, value.map(Stored::raw));
         }
         if let Some(deadline) = new.deadline {
             put_column(fresh, target.deadline, deadline.map(Datum::from));
         }
         raw::ExecStoreVirtualTuple(fresh);
     }
+    true
 }
 
 /// Whether a key's stored form may differ from this one, compressed for example: then the row keeps its

@@ -9,16 +9,27 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum};
 
+use super::clock::Timestamp;
+use super::datum::{Text, Value, ValueType};
 use super::raw::{self, guarded};
+use super::session;
+use super::stored::Stored;
 use super::table_target::Target;
 use super::version;
 
 /// The columns `value, expires_at` of a row, copied and detoasted.
 #[derive(Clone, Copy)]
 pub struct Row {
-    pub value: Option<Datum>,
-    pub deadline: Option<Datum>,
+    pub value: Option<Stored>,
+    pub deadline: Option<Timestamp>,
 }
+
+/// The statement must do it: nothing was read or changed.
+pub struct Undecided;
+
+/// A row, and whether it is the only one that may be visible under its key, or the transaction's own: see
+/// `session::sees_one_version`. A row of the transaction's own goes before the other one.
+pub type Found = (Row, bool);
 
 /// A table and its index, open, and a scan of them by key.
 #[derive(Clone, Copy)]
@@ -27,21 +38,24 @@ struct Scan {
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
+    value_type: ValueType,
     /// NULL where it needs no end.
     registered: pg_sys::Snapshot,
+    one_version: bool,
 }
 
 /// The row under a key, as a statement that begins now would see it.
-pub fn get(target: &Target, key: Datum) -> Option<Row> {
+pub fn get(target: &Target, key: Text) -> Result<Option<Found>, Undecided> {
     // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a lock
     // on the table; the columns' copies are made in the caller's memory context before the slot goes.
     unsafe {
-        guarded(|| {
-            let scan = open(target, raw::ActiveSnapshotSet());
-            let row = find(&scan, target, key);
+        let row = guarded(|| {
+            let scan = open(target, raw::ActiveSnapshotSet())?;
+            let row = find(&scan, target, key.raw());
             close(&scan);
-            row
-        })
+            Some(row)
+        });
+        row.ok_or(Undecided)
     }
 }
 
@@ -49,17 +63,17 @@ pub fn get(target: &Target, key: Datum) -> Option<Row> {
 /// one.
 pub fn get_many(
     target: &Target,
-    keys: impl Iterator<Item = Datum>,
-    mut found: impl FnMut(usize, Row),
-) {
+    keys: impl Iterator<Item = Text>,
+    mut found: impl FnMut(usize, Found),
+) -> Result<(), Undecided> {
     // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
     // unwinds leaves it to the abort.
     unsafe {
-        let scan = guarded(|| open(target, false));
+        let scan = guarded(|| open(target, false)).ok_or(Undecided)?;
         for (place, key) in keys.enumerate() {
             let row = guarded(|| {
                 raw::check_for_interrupts();
-                find(&scan, target, key)
+                find(&scan, target, key.raw())
             });
             if let Some(row) = row {
                 found(place, row);
@@ -67,54 +81,98 @@ pub fn get_many(
         }
         guarded(|| close(&scan));
     }
+    Ok(())
 }
 
 /// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's.
-/// It sees what the session itself did before. A `brief` scan does without registering it.
+/// It sees what the session itself did before. A `brief` scan does without registering it. None where the
+/// table is no longer what the target says.
 ///
 /// # Safety
 /// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
 /// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
 /// vacuum from removing is all that the newer one can see.
-unsafe fn open(target: &Target, brief: bool) -> Scan {
+unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
     unsafe {
         raw::see_own_writes();
+        let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
+        let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
+        let Some(value_type) = target.value_type(table, index) else {
+            raw::index_close(index, pg_sys::AccessShareLock as i32);
+            raw::table_close(table, pg_sys::NoLock as i32);
+            return None;
+        };
         let present = raw::GetTransactionSnapshot();
         let registered = match brief {
-            true => null_mut(),
+            true => counted(present),
             false => raw::RegisterSnapshot(present),
         };
         let snapshot = if brief { present } else { registered };
-        let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
-        let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
-        Scan {
+        Some(Scan {
             table,
             index,
             slot: raw::MakeSingleTupleTableSlot((*table).rd_att, raw::table_slot_callbacks(table)),
             scan: version::index_beginscan(table, index, snapshot),
+            value_type,
             registered,
-        }
+            one_version: session::sees_one_version(),
+        })
     }
+}
+
+/// Says of a snapshot that is not registered that it is in use, as Postgres wants of all that are looked through.
+/// An error leaves the count; whoever takes the next snapshot begins with none.
+///
+/// # Safety
+/// The snapshot is the session's own, which nobody else counts at the same time.
+unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
+    // SAFETY: as the caller says. NULL: there is nothing to unregister.
+    unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
+    null_mut()
 }
 
 /// # Safety
 /// Inside of `guarded`; the scan is open.
-unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Row> {
-    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row.
+unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Found> {
+    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row, or one of each
+    // kind.
     unsafe {
         let mut by_key = key_equals(key);
         raw::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
+        let mut found = next(scan, target)?;
+        if !found.1
+            && let Some(other) = next(scan, target)
+        {
+            found = other;
+        }
+        Some(found)
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open and was given a key.
+#[inline(always)]
+unsafe fn next(scan: &Scan, target: &Target) -> Option<Found> {
+    // SAFETY: as the caller says.
+    unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
-        raw::index_getnext_slot(scan.scan, forward, scan.slot).then(|| copy_row(scan.slot, target))
+        raw::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {
+            let counts = scan.one_version || raw::is_own(scan.slot);
+            (copy_row(scan.slot, target, scan.value_type), counts)
+        })
     }
 }
 
 /// # Safety
 /// Inside of `guarded`; the scan is open and no longer used afterwards.
 unsafe fn close(scan: &Scan) {
-    // SAFETY: each was opened by `open`; the slot lets go of its page first.
+    // SAFETY: each was opened by `open`; the slot lets go of its page first. A brief scan's snapshot was counted.
     unsafe {
+        if scan.registered.is_null() {
+            let snapshot = (*scan.scan).xs_snapshot;
+            (*snapshot).regd_count = (*snapshot).regd_count.wrapping_sub(1);
+        }
         raw::index_endscan(scan.scan);
         raw::ExecDropSingleTupleTableSlot(scan.slot);
         raw::index_close(scan.index, pg_sys::AccessShareLock as i32);
@@ -148,16 +206,22 @@ pub unsafe fn key_equals(key: Datum) -> pg_sys::ScanKeyData {
 /// Copies our columns out of a slot, in the current memory context.
 ///
 /// # Safety
-/// Inside of `guarded`; the slot holds a row of the target.
+/// Inside of `guarded`; the slot holds a row of the target, whose [`Target::value_type`] this is.
 #[inline(always)]
-pub unsafe fn copy_row(slot: *mut pg_sys::TupleTableSlot, target: &Target) -> Row {
-    // SAFETY: the value is a varlena; the deadline is passed by value.
+pub unsafe fn copy_row(
+    slot: *mut pg_sys::TupleTableSlot,
+    target: &Target,
+    value_type: ValueType,
+) -> Row {
+    // SAFETY: the value is of this type, and a copy; the deadline is passed by value.
     unsafe {
-        let value = raw::column(slot, target.value)
-            .map(|value| Datum::from(raw::pg_detoast_datum_copy(value.cast_mut_ptr())));
+        let value = raw::column(slot, target.value).map(|value| {
+            let copy = raw::pg_detoast_datum_copy(value.cast_mut_ptr());
+            Stored::new(Datum::from(copy), value_type)
+        });
         Row {
             value,
-            deadline: raw::column(slot, target.deadline),
+            deadline: raw::column(slot, target.deadline).map(|moment| moment.value() as Timestamp),
         }
     }
 }

@@ -6,12 +6,12 @@
 
 use std::ptr::null_mut;
 
-use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
+use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
 
-use super::datum::varlena_bytes;
+use super::datum::{Text, Value, varlena_bytes};
 use super::dead::Dead;
 use super::raw::{self, guarded};
-use super::table_scan::key_equals;
+use super::table_scan::{Undecided, key_equals};
 use super::table_target::Target;
 use super::{memory, version};
 
@@ -33,21 +33,24 @@ struct Search {
 }
 
 /// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages warm.
-pub fn by_index(target: &Target, keys: impl Iterator<Item = (usize, Datum)>) -> Vec<Found> {
+pub fn by_index(
+    target: &Target,
+    keys: impl Iterator<Item = (usize, Text)>,
+) -> Result<Vec<Found>, Undecided> {
     let mut all = memory::list(0);
     // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An error
     // that unwinds leaves it to the abort.
     unsafe {
         let (search, index, scan) = guarded(|| {
-            let search = open(target);
-            let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
+            let (search, index) = open(target)?;
             let scan = version::index_beginscan(search.table, index, search.snapshot);
-            (search, index, scan)
-        });
+            Some((search, index, scan))
+        })
+        .ok_or(Undecided)?;
         for (number, key) in keys {
             let found = guarded(|| {
                 raw::check_for_interrupts();
-                let mut by_key = key_equals(key);
+                let mut by_key = key_equals(key.raw());
                 raw::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
                 let forward = pg_sys::ScanDirection::ForwardScanDirection;
                 raw::index_getnext_slot(scan, forward, search.slot)
@@ -59,22 +62,79 @@ pub fn by_index(target: &Target, keys: impl Iterator<Item = (usize, Datum)>) -> 
         }
         guarded(|| {
             raw::index_endscan(scan);
-            raw::index_close(index, pg_sys::AccessShareLock as i32);
-            close(&search);
+            close(&search, index);
         });
     }
-    all
+    Ok(all)
+}
+
+/// Waits for each transaction that has written a row under one of these keys which nobody else can see yet.
+/// Every row of a key is looked at: one may be about to go that such a row replaces.
+pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), Undecided> {
+    // SAFETY: as in `by_index`. A dirty snapshot is a type and room for answers, which lives as long as the
+    // scan; the scan has ended, and its pages are let go, before anybody is waited for.
+    unsafe {
+        let (search, index) = guarded(|| open(target)).ok_or(Undecided)?;
+        for key in keys {
+            guarded(|| {
+                raw::check_for_interrupts();
+                let mut writer = unseen_writer(&search, index, key);
+                while writer != pg_sys::InvalidTransactionId {
+                    let none = pg_sys::XLTW_Oper::XLTW_None;
+                    raw::XactLockTableWait(writer, null_mut(), null_mut(), none);
+                    writer = unseen_writer(&search, index, key);
+                }
+            });
+        }
+        guarded(|| close(&search, index));
+    }
+    Ok(())
+}
+
+/// A transaction in progress that has written a row under this key.
+///
+/// # Safety
+/// Inside of `guarded`, with what `open` has given.
+unsafe fn unseen_writer(
+    search: &Search,
+    index: pg_sys::Relation,
+    key: Text,
+) -> pg_sys::TransactionId {
+    // SAFETY: the scan begins and ends here, and the snapshot outlives it.
+    unsafe {
+        let mut dirty = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        };
+        let scan = version::index_beginscan(search.table, index, &raw mut dirty);
+        let mut by_key = key_equals(key.raw());
+        raw::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        let mut writer = pg_sys::InvalidTransactionId;
+        while writer == pg_sys::InvalidTransactionId
+            && raw::index_getnext_slot(scan, forward, search.slot)
+        {
+            writer = dirty.xmin;
+        }
+        raw::index_endscan(scan);
+        raw::clear_slot(search.slot);
+        writer
+    }
 }
 
 /// Asks of each row's key whether it is looked for, and by which number.
-pub fn by_pass(target: &Target, number_of: impl Fn(&[u8]) -> Option<usize>) -> Vec<Found> {
+pub fn by_pass(
+    target: &Target,
+    number_of: impl Fn(&[u8]) -> Option<usize>,
+) -> Result<Vec<Found>, Undecided> {
     let mut all = memory::list(0);
     // SAFETY: as above. The key is read while the slot holds its row.
     unsafe {
-        let (search, pass) = guarded(|| {
-            let search = open(target);
-            (search, begin_pass(&search))
-        });
+        let (search, index, pass) = guarded(|| {
+            let (search, index) = open(target)?;
+            Some((search, index, begin_pass(&search)))
+        })
+        .ok_or(Undecided)?;
         let next = || {
             guarded(|| {
                 raw::check_for_interrupts();
@@ -91,10 +151,10 @@ pub fn by_pass(target: &Target, number_of: impl Fn(&[u8]) -> Option<usize>) -> V
         }
         guarded(|| {
             end_pass(pass, &search);
-            close(&search);
+            close(&search, index);
         });
     }
-    all
+    Ok(all)
 }
 
 /// The row in the search's slot.
@@ -112,29 +172,39 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> Found {
     }
 }
 
+/// None where the table is no longer what the target says.
+///
 /// # Safety
 /// Inside of `guarded`.
-unsafe fn open(target: &Target) -> Search {
+unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
     // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as
     // the search needs it.
     unsafe {
         raw::CommandCounterIncrement();
         let table = raw::table_open(target.relation, pg_sys::NoLock as i32);
-        Search {
+        let index = raw::index_open(target.index, pg_sys::AccessShareLock as i32);
+        if target.value_type(table, index).is_none() {
+            raw::index_close(index, pg_sys::AccessShareLock as i32);
+            raw::table_close(table, pg_sys::NoLock as i32);
+            return None;
+        }
+        let search = Search {
             table,
             slot: raw::MakeSingleTupleTableSlot((*table).rd_att, raw::table_slot_callbacks(table)),
             snapshot: raw::RegisterSnapshot(raw::GetTransactionSnapshot()),
-        }
+        };
+        Some((search, index))
     }
 }
 
 /// # Safety
 /// Inside of `guarded`; the search is no longer used afterwards.
-unsafe fn close(search: &Search) {
+unsafe fn close(search: &Search, index: pg_sys::Relation) {
     // SAFETY: each was opened by `open`.
     unsafe {
         raw::ExecDropSingleTupleTableSlot(search.slot);
         raw::UnregisterSnapshot(search.snapshot);
+        raw::index_close(index, pg_sys::AccessShareLock as i32);
         raw::table_close(search.table, pg_sys::NoLock as i32);
     }
 }

@@ -157,7 +157,9 @@ unsafe fn update(
     // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
     unsafe {
         let mut dead = writer.dead_with_present();
-        fill(writer, key, true, new);
+        if !fill(writer, key, true, new) {
+            return Step::Strange;
+        }
         let mut failure = pg_sys::TM_FailureData::default();
         let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
         let mut which: version::UpdateIndexes = Default::default();
@@ -199,7 +201,9 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
     // SAFETY: as in `update`. Whoever finds the speculative row waits for its token, which is held
     // from before the insertion until after its end; an abort lets go of it.
     unsafe {
-        fill(writer, key, false, &new.into());
+        if !fill(writer, key, false, &new.into()) {
+            return Step::Strange;
+        }
         let (state, result) = writer.indexes();
         let xid = raw::GetCurrentTransactionId();
         let token = raw::SpeculativeInsertionLockAcquire(xid);

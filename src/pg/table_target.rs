@@ -7,10 +7,12 @@
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
-use super::list;
+use super::datum::ValueType;
+use super::raw;
 use super::relation::internal_function;
 use super::shape;
 use super::version;
+use super::{list, policies};
 
 /// A table whose rows can be found through the index of its primary key.
 #[derive(Clone)]
@@ -40,6 +42,34 @@ impl Target {
         self.made_by.is_none_or(|made| unsafe {
             pg_sys::TransactionIdPrecedes(made, pg_sys::TransactionXmin)
         })
+    }
+
+    /// The type of the values, if the table and its index are still what was judged. No lock keeps a
+    /// session's own statements from changing them, and they may run in between: in a loader, a trigger, a
+    /// policy. The table stays as it is while it is open.
+    ///
+    /// # Safety
+    /// Inside of `raw::guarded`; both are open.
+    #[inline(always)]
+    pub unsafe fn value_type(
+        &self,
+        table: pg_sys::Relation,
+        index: pg_sys::Relation,
+    ) -> Option<ValueType> {
+        // SAFETY: an open relation has a descriptor and an open index its form; a column that is not there,
+        // or was dropped, is of no type.
+        unsafe {
+            let descriptor = (*table).rd_att;
+            let kind = |column: i16| raw::SPI_gettypeid(descriptor, i32::from(column));
+            let same = (*descriptor).natts == i32::from(self.columns)
+                && kind(self.key) == pg_sys::TEXTOID
+                && kind(self.deadline) == pg_sys::TIMESTAMPTZOID
+                && (*(*index).rd_index).indrelid == self.relation;
+            match same {
+                true => ValueType::from_oid(kind(self.value)),
+                false => None,
+            }
+        }
     }
 }
 
@@ -147,6 +177,59 @@ unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
     }
 }
 
+/// The table and its indexes, if a statement over it alone evaluates nothing of anybody else's, neither when
+/// it is planned (expressions of indexes, constraints and statistics) nor when it reads (policies); else none.
+///
+/// # Safety
+/// `relation` must be open and locked.
+pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oid> {
+    // SAFETY: the relation is open; both lists are copies.
+    unsafe {
+        let class = &*(*relation).rd_rel;
+        let constraints = (*(*relation).rd_att).constr;
+        let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        let alone = class.relkind == pg_sys::RELKIND_RELATION as i8
+            && (!class.relrowsecurity || policies::run_nothing_of_users(relation))
+            && !class.relhasrules
+            && !class.relispartition
+            && (constraints.is_null() || (*constraints).num_check == 0)
+            && !descriptor.iter().any(version::is_virtual)
+            && list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
+        let mut relations = list::oids(pg_sys::RelationGetIndexList(relation));
+        if !alone || relations.iter().any(|&index| evaluates(index)) {
+            return Vec::new();
+        }
+        relations.push((*relation).rd_id);
+        relations
+    }
+}
+
+/// Whether an index has an expression or a predicate.
+///
+/// # Safety
+/// The index exists, and its table is locked.
+unsafe fn evaluates(index: pg_sys::Oid) -> bool {
+    // SAFETY: the index is open between open and close, under a lock.
+    unsafe {
+        let open = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
+        let evaluates = has_expression(open);
+        pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
+        evaluates
+    }
+}
+
+/// # Safety
+/// `index` must be open.
+unsafe fn has_expression(index: pg_sys::Relation) -> bool {
+    let has = |column: u32| {
+        // SAFETY: the row of pg_index is there as long as the index is open.
+        unsafe {
+            !pg_sys::heap_attisnull((*index).rd_indextuple, column as i32, std::ptr::null_mut())
+        }
+    };
+    has(pg_sys::Anum_pg_index_indexprs) || has(pg_sys::Anum_pg_index_indpred)
+}
+
 /// Whether every trigger is one of ours, whose effect a direct write has too.
 ///
 /// # Safety
@@ -181,21 +264,10 @@ unsafe fn indexes_are_plain(relation: pg_sys::Relation, primary: pg_sys::Oid) ->
             .all(|oid| {
                 let index = pg_sys::index_open(oid, pg_sys::AccessShareLock as i32);
                 let form = &*(*index).rd_index;
-                let has_expression = !pg_sys::heap_attisnull(
-                    (*index).rd_indextuple,
-                    pg_sys::Anum_pg_index_indexprs as i32,
-                    std::ptr::null_mut(),
-                );
-                let has_predicate = !pg_sys::heap_attisnull(
-                    (*index).rd_indextuple,
-                    pg_sys::Anum_pg_index_indpred as i32,
-                    std::ptr::null_mut(),
-                );
                 let plain = form.indislive
                     && !form.indisexclusion
                     && form.indisunique == (oid == primary)
-                    && !has_expression
-                    && !has_predicate;
+                    && !has_expression(index);
                 pg_sys::index_close(index, pg_sys::AccessShareLock as i32);
                 plain
             })

@@ -22,18 +22,16 @@
 
 use pgrx::pg_sys::Datum;
 
+use super::datum::{Text, Value};
 use super::dead::Dead;
 use super::lock;
 use super::raw::{self, guarded};
 use super::session;
 use super::table_row::{Change, New, Seek, Writer};
-use super::table_scan::Row;
+use super::table_scan::{Row, Undecided};
 use super::table_search::Found;
 use super::table_step::{self as step, Step};
 use super::table_target::Target;
-
-/// The statement must decide: nothing was changed.
-pub struct Undecided;
 
 /// Whether the present transaction can write past the executor.
 pub fn possible() -> bool {
@@ -47,7 +45,7 @@ pub fn possible() -> bool {
 /// statement must do it, all of it: what has been written already is overwritten then.
 pub fn put_all(
     target: &Target,
-    rows: impl Iterator<Item = (Datum, New)>,
+    rows: impl Iterator<Item = (Text, New)>,
     mut written: impl FnMut(usize),
 ) -> bool {
     let Some(mut writer) = Writer::of(target) else {
@@ -55,7 +53,7 @@ pub fn put_all(
     };
     for (place, (key, new)) in rows.enumerate() {
         // SAFETY: the sequence holds plain values only; the writer's relations are open.
-        let done = unsafe { guarded(|| step::put(&mut writer, key, &new)) };
+        let done = unsafe { guarded(|| step::put(&mut writer, key.raw(), &new)) };
         if !done {
             writer.close();
             return false;
@@ -67,14 +65,14 @@ pub fn put_all(
 }
 
 /// Inserts or overwrites one row. False where the statement must do it.
-pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
+pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
     // SAFETY: as in `put_all`; the whole call is one sequence.
     let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
                 return (false, Dead::default());
             };
-            let done = step::put(&mut writer, key, new);
+            let done = step::put(&mut writer, key.raw(), new);
             (done, writer.end())
         })
     };
@@ -84,12 +82,12 @@ pub fn put_one(target: &Target, key: Datum, new: &New) -> bool {
 
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
 /// was. An error where the statement must do it.
-pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
+pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, Undecided> {
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
         guarded(|| {
             let mut writer = Writer::open(target)?;
-            let removed = step::take(&mut writer, key);
+            let removed = step::take(&mut writer, key.raw());
             Some((removed, writer.end()))
         })
     };
@@ -104,7 +102,7 @@ pub fn remove(target: &Target, key: Datum) -> Result<Option<Row>, Undecided> {
 pub fn remove_all(
     target: &Target,
     rows: &[Found],
-    key_of: impl Fn(usize) -> Datum,
+    key_of: impl Fn(usize) -> Text,
     mut removed: impl FnMut(usize),
 ) -> bool {
     let Some(mut writer) = Writer::of(target) else {
@@ -129,7 +127,8 @@ pub fn remove_all(
                 Step::Again => {
                     let key = key_of(number);
                     // SAFETY: as in `put_all`.
-                    unsafe { guarded(|| step::take(&mut writer, key)) }.map(|row| row.is_some())
+                    unsafe { guarded(|| step::take(&mut writer, key.raw())) }
+                        .map(|row| row.is_some())
                 }
             };
             if gone == Some(true) {
@@ -152,7 +151,7 @@ pub fn remove_all(
 /// sees; it is locked when `decide` wants it changed, and asked about again then.
 pub fn change<R>(
     target: &Target,
-    key: Datum,
+    key: Text,
     seek: Seek,
     mut decide: impl FnMut(Option<Row>) -> (Change, R),
 ) -> Result<R, Undecided> {
@@ -160,7 +159,7 @@ pub fn change<R>(
         return Err(Undecided);
     };
     let answer = loop {
-        match attempt(&mut writer, key, seek, &mut decide) {
+        match attempt(&mut writer, key.raw(), seek, &mut decide) {
             Ok(answer) => break Ok(answer),
             Err(Step::Strange) => break Err(Undecided),
             Err(_) => {}

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::mem::size_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region};
 use pgrx::pg_sys;
@@ -44,6 +44,8 @@ pub const LARGEST: usize = pgcache_store::MAX_REGION;
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
+/// Places for counts of stores.
+const STORES: usize = 64;
 /// What Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
 /// What a session that waits for another one's value shows as its wait event.
@@ -65,6 +67,10 @@ pub struct Control {
     pub waits: AtomicU64,
     /// Keys of memory caches that must not be stored now.
     pub fences: Fences,
+    /// As a slot's, of all caches that had none.
+    pub removed_at: AtomicI64,
+    /// Transactions that have stored what they loaded and have not ended; caches share a place.
+    stores: [AtomicU32; STORES],
 }
 
 /// The tier of this server.
@@ -185,6 +191,13 @@ impl Tier {
     pub fn assigning<R>(&self, run: impl FnOnce() -> R) -> R {
         let _lock = self.lock(self.partitions(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         run()
+    }
+
+    /// Transactions that have stored a loaded value in this cache, or in one that shares its place, and have
+    /// not ended.
+    pub fn stores(&self, owner: u64) -> &AtomicU32 {
+        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        &self.control.stores[place as usize % STORES]
     }
 
     /// A version that no cache had before.

@@ -14,6 +14,12 @@ pub fn has_xid() -> bool {
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
 }
 
+/// Whether a row with this xmin was written by the transaction or one of its savepoints.
+pub fn is_own(xmin: u32) -> bool {
+    // SAFETY: compares with what this process knows of its transaction; any number may be asked.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xmin)) }
+}
+
 /// Raises 25006 in a read-only transaction and on a standby. `function` is the caller's name.
 pub fn require_writable(function: &std::ffi::CStr) {
     // SAFETY: the name lives through the call.
@@ -64,6 +70,28 @@ impl Drop for Snapshot {
             unsafe { pg_sys::PopActiveSnapshot() };
         }
     }
+}
+
+/// Whether the transaction's one snapshot shows all that is committed now. Where transactions have ended since it
+/// was taken it says no, whatever they did.
+pub fn snapshot_is_latest() -> bool {
+    if super::session::in_parallel_mode() {
+        return false;
+    }
+    // SAFETY: both snapshots are static or the transaction's own, and nobody takes another one in between.
+    unsafe {
+        let (own, latest) = (
+            pg_sys::GetTransactionSnapshot(),
+            pg_sys::GetLatestSnapshot(),
+        );
+        (*own).xmax == (*latest).xmax && (*own).xcnt == (*latest).xcnt
+    }
+}
+
+/// When the transaction began, by the wall clock; its snapshots are younger.
+pub fn began() -> super::clock::Timestamp {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
 /// Waits until the record of an abort that this process has just written is on disk. For a transaction

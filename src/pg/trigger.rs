@@ -139,3 +139,10 @@ pub fn called_as_trigger(
         context.cast()
     }
 }
+
+/// Whether a trigger function runs, of whatever table.
+pub fn is_in_one() -> bool {
+    // SAFETY: the function takes nothing and gives an integer.
+    let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };
+    depth.unwrap_or(0) > 0
+}

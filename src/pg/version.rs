@@ -307,3 +307,79 @@ pub unsafe fn enter_updated(
         );
     }
 }
+
+/// The processes that hold a lock in a mode which conflicts with this one.
+pub fn holders_in_the_way(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> Vec<i32> {
+    let mut processes = Vec::new();
+    // SAFETY: the list ends with an invalid id; whose process has ended meanwhile has none.
+    unsafe {
+        let mut next = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
+        while (*next).localTransactionId != pg_sys::InvalidLocalTransactionId {
+            let holder = process_of(&*next);
+            if !holder.is_null() {
+                processes.push((*holder).pid);
+            }
+            next = next.add(1);
+        }
+    }
+    processes
+}
+
+/// # Safety
+/// What it gives is looked at at once.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
+    unsafe extern "C-unwind" {
+        fn BackendIdGetProc(backend: std::ffi::c_int) -> *mut pg_sys::PGPROC;
+    }
+    // SAFETY: any number may be asked for; this raises no error.
+    unsafe { BackendIdGetProc(id.backendId) }
+}
+
+/// # Safety
+/// What it gives is looked at at once.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
+    unsafe extern "C-unwind" {
+        fn ProcNumberGetProc(number: std::ffi::c_int) -> *mut pg_sys::PGPROC;
+    }
+    // SAFETY: any number may be asked for; this raises no error.
+    unsafe { ProcNumberGetProc(id.procNumber) }
+}
+
+/// Takes a lock if it is free, and gives its entry in this process.
+///
+/// # Safety
+/// `local` takes the entry, which is there as long as the lock is held.
+pub unsafe fn try_lock(
+    tag: &pg_sys::LOCKTAG,
+    mode: pg_sys::LOCKMODE,
+    local: &mut *mut pg_sys::LOCALLOCK,
+) -> pg_sys::LockAcquireResult::Type {
+    // SAFETY: as the caller says; the tag is copied, nobody is waited for.
+    unsafe {
+        pg_sys::LockAcquireExtended(
+            tag,
+            mode,
+            false,
+            true,
+            false,
+            local,
+            #[cfg(feature = "pg18")]
+            false,
+        )
+    }
+}
+
+/// Whether the transaction has a lock in this very mode.
+pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: looks the tag up in this process.
+    unsafe {
+        pg_sys::LockHeldByMe(
+            tag,
+            mode,
+            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            false,
+        )
+    }
+}

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::pace;
 use crate::cache::upkeep;
 use crate::guc;
 use crate::pg::background::{self, Started};
@@ -116,7 +117,10 @@ impl Launcher {
             };
             if began != 0 && lasted > LONGEST_STEP.as_micros() as i64 {
                 visit.overdue = true;
-                upkeep::put_off(self.board.record(note.owner.load(Relaxed)));
+                let record = self.board.record(note.owner.load(Relaxed));
+                upkeep::put_off(record);
+                record.rest(clock::now(), LONGEST_STEP);
+                pace::learn_end(record);
                 visit.worker.terminate();
                 pgrx::ereport!(
                     pgrx::PgLogLevel::WARNING,

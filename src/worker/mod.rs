@@ -2,12 +2,16 @@
 //!
 //! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
 //! - [`visit`]: what such a visit does. It connects to its database, sweeps, vacuums, and ends.
+//! - [`turns`], [`job`], [`pace`]: how the caches of a database share its time.
 //! - [`vacuum`]: what it vacuums, and the alarms of writers, for which the launcher starts a visit early.
 //!
 //! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
 //! `max_worker_processes`; it is in nobody's way (see `pg::background`).
 
+mod job;
 mod launcher;
+mod pace;
+mod turns;
 mod vacuum;
 mod visit;
 

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::pace::LONG;
 use crate::cache::space::{self, Worth};
 use crate::cache::upkeep::{self, Due};
 use crate::guc;
 use crate::pg::board::{Board, Record};
-use crate::pg::{background, session, storage};
+use crate::pg::{background, clock, session, storage};
 
 /// Between two looks at what Postgres has counted, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -58,22 +59,31 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches whose writers have raised an alarm since the last look. Outside of transactions.
-    pub fn answer_alarms(&mut self) {
+    /// Vacuums the caches whose writers have raised an alarm since the last look. Outside of transactions. While
+    /// others wait for their turn, one that has just taken long does so, too: its alarm stays.
+    pub fn answer_alarms(&mut self, others_wait: bool) {
         let alarms = self.board.alarms();
         if alarms == self.heard {
             return;
         }
-        self.heard = alarms;
+        let mut left = false;
         let board = self.board;
         for (relation, record) in board.of_database(session::database()) {
-            if record.alarm.swap(0, Relaxed) == 0 {
+            if record.alarm.load(Relaxed) == 0 {
                 continue;
             }
+            if others_wait && record.rests_for(clock::now()).is_some() {
+                left = true;
+                continue;
+            }
+            record.alarm.store(0, Relaxed);
             match background::in_transaction(|| space::answer(relation, record)) {
                 Ok(Some(due)) if !upkeep::is_put_off(record) => self.look_at(&due),
                 _ => space::forget(record),
             }
+        }
+        if !left {
+            self.heard = alarms;
         }
     }
 
@@ -95,7 +105,7 @@ impl Vacuums {
             if guc::expire_interval().is_none() {
                 return;
             }
-            self.answer_alarms();
+            self.answer_alarms(false);
             if looked.elapsed() < PAUSE {
                 continue;
             }
@@ -120,7 +130,12 @@ type Which = fn(Oid, &Record) -> Vec<Worth>;
 /// Vacuums those tables of a cache; whether there were any.
 fn vacuum(board: Board, due: &Due, which: Which) -> bool {
     let record = board.record(due.owner);
+    let began = Instant::now();
     let done = try_vacuum(due, record, which);
+    let took = began.elapsed();
+    if took > LONG {
+        record.rest(clock::now(), took);
+    }
     if done.is_none() {
         space::forget(record);
     }

@@ -2,35 +2,28 @@
 //! alarm only vacuums.
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
-//! snapshot and no lock is older than that. An error ends the step, is logged once, and puts the cache
-//! off; the others are swept as ever. The same becomes of a step that takes too long, in which the launcher ends
-//! the worker.
+//! snapshot and no lock is older than that. Caches take turns by steps (`turns`). An error ends a cache's sweep, is
+//! logged once, and puts the cache off; the others are swept as ever. The same becomes of a step that takes too
+//! long, in which the launcher ends the worker.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::job::{Did, Job, SHARE};
+use super::pace;
 use super::put_off;
+use super::turns::Turns;
 use super::vacuum::Vacuums;
-use crate::cache::pass::Pass;
-use crate::cache::registry::Storage;
-use crate::cache::sweep;
-use crate::cache::trim::{Spare, Trim};
 use crate::cache::upkeep::{self, Due};
 use crate::guc;
-use crate::pg::board::{Board, Outcome, Record, Visit, board};
+use crate::pg::board::{Board, Outcome, Visit, board};
 use crate::pg::failure::Failure;
-use crate::pg::{background, clock, database, lock};
+use crate::pg::{background, clock, database, session};
 
-/// A pass that finds little may work for this part of the interval, then goes on at the next visit.
-const SHARE: u32 = 5;
-
-/// Whether a cache could be swept, or is locked, or swept by somebody else.
-enum Swept {
-    Yes,
-    No,
-}
+/// A round is not shorter, however short the interval: it begins with a look at all caches.
+const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
 /// What the steps of a visit share.
 struct Work {
@@ -70,7 +63,7 @@ impl Work {
     /// while the next worker starts nobody vacuums.
     fn run(&mut self) {
         let mut until = Instant::now() + self.note.longest();
-        self.vacuums.answer_alarms();
+        self.vacuums.answer_alarms(false);
         let mut sweeps = !self.note.alarmed.load(Relaxed);
         loop {
             if sweeps {
@@ -88,134 +81,97 @@ impl Work {
         }
     }
 
+    /// Sweeps what is due, in turns. Who takes longer than an interval does not keep the others waiting that have
+    /// become due meanwhile.
     fn sweep_all(&mut self) {
+        let mut turns = Turns::default();
+        let mut ends = None;
+        loop {
+            background::reload_if_asked();
+            let Some(interval) = guc::expire_interval() else {
+                return;
+            };
+            if ends.is_none_or(|ends| Instant::now() >= ends) {
+                let others_wait = ends.is_some() && self.board.is_awaited();
+                if others_wait || !self.begin_round(&mut turns, interval) {
+                    return;
+                }
+                ends = Some(Instant::now() + interval.max(SHORTEST_ROUND));
+            }
+            let Some(mut job) = turns.next(|| self.slow_ones_rest()) else {
+                return;
+            };
+            match job.is_swept() {
+                true => self.vacuum(job),
+                false => {
+                    self.sweep(&mut job, interval / SHARE);
+                    turns.put_back(job);
+                }
+            }
+            self.vacuums.answer_alarms(!turns.is_empty());
+        }
+    }
+
+    /// False when what is due cannot be found out.
+    fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(upkeep::due) {
             Ok(due) => due,
-            Err(failure) => return failure.warn("could not list the caches to sweep".into()),
-        };
-        let Some(interval) = guc::expire_interval() else {
-            return;
+            Err(failure) => {
+                failure.warn("could not list the caches to sweep".into());
+                return false;
+            }
         };
         upkeep::expire_memory(self.board, &due.memory, interval / SHARE);
-        for table in &due.tables {
-            background::reload_if_asked();
-            if guc::expire_interval().is_none() {
-                return;
-            }
-            self.sweep_table(table, interval / SHARE);
-            self.vacuums.look_at(table);
-        }
+        let board = self.board;
+        let job = |due: Due| {
+            let record = board.record(due.owner);
+            Job::new(due, record)
+        };
+        turns.begin_round(due.tables.into_iter().map(job));
+        true
     }
 
-    /// Sweeps one cache, step by step.
-    fn sweep_table(&mut self, due: &Due, share: Duration) {
-        let record = self.board.record(due.owner);
-        background::show(Some(&format!("sweeping {}", due.name)));
-        match self.sweep_steps(due, record, share) {
-            Ok(Swept::Yes) => record.failures.store(0, Relaxed),
-            Ok(Swept::No) => {}
-            Err(failure) if failure.cancelled || failure.locked => {}
-            Err(failure) => put_off(due, record, &failure),
-        }
+    /// Whether a long step has ended so lately that it is the others' time.
+    fn slow_ones_rest(&self) -> bool {
+        let now = clock::now();
+        self.board
+            .of_database(session::database())
+            .any(|(_, record)| record.rests_for(now).is_some())
     }
 
-    /// One transaction of a sweep, which the launcher sees begin and end. Alarms do not wait for the last.
-    fn step<R>(&mut self, due: &Due, work: impl FnOnce() -> R) -> Result<R, Failure> {
-        self.note.owner.store(due.owner, Relaxed);
-        self.note.step_began.store(clock::now(), Release);
-        let result = background::in_transaction(work);
-        self.note.step_began.store(0, Relaxed);
-        self.vacuums.answer_alarms();
-        result
-    }
-
-    /// A pass and a trimming, and both again while writers are so fast that the limit does not hold yet.
-    fn sweep_steps(
-        &mut self,
-        due: &Due,
-        record: &Record,
-        share: Duration,
-    ) -> Result<Swept, Failure> {
+    /// One step, whose time the cache is charged whatever comes of it.
+    fn sweep(&mut self, job: &mut Job, share: Duration) {
+        background::show(Some(&format!("sweeping {}", job.due.name)));
         let began = Instant::now();
-        loop {
-            let Some(pass) = self.pass_steps(due, record, share)? else {
-                return Ok(Swept::No);
-            };
-            let again = pass.is_complete() && self.trim_steps(due, &pass)?;
-            if !again || began.elapsed() > share * SHARE {
-                return Ok(Swept::Yes);
+        let done = self.step(job);
+        let took = began.elapsed();
+        job.charge(took);
+        match done {
+            Ok(did) => job.go_on(did, took, share),
+            Err(failure) => {
+                if failure.cancelled {
+                    pace::learn(job.record, took, false);
+                } else if !failure.locked {
+                    put_off(&job.due, job.record, &failure);
+                }
+                job.give_up();
             }
         }
     }
 
-    /// A pass, as far as it is worth its time; None when the cache cannot be swept.
-    fn pass_steps(
-        &mut self,
-        due: &Due,
-        record: &Record,
-        share: Duration,
-    ) -> Result<Option<Pass>, Failure> {
-        let mut pass = None;
-        let mut fruitless = Duration::ZERO;
-        let mut bounded = true;
-        loop {
-            let began = Instant::now();
-            let went_on = self.step(due, || {
-                let open = sweep::open(due.relation)?;
-                if open.cache.storage == Storage::Memory || !lock::try_sweep(due.relation) {
-                    return None;
-                }
-                bounded = open.cache.settings.max_entries.is_none();
-                let pass = pass.get_or_insert_with(|| Pass::begin(&open.cache, Some(record)));
-                let step =
-                    (!pass.is_complete()).then(|| pass.step(&open.cache, guc::expire_batch()));
-                pass.note(record);
-                // Under the lock on the table: who changes its settings afterwards has the last word.
-                if pass.is_complete() {
-                    record.changes.store(due.changes, Relaxed);
-                }
-                Some((step.is_some_and(|step| step.worthwhile), pass.is_complete()))
-            })?;
-            let Some((worthwhile, complete)) = went_on else {
-                return Ok(None);
-            };
-            if !worthwhile {
-                fruitless += began.elapsed();
-            }
-            if complete || (bounded && fruitless > share) {
-                return Ok(pass);
-            }
-        }
+    fn vacuum(&mut self, mut job: Job) {
+        let began = Instant::now();
+        self.vacuums.look_at(&job.due);
+        job.charge(began.elapsed());
+        job.end();
     }
 
-    /// Brings a cache down to its `max_entries` after a complete pass; whether it may have grown beyond it
-    /// again meanwhile.
-    fn trim_steps(&mut self, due: &Due, pass: &Pass) -> Result<bool, Failure> {
-        let mut excess = None;
-        let mut again = false;
-        for spare in [Spare::Used, Spare::None] {
-            let mut trim: Option<Trim> = None;
-            loop {
-                let done = self.step(due, || {
-                    let open = sweep::open(due.relation)?;
-                    if !lock::try_sweep(due.relation) {
-                        return None;
-                    }
-                    let excess = *excess.get_or_insert_with(|| sweep::excess(&open.cache, pass));
-                    again |= excess > sweep::tolerance(&open.cache);
-                    let trim = trim.get_or_insert_with(|| Trim::begin(&open.cache, excess));
-                    if !trim.is_complete() {
-                        trim.step(&open.cache, spare, guc::expire_batch());
-                    }
-                    Some(trim.is_complete())
-                })?;
-                if done.unwrap_or(true) {
-                    break;
-                }
-            }
-            excess = trim.map(|trim| trim.excess());
-        }
-        // Where rows cannot go, a second time would be no better.
-        Ok(again && excess.is_some_and(|left| left <= 0))
+    /// One transaction of a sweep, which the launcher sees begin and end.
+    fn step(&mut self, job: &mut Job) -> Result<Option<Did>, Failure> {
+        self.note.owner.store(job.due.owner, Relaxed);
+        self.note.step_began.store(clock::now(), Release);
+        let result = background::in_transaction(|| job.step());
+        self.note.step_began.store(0, Relaxed);
+        result
     }
 }

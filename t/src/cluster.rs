@@ -20,6 +20,8 @@ pub struct Cluster {
     pub folder: PathBuf,
     /// The library that moves the server's wall clock, where a test does.
     clock: Option<PathBuf>,
+    /// What stands in the server's environment besides.
+    environment: &'static [(&'static str, &'static str)],
     _guard: Guard,
 }
 
@@ -72,6 +74,20 @@ impl Cluster {
         let cluster = Cluster {
             clock: Some(clock_library(stage)),
             ..Cluster::prepare(stage)
+        };
+        let cluster = cluster.configured(conf);
+        cluster.up();
+        cluster
+    }
+
+    /// The same with variables in the server's environment.
+    pub fn start_in(
+        environment: &'static [(&'static str, &'static str)],
+        conf: &[&str],
+    ) -> Cluster {
+        let cluster = Cluster {
+            environment,
+            ..Cluster::prepare(Stage::current())
         };
         let cluster = cluster.configured(conf);
         cluster.up();
@@ -131,6 +147,7 @@ impl Cluster {
         Cluster {
             stage: stage.clone(),
             clock: None,
+            environment: &[],
             _guard: Guard::over(stage, &folder),
             folder,
         }
@@ -164,7 +181,11 @@ impl Cluster {
     /// The same; false when it does not start.
     pub fn try_up(&self) -> bool {
         let mut start = self.control("start");
-        start.args(["-w", "-t", "60", "-l"]).arg(self.log());
+        start.args(["-w", "-l"]).arg(self.log());
+        // The server inside of another program, as scripts/valgrind.sh has it.
+        if let Some(program) = std::env::var_os("PGCACHE_POSTGRES") {
+            start.arg("-p").arg(program);
+        }
         let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.expect("pg_ctl can run").success()
     }
@@ -191,6 +212,7 @@ impl Cluster {
     fn control(&self, verb: &str) -> Command {
         let mut command = self.stage.command("pg_ctl");
         command.args([verb, "-s", "-D"]).arg(self.data());
+        command.envs(self.environment.iter().copied());
         if let Some(library) = &self.clock {
             command.env("LD_PRELOAD", library);
             command.env("PGCACHE_CLOCK", self.folder.join("clock"));

@@ -13,7 +13,9 @@ use crate::stage::Stage;
 /// Its end is certain from the making of this on, and comes with its drop.
 pub struct Guard(Child);
 
-const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"; rm -rf "$1""#;
+/// A server that has crashed, but for a `kill -9`, which tests do, stands in a file that `make test` looks at.
+const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"
+grep -H -B 5 -E 'TRAP: |terminated by signal (4|6|7|8|11):' "$1/log" >>"$1/../crashes"; rm -rf "$1""#;
 const START_WAIT_AND_KILL: &str = r#""$0" -q "$1/ini" & cat; kill -9 $!; rm -rf "$1""#;
 
 impl Guard {

@@ -36,6 +36,9 @@ pub struct Read {
     pub ended: Moment,
     /// The version that was read; None for a miss.
     pub saw: Option<u64>,
+    /// The transaction whose one snapshot it was read with. Such a read begins and ends with the statement that took
+    /// the snapshot, whenever it is made.
+    pub snapshot: Option<u64>,
 }
 
 /// What must never be seen.
@@ -47,6 +50,10 @@ pub enum Violation {
     RolledBack(Read),
     /// Older than a commit that was acknowledged, or a value that was read, before the read began.
     Older { read: Read, than: u64 },
+    /// Another value than the same transaction has read of the key before, with the same snapshot.
+    Changed { read: Read, from: Option<u64> },
+    /// After all have ended, and nothing changes any more.
+    Left { key: u64, version: u64 },
 }
 
 /// Version 0 of each key is the empty beginning.
@@ -65,8 +72,27 @@ pub fn check(writes: &[Write], reads: &[Read]) -> Result<(), Violation> {
         .try_for_each(|(writes, reads)| check_key(&writes, reads))
 }
 
+/// Checks what is left when all is quiet: of each key nothing, or the last version that was committed. What
+/// broke while it was committed may be the last or not.
+pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violation> {
+    let is_last = |key: u64, version: u64| {
+        let known = writes
+            .iter()
+            .find(|write| (write.key, write.version) == (key, version));
+        known.is_some_and(|write| write.fate != Fate::RolledBack)
+            && !writes
+                .iter()
+                .any(|write| write.key == key && write.version > version && commit(write).is_some())
+    };
+    let stale = left.iter().find(|&&(key, version)| !is_last(key, version));
+    stale.map_or(Ok(()), |&(key, version)| {
+        Err(Violation::Left { key, version })
+    })
+}
+
 /// Reads in the order in which they ended: whatever ended before a read began comes before it.
 fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
+    check_snapshots(&reads)?;
     let key = Key::new(writes);
     let mut seen = Floor::default();
     reads.sort_by_key(|read| read.ended);
@@ -77,6 +103,21 @@ fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
             .max(seen.before(read.began));
         let version = key.earliest(read, than)?;
         seen.raise(read.ended, version);
+    }
+    Ok(())
+}
+
+/// All reads of one key with one snapshot, in the order in which they were made, see the same.
+fn check_snapshots(reads: &[Read]) -> Result<(), Violation> {
+    let mut shown = HashMap::new();
+    for read in reads {
+        let Some(snapshot) = read.snapshot else {
+            continue;
+        };
+        let from = *shown.entry(snapshot).or_insert(read.saw);
+        if from != read.saw {
+            return Err(Violation::Changed { read: *read, from });
+        }
     }
     Ok(())
 }
@@ -184,6 +225,7 @@ mod tests {
             began,
             ended,
             saw,
+            snapshot: None,
         }
     }
 
@@ -283,6 +325,48 @@ mod tests {
         for writes in [vec![], vec![write(7, 9, Fate::Committed(10))]] {
             let early = read(5, 6, Some(7));
             assert_eq!(check(&writes, &[early]), Err(Violation::FromNowhere(early)));
+        }
+    }
+
+    #[test]
+    fn two_values_with_one_snapshot_are_caught() {
+        let with = |saw| Read {
+            snapshot: Some(7),
+            ..read(20, 30, saw)
+        };
+        assert_eq!(
+            check(&two_commits(), &[with(Some(1)), with(Some(1))]),
+            Ok(())
+        );
+        let changed = with(Some(2));
+        assert_eq!(
+            check(&two_commits(), &[with(Some(1)), changed]),
+            Err(Violation::Changed {
+                read: changed,
+                from: Some(1)
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_left_when_all_is_quiet_must_be_the_last_that_was_committed() {
+        assert_eq!(check_quiet(&two_commits(), &[]), Ok(()));
+        assert_eq!(check_quiet(&two_commits(), &[(1, 2)]), Ok(()));
+        let (key, version) = (1, 1);
+        let caught = Err(Violation::Left { key, version });
+        assert_eq!(check_quiet(&two_commits(), &[(1, 1)]), caught);
+        let undone = [
+            write(1, 0, Fate::Committed(10)),
+            write(2, 20, Fate::RolledBack),
+        ];
+        assert_eq!(check_quiet(&undone, &[(1, 1)]), Ok(()));
+        assert!(check_quiet(&undone, &[(1, 2)]).is_err());
+        let unknown = [
+            write(1, 0, Fate::Committed(10)),
+            write(2, 20, Fate::Unknown),
+        ];
+        for version in [1, 2] {
+            assert_eq!(check_quiet(&unknown, &[(1, version)]), Ok(()));
         }
     }
 

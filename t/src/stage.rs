@@ -59,7 +59,7 @@ impl Stage {
     /// A command that runs as the server's user, somewhere it may be.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(self.bindir.join(program));
-        command.current_dir("/").env_remove("RUST_BACKTRACE"); // it would stand in errors' details
+        command.current_dir("/");
         if let Some(user) = self.user {
             command.uid(user.id).gid(user.group);
         }

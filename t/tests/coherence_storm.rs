@@ -20,7 +20,7 @@ use crate::visibility::{ENOUGH, KEYS, Recorder, compare, read_once, write_once};
 const WRITERS: u64 = 4;
 const READERS: u64 = 5;
 
-fn duration() -> Duration {
+pub(crate) fn duration() -> Duration {
     let seconds = std::env::var("PGCACHE_STORM_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(15))
 }
@@ -128,6 +128,7 @@ fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
             began,
             ended,
             saw: (!value.is_empty()).then(|| number(value)),
+            snapshot: None,
         }
     };
     rows.iter().map(read).collect()

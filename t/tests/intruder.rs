@@ -440,3 +440,60 @@ fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     assert_eq!(admin.lines("TABLE ran"), [""; 0]);
     assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
 }
+
+/// Who removes a key waits for a value that was loaded for it; so long a schema's owner has for putting another in
+/// its place.
+#[test]
+fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
+    for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
+        let cluster = Cluster::start(conf);
+        for (path, keys) in [("auto", 1), ("plan", 1), ("plan", 2_000)] {
+            let what = format!("{conf:?} {path} {keys}");
+            names_change_hands(&cluster, path, keys)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
+}
+
+fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), String> {
+    let database = cluster.database();
+    let (mut admin, mallory) = (database.connect(), cluster.role());
+    admin.run(&format!(
+        "ALTER DATABASE {name} OWNER TO {mallory}; CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
+         CREATE SCHEMA app AUTHORIZATION {mallory}; CREATE SCHEMA his AUTHORIZATION {mallory}; CREATE SCHEMA kept AUTHORIZATION {mallory}; \
+         SELECT cache_create('app.c'); GRANT SELECT, INSERT, UPDATE, DELETE ON app.c TO {mallory}",
+        name = database.name
+    ));
+    let (mut loader, mut writer) = (database.connect_as(&mallory), database.connect_as(&mallory));
+    let mut thief = database.connect_as(&mallory);
+    thief.run(&format!(
+        "CREATE TABLE kept.src (id int, v text); INSERT INTO kept.src SELECT g, 'v' FROM generate_series(1, {keys}) g; \
+         SELECT cache_depend('kept.src', 'id::text', 'app.c'); \
+         CREATE TABLE his.c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
+         INSERT INTO his.c SELECT id::text FROM kept.src; GRANT ALL ON SCHEMA his TO PUBLIC; GRANT ALL ON his.c TO PUBLIC; \
+         CREATE FUNCTION kept.steal() RETURNS trigger LANGUAGE plpgsql \
+         AS $$BEGIN INSERT INTO public.stolen VALUES (current_user); RETURN OLD; END$$; \
+         CREATE TRIGGER steal BEFORE DELETE ON his.c FOR EACH ROW EXECUTE FUNCTION kept.steal()"
+    ));
+    loader.run("BEGIN; SELECT cache_fetch('1', 'SELECT ''loaded''', cache => 'app.c')");
+    writer.run(&format!("SET pgcache.table_path = {path}"));
+    let change = std::thread::spawn(move || writer.try_lines("UPDATE kept.src SET v = 'w'"));
+    std::thread::sleep(std::time::Duration::from_millis(500)); // it waits, for a lock or in steps
+    thief.run("BEGIN; ALTER SCHEMA app RENAME TO gone; ALTER SCHEMA his RENAME TO app; COMMIT");
+    loader.run("COMMIT");
+    let changed = change.join().map_err(|_| "no answer".to_owned())?;
+    let stolen = admin.lines("TABLE stolen");
+    if !stolen.is_empty() {
+        return Err(format!("a trigger of his ran as {}", stolen[0]));
+    }
+    match changed {
+        // Either way to the table is the cache's: that by its oid.
+        Ok(_) => (admin.number("SELECT count(*) FROM gone.c") == 0)
+            .then_some(())
+            .ok_or("an old value stays".to_owned()),
+        Err(error) => {
+            drop(refused::<()>(Err(error), "55000"));
+            Ok(())
+        }
+    }
+}

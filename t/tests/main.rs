@@ -1,6 +1,7 @@
 //! All tests with more than one session, or more than one life of the server. One program, one file
 //! a theme; see the crate's description for why.
 
+mod backtrace;
 mod clock;
 mod coherence_apply;
 mod coherence_commit;
@@ -9,20 +10,26 @@ mod coherence_rules;
 mod coherence_sessions;
 mod coherence_statements;
 mod coherence_storm;
+mod coherence_storm_sources;
 mod coherence_writer;
 mod concurrency;
 mod crash_tier;
 mod cron;
+mod definitions;
 mod depend;
 mod dump;
 mod expiry;
 mod faults;
 mod fetch;
+mod fetch_commit;
+mod fetch_truth;
+mod fetch_windows;
 mod fuzz;
 mod intruder;
 mod leaks;
 mod leases;
 mod life;
+mod locks_and_rights;
 mod memory_caches;
 mod memory_definitions;
 mod oid_reuse;
@@ -35,6 +42,7 @@ mod readme;
 mod reference;
 mod restart;
 mod rights_taken_away;
+mod role_classes;
 mod security;
 mod soak;
 mod standby;
@@ -45,4 +53,5 @@ mod upgrade;
 mod visibility;
 mod watch;
 mod worker;
+mod worker_fairness;
 mod worker_space;

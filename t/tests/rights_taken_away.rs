@@ -1,13 +1,18 @@
 //! Privileges are checked on every call. A session remembers what was granted; it must forget
 //! with the first call after anything that takes the right away has been acknowledged.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// What gives a role the right to read `c`, and what takes it away; `r` is the role, `g` a group.
+/// What gives a role the right to read `c`, and what takes it away; `r` is the role, `g` a group, `d` the
+/// database.
 const WAYS: &[(&str, &str)] = &[
     ("GRANT SELECT ON c TO r", "REVOKE SELECT ON c FROM r"),
     (
@@ -28,25 +33,68 @@ const WAYS: &[(&str, &str)] = &[
         "GRANT pg_read_all_data TO r",
         "REVOKE pg_read_all_data FROM r",
     ),
+    ("GRANT SELECT ON c TO r", "DROP OWNED BY r"),
+    ("GRANT SELECT ON c TO g; GRANT g TO r", "DROP OWNED BY g"),
+    (
+        "ALTER TABLE c OWNER TO r",
+        "REASSIGN OWNED BY r TO postgres",
+    ),
+    (
+        "GRANT SELECT ON c TO pg_database_owner; ALTER DATABASE d OWNER TO r",
+        "ALTER DATABASE d OWNER TO postgres",
+    ),
+    (
+        "GRANT SELECT ON c TO pg_database_owner; GRANT g TO r; ALTER DATABASE d OWNER TO g",
+        "ALTER DATABASE d OWNER TO postgres",
+    ),
+    (
+        "ALTER TABLE c OWNER TO pg_database_owner; ALTER DATABASE d OWNER TO r",
+        "ALTER DATABASE d OWNER TO postgres",
+    ),
 ];
+
+/// Before 16 whether a role inherits was its own, then it became its membership's.
+const INHERITED_BEFORE_16: (&str, &str) = (
+    "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
+    "ALTER ROLE r NOINHERIT",
+);
+const INHERITED: (&str, &str) = (
+    "GRANT SELECT ON c TO g; GRANT g TO r WITH INHERIT TRUE",
+    "GRANT g TO r WITH INHERIT FALSE",
+);
+
+/// `sql` with the names of this database's role and group.
+fn named(sql: &str, database: &Database, role: &str, group: &str) -> String {
+    let words = sql.split(' ').map(|word| {
+        let bare = word.trim_end_matches(';');
+        let name = match bare {
+            "r" => role,
+            "g" => group,
+            "d" => &database.name,
+            _ => bare,
+        };
+        format!("{name}{}", &word[bare.len()..])
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn is_before_16(session: &mut postgres::Client) -> bool {
+    session.number("SHOW server_version_num") < 160_000
+}
 
 #[test]
 fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
     let database = Cluster::hot().database();
     let mut owner = database.connect();
+    let inherited = match is_before_16(&mut owner) {
+        true => INHERITED_BEFORE_16,
+        false => INHERITED,
+    };
     for storage in ["unlogged", "memory"] {
-        for (give, take) in WAYS {
+        for (give, take) in WAYS.iter().chain([&inherited]) {
             let (role, group) = (database.cluster.role(), database.cluster.role());
             let named = |sql: &str| {
-                let words = sql.split(' ').map(|word| match word.trim_end_matches(';') {
-                    "r" => word.replace('r', &role),
-                    "g" => word.replace('g', &group),
-                    _ => word.to_owned(),
-                });
-                words
-                    .collect::<Vec<_>>()
-                    .join(" ")
-                    .replace("TABLE c OWNER", kind(storage))
+                named(sql, &database, &role, &group).replace("TABLE c OWNER", kind(storage))
             };
             owner.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
             owner.run("SELECT cache_set('k', 'v', cache => 'c')");
@@ -76,5 +124,169 @@ fn kind(storage: &str) -> &'static str {
     match storage {
         "memory" => "VIEW c OWNER",
         _ => "TABLE c OWNER",
+    }
+}
+
+/// What lets a role see the rows of `c` and `source`, which are under row-level security, and what hides them.
+const POLICIES: &[(&str, &str)] = &[
+    (
+        "CREATE POLICY p ON $t TO g USING (true); GRANT g TO r",
+        "REVOKE g FROM r",
+    ),
+    (
+        "CREATE POLICY p ON $t TO pg_database_owner USING (true); ALTER DATABASE d OWNER TO r",
+        "ALTER DATABASE d OWNER TO postgres",
+    ),
+    ("ALTER ROLE r BYPASSRLS", "ALTER ROLE r NOBYPASSRLS"),
+    ("ALTER ROLE r SUPERUSER", "ALTER ROLE r NOSUPERUSER"),
+    (
+        "ALTER TABLE $t OWNER TO r",
+        "ALTER TABLE $t OWNER TO postgres; GRANT ALL ON $t TO r",
+    ),
+    ("ALTER TABLE $t OWNER TO g; GRANT g TO r", "REVOKE g FROM r"),
+    (
+        "CREATE POLICY p ON $t TO r USING (true)",
+        "DROP POLICY p ON $t",
+    ),
+];
+
+/// A plan is made with the policies that counted for its role; a session keeps it.
+#[test]
+fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
+    let database = Cluster::hot().database();
+    let mut owner = database.connect();
+    owner.run("SET lock_timeout = '20s'");
+    for (give, take) in POLICIES {
+        let (role, group) = (database.cluster.role(), database.cluster.role());
+        let on_both = |sql: &str| {
+            let each = sql.split("; ").map(|part| match part.contains("$t") {
+                true => format!(
+                    "{}; {}",
+                    part.replace("$t", "c"),
+                    part.replace("$t", "source")
+                ),
+                false => part.to_owned(),
+            });
+            named(
+                &each.collect::<Vec<_>>().join("; "),
+                &database,
+                &role,
+                &group,
+            )
+        };
+        owner.run(&format!(
+            "SELECT cache_create('c'), cache_create('loaded'); CREATE TABLE source (v text); INSERT INTO source VALUES ('s'); \
+             SELECT cache_set_many('{{k,l}}', '{{v,w}}', cache => 'c'); \
+             ALTER TABLE c ENABLE ROW LEVEL SECURITY; ALTER TABLE source ENABLE ROW LEVEL SECURITY; \
+             GRANT ALL ON c, source, loaded TO {role}; GRANT USAGE, CREATE ON SCHEMA public TO {role}, {group}"
+        ));
+        let mut guest = database.connect_as(&role);
+        let calls = [
+            ("cache_get('k', 'c')", "v"),
+            ("cache_exists('k', 'c')", "t"),
+            ("count(*) FROM cache_scan(cache => 'c')", "2"),
+            ("count(value) FROM cache_get_many('{k,l}', 'c')", "2"),
+            (
+                "cache_fetch('f', 'SELECT v FROM source', '1 ms', 'loaded')",
+                "s",
+            ),
+            ("cache_touch('k', NULL, 'c')", "t"),
+        ];
+        let hidden = ["", "f", "0", "0", "", "f"];
+        // In a transaction only those that keep no lock, for which a change would wait.
+        let see = |guest: &mut postgres::Client, sees: bool, when: &str| {
+            let calls = &calls[..if when.contains("transaction") { 4 } else { 6 }];
+            for ((call, seen), unseen) in calls.iter().zip(hidden) {
+                let said = guest.value(&format!("SELECT {call}")).unwrap_or_default();
+                assert_eq!(
+                    &said,
+                    if sees { seen } else { &unseen },
+                    "{call}, {when}: {give}"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(3));
+            }
+        };
+        see(&mut guest, false, "before");
+        owner.run(&on_both(give));
+        (0..2).for_each(|_| see(&mut guest, true, "given"));
+        owner.run(&on_both(take));
+        see(&mut guest, false, "taken");
+        // In the middle of a transaction, and in that of whoever takes it, until it is rolled back.
+        let give = on_both(give);
+        let give = match give.contains("CREATE POLICY") && !take.contains("DROP POLICY") {
+            true => give
+                .split("; ")
+                .filter(|part| !part.contains("POLICY"))
+                .collect::<Vec<_>>()
+                .join("; "),
+            false => give,
+        };
+        owner.run(&give);
+        // A transaction that has read under a policy keeps its lock, so a change of the table waits for its end.
+        if !take.contains("$t") {
+            guest.run("BEGIN");
+            see(&mut guest, true, "given again, in a transaction");
+            owner.run(&on_both(take));
+            see(&mut guest, false, "taken in a transaction");
+            guest.run("COMMIT");
+            owner.run(&give);
+        }
+        owner.run(&format!("SET ROLE {role}"));
+        see(&mut owner, true, "by the owner");
+        owner.run("RESET ROLE");
+        owner.run(&format!("BEGIN; {}; SET LOCAL ROLE {role}", on_both(take)));
+        see(&mut owner, false, "taken by the owner");
+        owner.run("ROLLBACK");
+        owner.run(&format!("SET ROLE {role}"));
+        see(&mut owner, true, "rolled back");
+        owner.run("RESET ROLE");
+        owner.run("DROP TABLE c, loaded, source");
+    }
+}
+
+/// A call that waits for the cache's lock has asked for its rights before; what is committed meanwhile
+/// takes them away all the same.
+#[test]
+fn a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile() {
+    let cluster = Cluster::shared();
+    let database = cluster.database();
+    let mut owner = database.connect();
+    let role = cluster.role();
+    owner.run("SELECT cache_create('c')");
+    for call in [
+        "cache_get('k', 'c')",
+        "cache_lookup('k', 'c')",
+        "cache_get_many('{k}', 'c')",
+        "cache_scan(cache => 'c')",
+        "cache_set('k', 'w', cache => 'c')",
+        "cache_incr('n', cache => 'c')",
+        "cache_delete('k', 'c')",
+        "cache_take('k', 'c')",
+        "cache_touch('k', '1 hour', 'c')",
+        "cache_fetch('k', 'SELECT 1', cache => 'c')",
+    ] {
+        owner.run("SELECT cache_set('k', 'v', cache => 'c')");
+        owner.run(&format!("GRANT ALL ON c TO {role}"));
+        let mut guest = database.connect_as(&role);
+        guest.run("SELECT cache_exists('none', 'c')");
+        owner.run(&format!("BEGIN; LOCK TABLE c; REVOKE ALL ON c FROM {role}"));
+        let said = thread::scope(|scope| {
+            let waiting = scope.spawn(|| guest.try_value(&format!("SELECT {call}")));
+            let waits =
+                "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'c'::regclass AND NOT granted";
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while !owner.holds(waits) {
+                assert!(Instant::now() < deadline, "{call} does not wait");
+                thread::sleep(Duration::from_millis(2));
+            }
+            owner.run("COMMIT");
+            waiting.join().expect("the thread ends")
+        });
+        refused(said, "42501");
+        assert_eq!(
+            owner.text("SELECT value FROM c WHERE key = 'k'"),
+            "v",
+            "{call}"
+        );
     }
 }

@@ -9,7 +9,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
-use pgcache_tests::history::{Fate, Read, Violation, Write, check};
+use pgcache_tests::history::{Fate, Read, Violation, Write, check, check_quiet};
 use pgcache_tests::refusal::sqlstate;
 use postgres::Client;
 
@@ -75,6 +75,11 @@ impl Recorder {
     pub(crate) fn write_ends(&self, write: Write, fate: Fate) {
         let mut writes = self.writes.lock().expect("no writer failed");
         writes.push(Write { fate, ..write });
+    }
+
+    /// What is there when all have ended, against what they have written.
+    pub(crate) fn quiet(&self, left: &[(u64, u64)]) -> Result<(), Violation> {
+        check_quiet(&self.writes.lock().expect("no writer failed"), left)
     }
 
     pub(crate) fn verdict(self) -> Result<(usize, usize), Violation> {
@@ -164,6 +169,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, chance: &mut 
         began,
         ended: recorder.now(),
         saw,
+        snapshot: None,
     }
 }
 

@@ -1,0 +1,619 @@
+//! Values that were loaded while their source changed: whatever waits, the cache comes to what the source
+//! holds. Commits that take long wait here for a standby that never answers, until they are cancelled.
+
+use std::sync::OnceLock;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+const STORAGES: [&str; 2] = ["unlogged", "logged"];
+const NOBODY: &str = "synchronous_standby_names = 'nobody'";
+/// Only who asks for it waits for the standby.
+const LOCAL: &str = "synchronous_commit = local";
+const LOADER: &str = "SELECT v FROM src WHERE k = $1";
+/// Reads the source, and then waits at the gate.
+const GATED: &str = "SELECT pass(v) FROM src WHERE k = $1";
+
+fn hanging() -> &'static Cluster {
+    static HANGING: OnceLock<Cluster> = OnceLock::new();
+    HANGING.get_or_init(|| Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '256MB'"]))
+}
+
+fn unloaded() -> &'static Cluster {
+    static UNLOADED: OnceLock<Cluster> = OnceLock::new();
+    UNLOADED.get_or_init(|| Cluster::start(&[NOBODY, LOCAL, "shared_preload_libraries = ''"]))
+}
+
+/// A source, a cache `c` that depends on it, and a gate for loaders.
+fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("CREATE TABLE src (k text PRIMARY KEY, v text)");
+    session.run("INSERT INTO src VALUES ('k', 'old'), ('l', 'old')");
+    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    session.run("SELECT cache_depend('src', 'k', 'c')");
+    session.run(
+        "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
+         PERFORM pg_advisory_lock_shared(42); PERFORM pg_advisory_unlock_shared(42); RETURN value; END $$",
+    );
+    database
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn session(database: &Database) -> Client {
+    let mut session = database.connect();
+    session.run("SET statement_timeout = '60s'");
+    session
+}
+
+const HANGING: &str =
+    "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()";
+
+/// Ends the waiting commit, also when an assertion fails.
+struct End(Client);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        drop(
+            self.0
+                .try_value(&format!("SELECT pg_cancel_backend(pid) {HANGING}")),
+        );
+    }
+}
+
+/// Runs `meanwhile` while the commit of `change` waits, and ends that.
+fn during(database: &Database, change: &str, meanwhile: impl FnOnce()) {
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut writer = session(database);
+            writer.run("SET synchronous_commit = on");
+            writer.run(change);
+        });
+        let mut watch = session(database);
+        until(|| watch.holds(&format!("SELECT count(*) = 1 {HANGING}")));
+        let end = End(watch);
+        meanwhile();
+        drop(end);
+        writer.join().expect("the commit stands");
+    });
+}
+
+fn fetch_with(session: &mut Client, loader: &str) -> String {
+    session.text(&format!(
+        "SELECT cache_fetch('k', '{loader}', cache => 'c')"
+    ))
+}
+
+fn fetch(session: &mut Client) -> String {
+    fetch_with(session, LOADER)
+}
+
+/// What the table holds under the key.
+fn row(session: &mut Client) -> Option<String> {
+    session.value("SELECT (SELECT value FROM c WHERE key = 'k')")
+}
+
+/// From now on everybody finds the new value, and nothing of the old one is left.
+fn converged(database: &Database, what: &str) {
+    let mut session = session(database);
+    let value = session.value("SELECT cache_get('k', 'c')");
+    assert_ne!(value.as_deref(), Some("old"), "{what}");
+    assert_eq!(fetch(&mut session), "new", "{what}");
+    assert_eq!(session.text("SELECT cache_get('k', 'c')"), "new", "{what}");
+    until(|| {
+        !session.holds(
+            "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND \
+         database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+    });
+}
+
+const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
+
+#[test]
+fn what_is_loaded_while_the_source_commits_is_given_and_not_stored() {
+    for cluster in [hanging(), unloaded()] {
+        for storage in STORAGES {
+            let database = with_source(cluster, storage);
+            let mut reader = session(&database);
+            during(&database, UPDATE, || {
+                let began = Instant::now();
+                for _ in 0..3 {
+                    assert_eq!(fetch(&mut reader), "old");
+                }
+                assert_eq!(row(&mut reader), None);
+                reader.run("BEGIN");
+                assert_eq!(fetch(&mut reader), "old");
+                reader.run("COMMIT");
+                assert!(began.elapsed() < Duration::from_secs(4), "it waited");
+            });
+            converged(&database, storage);
+        }
+    }
+}
+
+fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
+    [hanging(), unloaded()]
+        .into_iter()
+        .flat_map(|cluster| STORAGES.map(|storage| (cluster, storage)))
+}
+
+/// More than a session's leases: what it fetches beyond is stored without, where nothing pends.
+#[test]
+fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
+    for (cluster, storage) in each() {
+        let database = with_source(cluster, storage);
+        let mut reader = session(&database);
+        during(&database, UPDATE, || {
+            reader.run("BEGIN");
+            take_own_leases(&mut reader);
+            assert_eq!(fetch(&mut reader), "old");
+            reader.run("COMMIT");
+        });
+        converged(&database, storage);
+    }
+}
+
+fn take_own_leases(reader: &mut Client) {
+    reader.run(
+        "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g",
+    );
+    // Beyond its leases something may pend beside a key, and then that is not stored.
+    assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
+}
+
+/// The loader has read the old value, then the source changes and commits, then the value is stored.
+fn loaded_before(
+    database: &Database,
+    prepare: &(impl Fn(&mut Client) + Sync),
+    change: &str,
+    isolation: &str,
+) {
+    let mut gate = session(database);
+    gate.run("SELECT pg_advisory_lock(42)");
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reader = session(database);
+            reader.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
+            prepare(&mut reader);
+            assert_eq!(fetch_with(&mut reader, GATED), "old");
+            reader.run("COMMIT");
+        });
+        until(|| {
+            gate.holds(
+                "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' \
+             AND datname = current_database()",
+            )
+        });
+        let writer = scope.spawn(|| session(database).run(change));
+        // Without shared memory the writer waits for the loader.
+        until(|| {
+            writer.is_finished()
+                || gate.holds(
+                    "SELECT count(*) = 2 FROM pg_stat_activity \
+             WHERE state = 'active' AND datname = current_database() AND pid <> pg_backend_pid()",
+                )
+        });
+        sleep(Duration::from_millis(30));
+        gate.run("SELECT pg_advisory_unlock(42)");
+        reader.join().expect("the reader is served");
+        writer.join().expect("the writer commits");
+    });
+}
+
+#[test]
+fn what_was_loaded_before_the_source_changed_is_not_stored_after_it() {
+    for cluster in [hanging(), unloaded()] {
+        for storage in STORAGES {
+            let database = with_source(cluster, storage);
+            loaded_before(&database, &|_| (), UPDATE, "READ COMMITTED");
+            converged(&database, storage);
+        }
+    }
+}
+
+#[test]
+fn what_was_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_it() {
+    for cluster in [hanging(), unloaded()] {
+        for storage in STORAGES {
+            let database = with_source(cluster, storage);
+            loaded_before(&database, &take_own_leases, UPDATE, "READ COMMITTED");
+            converged(&database, storage);
+        }
+    }
+}
+
+/// All records are somebody else's; a table and a memory cache, and whatever changes the entry.
+#[test]
+fn with_all_records_taken_nothing_old_is_stored() {
+    let cluster = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
+    for (storage, changes) in [
+        ("unlogged", vec![UPDATE]),
+        (
+            "memory",
+            vec![
+                UPDATE,
+                "BEGIN; UPDATE src SET v = ''new'' WHERE k = ''k''; COMMIT; SELECT cache_delete(''k'', ''c'')",
+            ],
+        ),
+    ] {
+        for change in changes {
+            let database = with_source(&cluster, storage);
+            let mut other = session(&database);
+            other.run("SET pgcache.lease_time = '1h'");
+            other.run("SELECT cache_create('other')");
+            other.run(
+                "SELECT state FROM generate_series(1, 6000) AS g, \
+                 LATERAL cache_lease('y' || g, cache => 'other')",
+            );
+            assert_eq!(
+                other.value("SELECT lease FROM cache_lease('z', cache => 'other')"),
+                None
+            );
+            loaded_before(
+                &database,
+                &|_| (),
+                &change.replace("''", "'"),
+                "READ COMMITTED",
+            );
+            converged(&database, storage);
+            if storage == "unlogged" {
+                other.run("UPDATE src SET v = 'old' WHERE k = 'k'");
+                let mut reader = session(&database);
+                during(&database, UPDATE, || assert_eq!(fetch(&mut reader), "old"));
+                converged(&database, storage);
+            }
+            other.run("SELECT cache_clear('other')");
+        }
+    }
+}
+
+/// The row is written and not committed when the source changes: the writer cannot see it, and waits.
+#[test]
+fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source() {
+    for cluster in [hanging(), unloaded()] {
+        for storage in STORAGES {
+            for leased in [true, false] {
+                let database = with_source(cluster, storage);
+                let mut reader = session(&database);
+                reader.run("BEGIN");
+                if !leased {
+                    take_own_leases(&mut reader);
+                }
+                assert_eq!(fetch(&mut reader), "old");
+                commits_before(&database, &mut reader);
+                converged(&database, storage);
+            }
+        }
+    }
+}
+
+/// The writer of the source has not committed before the reader has.
+fn commits_before(database: &Database, reader: &mut Client) {
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| session(database).run(UPDATE));
+        sleep(Duration::from_millis(100));
+        reader.run("COMMIT");
+        writer.join().expect("it commits");
+    });
+}
+
+#[test]
+fn an_old_value_of_a_client_that_is_not_committed_goes_with_the_change_of_its_source() {
+    for storage in STORAGES {
+        let database = with_source(hanging(), storage);
+        let mut client = session(&database);
+        let lease = client.text("SELECT lease FROM cache_lease('k', cache => 'c')");
+        client.run("BEGIN");
+        assert!(client.holds(&format!(
+            "SELECT cache_set_leased('k', 'old', {lease}, cache => 'c')"
+        )));
+        commits_before(&database, &mut client);
+        converged(&database, storage);
+    }
+}
+
+/// The old value's own commit waits while the source changes.
+#[test]
+fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
+    let database = with_source(hanging(), "logged");
+    let get = format!("SELECT cache_fetch('k', '{LOADER}', cache => 'c')");
+    thread::scope(|scope| {
+        let mut writer = None;
+        during(&database, &get, || {
+            writer = Some(scope.spawn(|| session(&database).run(UPDATE)));
+            sleep(Duration::from_millis(100));
+        });
+        let writer = writer.expect("the source has changed");
+        writer.join().expect("it commits");
+    });
+    converged(&database, "logged");
+}
+
+/// One client is told to compute, and the others not to; what he computes is not stored.
+#[test]
+fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
+    let rest = "BEGIN; UPDATE src SET v = 'new'; ";
+    for storage in STORAGES {
+        for deletion in [
+            "SELECT cache_delete('k', 'c')",
+            "SELECT cache_delete_prefix('k', 'c')",
+        ] {
+            let database = with_source(hanging(), storage);
+            let (mut client, mut other) = (session(&database), session(&database));
+            client.run("SELECT cache_undepend('src', 'c')");
+            let ask = "SELECT state, lease FROM cache_lease('k', cache => 'c')";
+            let mut lease = String::new();
+            during(&database, &format!("{rest}{deletion}; COMMIT"), || {
+                let won = client.lines(ask).remove(0);
+                let (state, number) = won.split_once('|').expect("two columns");
+                assert_eq!(state, "win");
+                lease = number.to_owned();
+                assert_eq!(other.lines(ask), ["busy|"]);
+                assert!(!stores(&mut client, &lease));
+                assert_eq!(fetch(&mut client), "old");
+                assert_eq!(row(&mut client), None);
+            });
+            assert!(!stores(&mut client, &lease), "{storage}: {deletion}");
+            let next = other.lines(ask).remove(0);
+            let (state, number) = next.split_once('|').expect("two columns");
+            assert_eq!(state, "win", "{storage}: {deletion}");
+            assert!(stores(&mut client, number));
+        }
+    }
+}
+
+fn stores(session: &mut Client, lease: &str) -> bool {
+    session.holds(&format!(
+        "SELECT cache_set_leased('k', 'old', {lease}, cache => 'c')"
+    ))
+}
+
+/// Under an old snapshot as well, where somebody has said that the source has changed.
+#[test]
+fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
+    for storage in ["unlogged", "logged", "memory"] {
+        for removal in [
+            "cache_delete('k', 'c')",
+            "cache_delete_prefix('k', 'c')",
+            "cache_clear('c')",
+        ] {
+            let database = with_source(hanging(), storage);
+            let mut reader = session(&database);
+            reader.run("SELECT cache_undepend('src', 'c')");
+            reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+            assert_eq!(reader.text("SELECT v FROM src WHERE k = 'k'"), "old");
+            session(&database).run(&format!("{UPDATE}; SELECT {removal}"));
+            assert_eq!(fetch(&mut reader), "old");
+            reader.run("COMMIT");
+            converged(&database, removal);
+        }
+    }
+}
+
+/// More keys than are marked one by one; with a slot, and without one because all are taken.
+#[test]
+fn a_whole_cache_that_is_marked_gives_no_lease() {
+    let full = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
+    for (cluster, storage) in [
+        (hanging(), "unlogged"),
+        (hanging(), "logged"),
+        (&full, "unlogged"),
+    ] {
+        let database = cluster.database();
+        let mut reader = session(&database);
+        if !std::ptr::eq(cluster, hanging()) {
+            take_slots(&mut reader);
+        }
+        drop(database);
+        let database = with_source(cluster, storage);
+        let mut reader = session(&database);
+        reader.run("INSERT INTO src SELECT 'n' || g, 'old' FROM generate_series(1, 10050) AS g");
+        during(&database, "UPDATE src SET v = 'new'", || {
+            let began = Instant::now();
+            assert_eq!(fetch(&mut reader), "old");
+            reader.run("BEGIN");
+            reader.run("SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g");
+            assert_eq!(fetch(&mut reader), "old");
+            reader.run("COMMIT");
+            assert_eq!(row(&mut reader), None);
+            assert!(began.elapsed() < Duration::from_secs(4), "it waited");
+        });
+        converged(&database, storage);
+        session(&database).run("UPDATE src SET v = 'old'");
+        loaded_before(
+            &database,
+            &|_| (),
+            "UPDATE src SET v = 'new'",
+            "READ COMMITTED",
+        );
+        converged(&database, storage);
+    }
+}
+
+fn take_slots(session: &mut Client) {
+    for number in 0..40 {
+        session.run(&format!(
+            "SELECT cache_create('s{number}', storage => 'memory')"
+        ));
+        drop(session.try_value(&format!("SELECT cache_set('k', 'v', cache => 's{number}')")));
+    }
+    let slots = session.number(
+        "SELECT count(*) FROM generate_series(0, 39) AS g WHERE \
+         (SELECT hot_entries > 0 FROM pgcache.stats WHERE cache = ('s' || g)::regclass)",
+    );
+    assert!(slots < 40, "the slots are not all taken: {slots}");
+}
+
+/// TRUNCATE of the source clears the cache.
+#[test]
+fn what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it() {
+    let other = "SELECT pass((SELECT v FROM second WHERE k = $1))";
+    for cluster in [hanging(), unloaded()] {
+        for storage in STORAGES {
+            for leased in [true, false] {
+                let database = with_source(cluster, storage);
+                session(&database).run("CREATE TABLE second AS SELECT * FROM src");
+                truncated(&database, other, leased);
+                let mut session = session(&database);
+                let stale = session.value("SELECT cache_get('k', 'c')");
+                assert_eq!(stale, None, "{storage}");
+            }
+        }
+    }
+}
+
+fn truncated(database: &Database, loader: &str, leased: bool) {
+    let mut gate = session(database);
+    gate.run("SELECT pg_advisory_lock(42)");
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reader = session(database);
+            if !leased {
+                reader.run("BEGIN; SELECT cache_create('own')");
+                reader.run("SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'own')) FROM generate_series(1, 70) AS g");
+            }
+            assert_eq!(fetch_with(&mut reader, loader), "old");
+            if !leased {
+                reader.run("COMMIT");
+            }
+        });
+        until(|| {
+            gate.holds(
+                "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' \
+             AND datname = current_database()",
+            )
+        });
+        let writer = scope.spawn(|| {
+            session(database).run("BEGIN; UPDATE second SET v = 'new'; TRUNCATE src; COMMIT");
+        });
+        sleep(Duration::from_millis(100));
+        gate.run("SELECT pg_advisory_unlock(42)");
+        reader.join().expect("the reader is served");
+        writer.join().expect("the writer commits");
+    });
+}
+
+/// The loader reads with a snapshot that is older than the lease.
+#[test]
+fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
+    for (cluster, storage) in [
+        (hanging(), "unlogged"),
+        (hanging(), "logged"),
+        (hanging(), "memory"),
+        (unloaded(), "unlogged"),
+    ] {
+        for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+            let database = with_source(cluster, storage);
+            let mut reader = session(&database);
+            reader.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
+            assert_eq!(reader.text("SELECT v FROM src WHERE k = 'k'"), "old");
+            session(&database).run(UPDATE);
+            assert_eq!(fetch(&mut reader), "old");
+            drop(reader.try_value("COMMIT"));
+            converged(&database, storage);
+        }
+    }
+}
+
+/// And where nothing has changed since, it stores as ever.
+#[test]
+fn a_fetch_under_a_fresh_snapshot_stores() {
+    let database = with_source(hanging(), "unlogged");
+    let mut reader = session(&database);
+    reader.run("SET default_transaction_isolation = 'repeatable read'");
+    until(|| {
+        assert_eq!(fetch(&mut reader), "old");
+        row(&mut reader).is_some()
+    });
+}
+
+/// A loader that waits for the writer's own lock must not end either of them.
+#[test]
+fn without_preload_a_writer_does_not_wait_for_a_loader_that_waits_for_it() {
+    let database = with_source(unloaded(), "unlogged");
+    let mut writer = session(&database);
+    writer.run("BEGIN");
+    writer.run(UPDATE);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let locking = "SELECT v FROM src WHERE k = $1 FOR UPDATE";
+            fetch_with(&mut session(&database), locking)
+        });
+        let mut watch = session(&database);
+        until(|| {
+            watch.holds(
+                "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+             AND datname = current_database()",
+            )
+        });
+        writer.run("COMMIT");
+        assert_eq!(reader.join().expect("no deadlock"), "new");
+    });
+    converged(&database, "unlogged");
+}
+
+/// At stock settings: writers a moment apart against fetchers. Each key has one writer, who finds nothing older in the
+/// cache once a write has returned.
+#[test]
+fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
+    for cluster in [hanging(), unloaded()] {
+        for storage in ["unlogged", "logged"] {
+            let database = with_source(cluster, storage);
+            race(&database);
+            let mut session = session(&database);
+            let stale = "SELECT count(*) FROM c JOIN src ON src.k = c.key WHERE c.value <> src.v";
+            assert_eq!(session.number(stale), 0, "{storage}");
+            session.run(
+                "SELECT cache_fetch(k, 'SELECT v FROM src WHERE k = $1', cache => 'c') FROM src",
+            );
+            assert_eq!(session.number(stale), 0, "{storage}");
+        }
+    }
+    session(&hanging().database()).nothing_pending();
+}
+
+fn race(database: &Database) {
+    let end = Instant::now() + Duration::from_secs(4);
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            scope.spawn(move || {
+                let mut session = session(database);
+                let key = ["k", "l"][writer];
+                for number in 0.. {
+                    session.run(&format!("UPDATE src SET v = '{number}' WHERE k = '{key}'"));
+                    sleep(Duration::from_micros(number * 37 % 2_000));
+                    let stale = format!("key = '{key}' AND value <> '{number}'");
+                    let stale = format!("SELECT count(*) FROM c WHERE {stale}");
+                    assert_eq!(session.number(&stale), 0, "write {number} of {key}");
+                    if Instant::now() > end {
+                        break;
+                    }
+                }
+            });
+        }
+        for _ in 0..4 {
+            scope.spawn(move || {
+                let mut session = session(database);
+                while Instant::now() < end {
+                    fetch(&mut session);
+                    session.run(
+                        "SELECT cache_fetch('l', 'SELECT v FROM src WHERE k = $1', cache => 'c')",
+                    );
+                }
+            });
+        }
+    });
+}

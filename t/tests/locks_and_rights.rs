@@ -1,0 +1,264 @@
+//! A number or a name that a caller gives is locked once he was seen to have the right to it, and what he
+//! had when he began to wait for a lock is asked again when he has it.
+
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::needs::{self, Needs};
+use pgcache_tests::refusal::refused;
+use postgres::Client;
+
+fn database() -> Database<'static> {
+    Cluster::hot().database()
+}
+
+/// A call that waits for a lock fails with 55P03.
+fn impatient(mut session: Client) -> Client {
+    session.run("SET lock_timeout = '300ms'");
+    session
+}
+
+/// The relations on which a session holds locks, of those with such a name.
+fn locked(session: &mut Client, like: &str) -> Vec<String> {
+    session.lines(&format!(
+        "SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' \
+         AND relation IN (SELECT oid FROM pg_class WHERE relname LIKE '{like}')"
+    ))
+}
+
+const ROW: &str = "AS e (key text COLLATE \"C\", value text, expires_at timestamptz)";
+
+fn id_of(session: &mut Client, view: &str) -> String {
+    session.text(&format!(
+        "SELECT substring(pg_get_viewdef('{view}') FROM 'id=([0-9]+)')"
+    ))
+}
+
+#[test]
+fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
+    let database = database();
+    let (mut owner, mut admin) = (database.connect(), database.connect());
+    let role = database.cluster.role();
+    admin.run(
+        "CREATE TABLE secret_table (i int); CREATE VIEW secret_view AS SELECT 1; SELECT cache_create('secret_cache'); \
+         SELECT cache_create('secret_memory', storage => 'memory'), cache_create('secret_other', storage => 'memory'); \
+         SELECT cache_set('k', 'v', cache => 'secret_memory')",
+    );
+    let id = id_of(&mut admin, "secret_memory");
+    let names = "'secret_table', 'secret_view', 'secret_cache', 'secret_memory', 'secret_other'";
+    let oids = admin.lines(&format!("SELECT unnest(ARRAY[{names}]::regclass[])::oid"));
+    for is_locked in [false, true] {
+        if is_locked {
+            owner.run("BEGIN; LOCK TABLE secret_table, secret_cache; ALTER VIEW secret_view OWNER TO postgres; \
+                       ALTER VIEW secret_memory OWNER TO postgres; ALTER VIEW secret_other OWNER TO postgres");
+        }
+        let mut mallory = impatient(database.connect_as(&role));
+        for oid in &oids {
+            for (settings, state) in [
+                (format!("id=7 oid={oid}"), "42P01"),
+                (format!("id={id} oid={oid}"), "42501"),
+                (format!("id={id}"), "42501"),
+                (format!("oid={oid}"), "42P01"),
+            ] {
+                let call = format!("SELECT * FROM pgcache.memory_entries('{settings}') {ROW}");
+                mallory.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s");
+                refused(mallory.try_lines(&call), state);
+                // What an exception handler gives back must not have been taken in the first place.
+                mallory.run("ROLLBACK TO s");
+                mallory.run(&format!(
+                    "DO $$BEGIN PERFORM * FROM pgcache.memory_entries('{settings}') {ROW}; \
+                     EXCEPTION WHEN OTHERS THEN END$$"
+                ));
+                assert_eq!(locked(&mut mallory, "secret%"), [""; 0], "{settings}");
+                mallory.run("ROLLBACK");
+            }
+        }
+    }
+    owner.run("ROLLBACK");
+}
+
+/// The number in a view's definition is another relation's after a restore.
+#[test]
+fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
+    let database = database();
+    let (mut admin, mut holder) = (database.connect(), database.connect());
+    let role = database.cluster.role();
+    admin.run(&format!(
+        "CREATE TABLE foreign_table (i int); CREATE VIEW foreign_view AS SELECT 1; SELECT cache_create('foreign_cache'); \
+         SELECT cache_create('m', storage => 'memory'), cache_create('foreign_memory', storage => 'memory'); \
+         SELECT cache_set('k', 'v', cache => 'm'); GRANT SELECT ON m, foreign_view, foreign_table, foreign_memory TO {role}"
+    ));
+    let id = id_of(&mut admin, "m");
+    for hint in [
+        "foreign_table",
+        "foreign_view",
+        "foreign_cache",
+        "foreign_memory",
+        "pg_class",
+    ] {
+        let oid = admin.text(&format!("SELECT '{hint}'::regclass::oid"));
+        admin.run(&format!(
+            "CREATE OR REPLACE VIEW m AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id={id} oid={oid}') {ROW}"
+        ));
+        holder.run("BEGIN; LOCK TABLE foreign_table, foreign_cache; ALTER VIEW foreign_view OWNER TO postgres; \
+                    ALTER VIEW foreign_memory OWNER TO postgres");
+        let mut reader = impatient(database.connect_as(&role));
+        for level in ["READ COMMITTED", "REPEATABLE READ"] {
+            reader.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+            assert_eq!(reader.lines("SELECT key, value FROM m"), ["k|v"], "{hint}");
+            assert_eq!(locked(&mut reader, "foreign%"), [""; 0], "{hint}");
+            reader.run("COMMIT");
+        }
+        holder.run("ROLLBACK");
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
+    let database = database();
+    let (mut admin, mut holder) = (database.connect(), database.connect());
+    let role = database.cluster.role();
+    admin.run(&format!(
+        "SELECT cache_create('his_table'), cache_create('his_memory', storage => 'memory'); CREATE TABLE his_rows (key text); \
+         CREATE VIEW his_view AS SELECT 1 AS i; GRANT CREATE ON SCHEMA public TO {role}"
+    ));
+    let mut mallory = impatient(database.connect_as(&role));
+    mallory.run("CREATE TABLE own (key text); SELECT cache_create('own_cache')");
+    holder.run("BEGIN; LOCK TABLE his_table, his_rows; ALTER VIEW his_memory OWNER TO postgres; ALTER VIEW his_view OWNER TO postgres");
+    for relation in ["his_table", "his_memory", "his_rows", "his_view"] {
+        let by_table = needs::present(&mut admin).into_iter();
+        let checked =
+            by_table.filter(|(_, needs, _)| matches!(needs, Needs::All(_) | Needs::Owner(_)));
+        let calls = checked.map(|(_, _, call)| call.replace("$c", &format!("'{relation}'")));
+        let others = [
+            format!("cache_depend('{relation}', 'key', 'own_cache')"),
+            format!("cache_depend('own', 'key', '{relation}')"),
+            format!("cache_undepend('{relation}', 'own_cache')"),
+        ];
+        for call in calls.chain(others) {
+            mallory.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s");
+            match mallory.try_lines(&format!("SELECT {call}")) {
+                Ok(_) => assert!(call.contains("_settings"), "{call} was done"),
+                error => drop(refused(error, "42501")),
+            }
+            mallory.run("ROLLBACK TO s");
+            assert_eq!(locked(&mut mallory, "his_%"), [""; 0], "{call}");
+            mallory.run("ROLLBACK");
+        }
+        // Names that are taken, by a cache and by something else.
+        let is_cache = matches!(relation, "his_table" | "his_memory");
+        mallory.run("BEGIN; SAVEPOINT s");
+        let state = if is_cache { "42P07" } else { "42809" };
+        refused(
+            mallory.try_value(&format!("SELECT cache_create('{relation}')")),
+            state,
+        );
+        mallory.run("ROLLBACK TO s");
+        let again = mallory.try_value(&format!(
+            "SELECT cache_create('{relation}', if_not_exists => true)"
+        ));
+        match is_cache {
+            true => assert_eq!(again.expect("it is there").as_deref(), Some(relation)),
+            false => drop(refused(again, "42809")),
+        }
+        if is_cache {
+            assert_eq!(locked(&mut mallory, "his_%"), [""; 0]);
+        }
+        mallory.run("ROLLBACK");
+        // What is shown of all caches shows those that he may read.
+        assert_eq!(
+            mallory.lines("SELECT cache FROM pgcache.caches"),
+            ["own_cache"]
+        );
+        mallory.run("SELECT cache_expire()");
+    }
+    holder.run("ROLLBACK");
+}
+
+/// Runs a call in a session of its own while `holder` has the cache locked; there, when the call waits, this
+/// is committed.
+fn meanwhile(
+    database: &Database,
+    role: &str,
+    holder: &mut Client,
+    call: &str,
+    change: &str,
+) -> Result<Option<String>, postgres::Error> {
+    let mut caller = database.connect_as(role);
+    caller.run("SET pgcache.hot_tier = off");
+    caller.run("SELECT cache_exists('k', 'c')"); // what it has learnt by now counts no more
+    holder.run("BEGIN; LOCK TABLE c IN ACCESS EXCLUSIVE MODE");
+    thread::scope(|scope| {
+        let call = scope.spawn(|| caller.try_value(&format!("SELECT {call}")));
+        let waits =
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'c'::regclass AND NOT granted)";
+        while !call.is_finished() && !holder.holds(waits) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        holder.run(&format!("{change}; COMMIT"));
+        call.join().expect("the call has an end")
+    })
+}
+
+#[test]
+fn a_right_that_is_taken_away_while_a_call_waits_for_the_lock_is_gone() {
+    let database = database();
+    let mut admin = database.connect();
+    admin.run("SELECT cache_create('c')");
+    let role = database.cluster.role();
+    for (_, needs, call) in needs::present(&mut admin) {
+        let Needs::All(privileges) = needs else {
+            continue;
+        };
+        if call.contains("_settings") {
+            continue;
+        }
+        admin.run(&format!(
+            "DELETE FROM c; SELECT cache_set_many('{{k,n}}', '{{1,2}}', cache => 'c'); GRANT ALL ON c TO {role}"
+        ));
+        let call = call.replace("$c", "'c'");
+        for privilege in privileges {
+            let change = format!("REVOKE {privilege} ON c FROM {role}");
+            let error = meanwhile(&database, &role, &mut admin, &call, &change);
+            let Err(error) = error else {
+                panic!("{call} was done without {privilege}");
+            };
+            refused::<()>(Err(error), "42501");
+            admin.run(&format!("GRANT ALL ON c TO {role}"));
+        }
+        assert_eq!(
+            admin.lines("SELECT key, value, expires_at FROM c ORDER BY key"),
+            ["k|1|", "n|2|"],
+            "{call}"
+        );
+    }
+}
+
+#[test]
+fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
+    let database = database();
+    let mut admin = database.connect();
+    let role = database.cluster.role();
+    admin.run(&format!("GRANT CREATE ON SCHEMA public TO {role}"));
+    for call in [
+        "cache_alter('c', ttl => '1 hour')",
+        "cache_tune('c', negative_ttl => '1 hour')",
+        "cache_watch('c')",
+        "cache_unwatch('c')",
+        "cache_drop('c')",
+        "cache_depend('c', 'key', 'd')",
+        "cache_undepend('c', 'd')",
+    ] {
+        admin.run(&format!(
+            "SELECT cache_create('c'), cache_create('d'); ALTER TABLE c OWNER TO {role}; GRANT ALL ON d TO {role}"
+        ));
+        // He keeps every privilege, TRIGGER too, but the table is another's.
+        let change = format!("ALTER TABLE c OWNER TO postgres; GRANT ALL ON c TO {role}");
+        let error = meanwhile(&database, &role, &mut admin, call, &change).expect_err(call);
+        refused::<()>(Err(error), "42501");
+        admin.run("DROP TABLE c, d");
+    }
+}

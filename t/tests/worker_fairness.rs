@@ -1,0 +1,194 @@
+//! The built-in worker divides its time: no cache of a database keeps the others from being swept for long.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use postgres::Client;
+
+/// The least batch, so that a slow cache has many.
+const SETTINGS: [&str; 2] = [
+    "pgcache.expire_interval = '500ms'",
+    "pgcache.expire_batch = 100",
+];
+/// A step of the slow cache, and what others may have to wait for: a step, an interval and a busy machine.
+const STEP: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(20);
+
+fn wait_until(what: &str, longest: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + longest;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A cache with thirty batches of expired rows whose removal takes three seconds each.
+fn put_slow(session: &mut Client, cache: &str, level: &str) {
+    session.run(&format!(
+        "SELECT cache_create('{cache}'); \
+         CREATE TRIGGER slow AFTER DELETE ON {cache} FOR EACH {level} EXECUTE FUNCTION slow()"
+    ));
+}
+
+fn fill_slow(session: &mut Client, cache: &str) {
+    session.run(&format!(
+        "INSERT INTO {cache} SELECT i, '1', now() FROM generate_series(1, 3000) AS i"
+    ));
+}
+
+fn declare_slow(session: &mut Client, seconds: f64) {
+    session.run(&format!(
+        "CREATE EXTENSION IF NOT EXISTS pgcache; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END$$"
+    ));
+}
+
+fn put_others(session: &mut Client) {
+    for i in 0..10 {
+        session.run(&format!("SELECT cache_create('c{i}')"));
+    }
+}
+
+fn expire_others(session: &mut Client) -> Duration {
+    let began = Instant::now();
+    for i in 0..10 {
+        session.run(&format!(
+            "INSERT INTO c{i} SELECT i, '1', now() FROM generate_series(1, 50) AS i"
+        ));
+    }
+    let left: Vec<String> = (0..10)
+        .map(|i| format!("(SELECT count(*) FROM c{i})"))
+        .collect();
+    let left = format!("SELECT {}", left.join(" + "));
+    wait_until("the others are swept", LONGEST, || {
+        session.number(&left) == 0
+    });
+    began.elapsed()
+}
+
+fn rows(session: &mut Client, cache: &str) -> i64 {
+    session.number(&format!("SELECT count(*) FROM {cache}"))
+}
+
+#[test]
+fn a_cache_whose_trigger_is_slow_leaves_the_others_their_time() {
+    let cluster = Cluster::with_tier(&SETTINGS);
+    let mut session = cluster.connect("postgres");
+    declare_slow(&mut session, STEP.as_secs_f64());
+    put_slow(&mut session, "slow", "STATEMENT");
+    put_others(&mut session);
+    fill_slow(&mut session, "slow");
+    for _ in 0..5 {
+        expire_others(&mut session);
+    }
+    // It gets its own time, too.
+    let now = rows(&mut session, "slow");
+    wait_until("the slow one goes on", LONGEST * 2, || {
+        rows(&mut session, "slow") < now
+    });
+    assert!(now > 0, "the slow one was done before the others came");
+    expire_others(&mut session);
+}
+
+#[test]
+fn several_slow_caches_share_what_is_left() {
+    let cluster = Cluster::with_tier(&SETTINGS);
+    let mut session = cluster.connect("postgres");
+    declare_slow(&mut session, STEP.as_secs_f64() * 2.0 / 3.0);
+    let slow = ["slow_a", "slow_b", "slow_c"];
+    for cache in slow {
+        put_slow(&mut session, cache, "STATEMENT");
+    }
+    put_others(&mut session);
+    for cache in slow {
+        fill_slow(&mut session, cache);
+    }
+    for _ in 0..5 {
+        expire_others(&mut session);
+    }
+    let before = slow.map(|cache| rows(&mut session, cache));
+    for (cache, before) in slow.iter().zip(before) {
+        wait_until("each slow one goes on", LONGEST * 4, || {
+            rows(&mut session, cache) < before
+        });
+    }
+    expire_others(&mut session);
+}
+
+/// Where each row costs time, a step takes fewer.
+#[test]
+fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.expire_interval = '500ms'",
+        "pgcache.expire_batch = 500",
+    ]);
+    let mut session = cluster.connect("postgres");
+    declare_slow(&mut session, 0.01);
+    put_slow(&mut session, "slow", "ROW");
+    fill_slow(&mut session, "slow");
+    let mut seen = vec![rows(&mut session, "slow")];
+    wait_until("some steps", Duration::from_secs(90), || {
+        let now = rows(&mut session, "slow");
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+        now < 2200
+    });
+    let last = seen[seen.len() - 2] - seen[seen.len() - 1];
+    assert!(last <= 250, "a step of {last} rows: {seen:?}");
+}
+
+/// What fails for want of a lock costs its cache time, too.
+#[test]
+fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.expire_interval = '500ms'",
+        "deadlock_timeout = '4s'",
+    ]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache; SELECT cache_create('b')");
+    for i in 0..8 {
+        session.run(&format!(
+            "SELECT cache_create('a{i}'); SELECT cache_depend('a{i}', 'key', 'b')"
+        ));
+    }
+    put_others(&mut session);
+    for i in 0..8 {
+        session.run(&format!(
+            "INSERT INTO a{i} VALUES ('k', '1', clock_timestamp() + interval '5 s')"
+        ));
+    }
+    session.run("SELECT cache_set('k', '1', cache => 'b')");
+    // The removal waits at the commit, half of deadlock_timeout.
+    let mut locker = cluster.connect("postgres");
+    locker.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
+    // All of them have waited once.
+    std::thread::sleep(Duration::from_secs(23));
+    for _ in 0..3 {
+        let took = expire_others(&mut session);
+        assert!(took < Duration::from_secs(12), "{took:?}");
+    }
+    locker.run("ROLLBACK");
+    wait_until("all of them are swept", Duration::from_secs(90), || {
+        (0..8).all(|i| rows(&mut session, &format!("a{i}")) == 0)
+    });
+}
+
+/// One call is one transaction, in which nobody can have a turn of his own; its rows are shared.
+#[test]
+fn a_sweep_over_all_caches_gives_each_its_share_of_the_rows() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('a'), cache_create('b'), cache_create('c')");
+    for (cache, rows) in [("a", 1000), ("b", 20), ("c", 1000)] {
+        session.run(&format!(
+            "INSERT INTO {cache} SELECT i, '1', now() FROM generate_series(1, {rows}) AS i"
+        ));
+    }
+    let expire = "SELECT cache_expire(max_rows => 200)";
+    assert_eq!(session.number(expire), 200);
+    let left = ["a", "b", "c"].map(|cache| rows(&mut session, cache));
+    assert_eq!(left[1], 0, "{left:?}");
+    assert!(left[0] < 1000 && left[2] < 1000, "{left:?}");
+    assert_eq!(session.number("SELECT cache_expire()"), 2020 - 200);
+}
