@@ -587,8 +587,8 @@ fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     let mut session = Cluster::hot().database().connect();
     source_and_cache(&mut session, "memory");
     session.run(
-        "SELECT count(cache_set('p:' || i, 'old', cache => 'c')) FROM generate_series(1, 20000) AS i; \
-         SET statement_timeout = '10 s'; BEGIN; TRUNCATE src",
+        "SELECT count(cache_set('p:' || i, 'old', cache => 'c')) FROM generate_series(1, 60000) AS i; \
+         SET statement_timeout = '60 s'; BEGIN; TRUNCATE src",
     );
     let page = "SELECT key FROM cache_scan(max_rows => 1, cache => 'c')";
     assert_eq!(session.value(page), None);

@@ -224,6 +224,34 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
     }
 }
 
+/// Who waits for others so long waits for ever. No timeout of the server's counts in a commit.
+const FOREVER: Duration = Duration::from_secs(90);
+
+/// Changes the source again and again while four others do this to the entry; each gets through.
+fn changes_beside(database: &Database, others: &str, mut each: impl FnMut(&mut Client, usize)) {
+    let (done, began) = (AtomicBool::new(false), Instant::now());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut session = session(database);
+                while !done.load(SeqCst) && began.elapsed() < FOREVER {
+                    session.run(others);
+                }
+            });
+        }
+        let mut writer = session(database);
+        for number in 0..5 {
+            each(&mut writer, number);
+        }
+        done.store(true, SeqCst);
+    });
+    assert!(began.elapsed() < FOREVER, "it waited until the others went");
+}
+
+fn update(writer: &mut Client, number: usize) {
+    writer.run(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"));
+}
+
 /// Others overwrite the entry, one after the other.
 #[test]
 fn a_commit_ends_while_others_write_the_entry_again_and_again() {
@@ -231,63 +259,70 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
     let mut open = session(&database);
     open.run("BEGIN");
     open.run(&FETCH.replace("('k'", "('l'"));
-    let done = AtomicBool::new(false);
-    let took = thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut session = session(&database);
-                while !done.load(SeqCst) {
-                    session.run("BEGIN; SELECT cache_set('k', 'set', cache => 'c'); SELECT pg_sleep(0.02); COMMIT");
-                }
-            });
-        }
-        sleep(Duration::from_millis(300));
-        let mut writer = session(&database);
-        writer.run("SET statement_timeout = '8s'");
-        let began = Instant::now();
-        let mut failed = None;
-        for number in 0..5 {
-            failed = failed.or(writer
-                .try_lines(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"))
-                .err());
-        }
-        done.store(true, SeqCst);
-        assert!(failed.is_none(), "{failed:?}");
-        began.elapsed()
-    });
+    let set = "BEGIN; SELECT cache_set('k', 'set', cache => 'c'); SELECT pg_sleep(0.02); COMMIT";
+    changes_beside(&database, set, update);
     open.run("COMMIT");
-    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
-/// Somebody who loads the key again and again, and rolls back each time, does not keep the writer waiting.
+/// Whether a writer who waits for loaders of a key keeps new ones out.
+const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 7 AND mode = 'ShareLock' \
+     AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// Who loads the key now is waited for; nobody who comes gets to store it, and then be waited for.
+#[test]
+fn without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else() {
+    for storage in ["unlogged", "logged"] {
+        let database = with_source(unloaded(), storage);
+        let (mut next, mut watch) = (session(&database), session(&database));
+        thread::scope(|scope| {
+            let mut loader = session(&database);
+            loader.run("BEGIN");
+            assert_eq!(loader.text(FETCH), "old");
+            let writer = scope.spawn(|| session(&database).run(UPDATE));
+            until(|| watch.holds(SHUT));
+            next.run("BEGIN");
+            assert_eq!(next.text(FETCH), "old");
+            assert_eq!(next.text(&FETCH.replace("('k'", "('l'")), "old");
+            assert_eq!(next.lines("SELECT key FROM c"), ["l"]);
+            loader.run("COMMIT");
+            writer.join().expect("it commits");
+            assert_eq!(next.text(FETCH), "new");
+            next.run("COMMIT");
+        });
+        assert!(!watch.holds(SHUT), "{storage}");
+        assert_eq!(watch.text("SELECT cache_get('k', 'c')"), "new", "{storage}");
+    }
+}
+
+/// Those who load the key again and again, and roll back each time, do not keep the writer waiting.
 #[test]
 fn without_preload_a_commit_gets_past_those_who_load_again_and_again() {
     let database = with_source(unloaded(), "unlogged");
-    let done = AtomicBool::new(false);
-    let took = thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut session = session(&database);
-                while !done.load(SeqCst) {
-                    session.run(&format!("BEGIN; {FETCH}; SELECT pg_sleep(0.02); ROLLBACK"));
-                }
-            });
-        }
-        sleep(Duration::from_millis(300));
-        let mut writer = session(&database);
-        writer.run("SET statement_timeout = '8s'");
-        let began = Instant::now();
-        let mut failed = None;
-        for number in 0..5 {
-            failed = failed.or(writer
-                .try_lines(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"))
-                .err());
-        }
-        done.store(true, SeqCst);
-        assert!(failed.is_none(), "{failed:?}");
-        began.elapsed()
+    let mut watch = session(&database);
+    watch.run(
+        "CREATE SEQUENCE stored; CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN \
+         PERFORM nextval('stored'); RETURN NULL; END $f$; \
+         CREATE TRIGGER tell AFTER INSERT ON c FOR EACH ROW EXECUTE FUNCTION tell()",
+    );
+    let stored = "SELECT last_value FROM stored";
+    let load = format!("BEGIN; {FETCH}; SELECT pg_sleep(0.3); ROLLBACK");
+    let mut waited = 0;
+    changes_beside(&database, &load, |writer, number| {
+        let mut later = 0;
+        thread::scope(|scope| {
+            let update = scope.spawn(|| update(writer, number));
+            until(|| update.is_finished() || watch.holds(SHUT));
+            if !update.is_finished() {
+                waited += 1;
+                later = watch.number(stored);
+            }
+            update.join().expect("it commits");
+        });
+        // Each of the four may have been past the gate when it was shut.
+        let most = if later == 0 { i64::MAX } else { later + 4 };
+        assert!(watch.number(stored) <= most, "others came first");
     });
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(waited > 0, "nobody was waited for");
 }
 
 #[test]

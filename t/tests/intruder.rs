@@ -224,7 +224,7 @@ fn nobody_holds_up_sweeps_or_the_making_of_caches_by_advisory_locks_of_his_own()
     for lock in locks {
         session.run(&format!("SELECT {lock}"));
     }
-    owner.run("SET lock_timeout = '10s'; SELECT cache_create('d'), cache_expire('c')");
+    owner.run("SET lock_timeout = '60s'; SELECT cache_create('d'), cache_expire('c')");
     let rest = owner.number("SELECT count(*) FROM c");
     assert!(rest < 2000, "max_entries is 1, and {rest} are left");
 }

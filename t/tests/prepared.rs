@@ -170,6 +170,6 @@ fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
     session
         .run("BEGIN; SELECT cache_create('c', if_not_exists => true); PREPARE TRANSACTION 'asked'");
     assert_eq!(prepared_locks(&mut other), 0);
-    other.run("SET lock_timeout = '10s'; SELECT cache_create('c', if_not_exists => true)");
+    other.run("SET lock_timeout = '60s'; SELECT cache_create('c', if_not_exists => true)");
     session.run("ROLLBACK PREPARED 'asked'");
 }

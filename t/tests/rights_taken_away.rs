@@ -155,7 +155,7 @@ const POLICIES: &[(&str, &str)] = &[
 fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     let database = Cluster::hot().database();
     let mut owner = database.connect();
-    owner.run("SET lock_timeout = '20s'");
+    owner.run("SET lock_timeout = '60s'");
     for (give, take) in POLICIES {
         let (role, group) = (database.cluster.role(), database.cluster.role());
         let on_both = |sql: &str| {

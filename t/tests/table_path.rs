@@ -257,7 +257,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
             thread::sleep(Duration::from_millis(10));
         }
         let done = vacuum
-            .batch_execute("SET statement_timeout = '20s'")
+            .batch_execute("SET statement_timeout = '60s'")
             .and_then(|()| vacuum.batch_execute("VACUUM (INDEX_CLEANUP ON) c"));
         first.run("COMMIT");
         done.expect("vacuum waits for nobody");

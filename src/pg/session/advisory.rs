@@ -30,6 +30,8 @@ enum Kind {
     Name = 5,
     /// Of a whole cache: who loads keys of it, and who keeps them from that.
     Loads = 6,
+    /// Of a key: who has waited for its loaders long enough, and wants no new ones.
+    Gate = 7,
 }
 
 /// What came of trying for the lock that stands for a lease.
@@ -112,17 +114,19 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
 ///
 /// Who loads has the key in mode Exclusive and the cache in mode RowShare; who loads many has the cache in mode
 /// Share alone. Who changes the source has the keys in mode AccessExclusive and the cache in mode RowExclusive;
-/// who changes many has the cache in mode Exclusive. No loader gets through the gate while it is shut.
+/// who changes many has the cache in mode Exclusive. No loader gets through a gate, of the cache or of the key, while
+/// somebody has shut it.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     let cache = advisory(Kind::Loads, relation.to_u32(), 0);
-    if !is_open(gate(relation)) || !try_in(cache, pg_sys::RowShareLock) {
+    let open = is_open(gate(relation)) && is_open(gate_of(name));
+    if !open || !try_in(cache, pg_sys::RowShareLock) {
         return Leased::Pending;
     }
     let key = lease(name);
     if try_in(key, pg_sys::ExclusiveLock) {
         return Leased::Won;
     }
-    match is_open(key) {
+    match is_free(key, pg_sys::AccessShareLock) {
         true => Leased::Busy,
         false => Leased::Pending,
     }
@@ -144,24 +148,32 @@ pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
     let cache = advisory(Kind::Loads, relation.to_u32(), 0);
     let Some(names) = names else {
         shut(relation);
-        return keep(cache, pg_sys::ExclusiveLock, pg_sys::ShareLock);
+        return keep(
+            cache,
+            pg_sys::ExclusiveLock,
+            pg_sys::ShareLock,
+            gate(relation),
+        );
     };
-    let mut all = try_in(cache, pg_sys::RowExclusiveLock);
-    if !all {
-        shut(relation);
-        all = keep(cache, pg_sys::RowExclusiveLock, pg_sys::RowShareLock);
-    }
+    let mut all = keep(
+        cache,
+        pg_sys::RowExclusiveLock,
+        pg_sys::RowShareLock,
+        gate(relation),
+    );
     for &name in names {
         all &= keep(
             lease(name),
             pg_sys::AccessExclusiveLock,
             pg_sys::AccessShareLock,
+            gate_of(name),
         );
     }
     all
 }
 
-/// Shuts the gate: nobody loads anew, so those who do are soon waited for, one after another as they are.
+/// Shuts the gate of a cache: nobody loads anew, so those who do are soon waited for, one after another as they are.
+/// Others who shut it for all its keys have changed many, as we have, and would be waited for in any case.
 fn shut(relation: pg_sys::Oid) {
     let (tag, mode) = (
         gate(relation).tag(),
@@ -178,8 +190,13 @@ const ASK: Duration = Duration::from_millis(200);
 
 /// False when whoever has it waits for us. `beside_loaders`: a mode in the way of which is whoever keeps loaders out by
 /// a lock that ours conflicts with, and no loader.
-fn keep(lock: Advisory, mode: u32, beside_loaders: u32) -> bool {
+///
+/// Loaders that follow each other could have it whenever it is tried. So the gate is shut before long, and then
+/// those of now are the last. It is only tried, and opened again with the lock in hand, so nobody ever waits for it who
+/// would not wait for us as well; and others who wait for the same loaders shut it beside us.
+fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
     let (mut asked, mut pause) = (Instant::now(), 1);
+    let (mut patient, mut shut, mut had) = (true, false, true);
     while !try_in(lock, mode) {
         wait_to_get(lock, beside_loaders);
         if asked.elapsed() >= ASK {
@@ -188,14 +205,22 @@ fn keep(lock: Advisory, mode: u32, beside_loaders: u32) -> bool {
                 .iter()
                 .any(waits)
             {
-                return false;
+                had = false;
+                break;
             }
-            asked = Instant::now();
+            (asked, patient) = (Instant::now(), false);
         }
+        shut = shut || !patient && try_in(gate, SHUT);
         wait::pause(pause);
         pause = ATTEMPT.min(pause * 2);
     }
-    true
+    if shut {
+        // SAFETY: taken above, under the same resource owner.
+        as_transaction(|| unsafe {
+            pg_sys::LockRelease(&gate.tag(), SHUT as pg_sys::LOCKMODE, false)
+        });
+    }
+    had
 }
 
 /// Waits until it could be had, and does not keep it.
@@ -217,9 +242,22 @@ fn gate(relation: pg_sys::Oid) -> Advisory {
     advisory(Kind::Loads, relation.to_u32(), 1)
 }
 
-/// Whether nobody has the lock in mode AccessExclusive, nor waits for it.
-fn is_open(lock: Advisory) -> bool {
-    let (tag, mode) = (lock.tag(), pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+/// Shut by who keeps the loaders of a key out.
+fn gate_of(name: u64) -> Advisory {
+    advisory(Kind::Gate, (name >> 32) as u32, name as u32)
+}
+
+/// The mode in which a gate is shut by who waits for loaders: others may shut it as well.
+const SHUT: u32 = pg_sys::ShareLock;
+
+/// Whether nobody has shut a gate, nor waits to do so.
+fn is_open(gate: Advisory) -> bool {
+    is_free(gate, pg_sys::RowExclusiveLock)
+}
+
+/// Whether nobody has the lock in a mode that conflicts with this one, nor waits for it.
+fn is_free(lock: Advisory, mode: u32) -> bool {
+    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
     // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource owner.
     as_transaction(|| unsafe {
         let taken = pg_sys::LockAcquire(&tag, mode, false, true);
