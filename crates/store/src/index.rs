@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::entry::{EntryRef, Key};
 use crate::layout::{BUCKET_BYTES, GRANULE};
-use crate::partition::PartitionRef;
+use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 
 pub const SLOTS: u32 = 8;
@@ -189,6 +189,12 @@ impl<'r> PartitionRef<'r> {
     }
 }
 
+impl PartitionMut<'_> {
+    pub(crate) fn set_slot(&mut self, number: u32, slot: Slot) {
+        self.region().store(self.slot_at(number), slot.0);
+    }
+}
+
 impl Region {
     /// First step of a batch look-up. Needs no lock: it reads nothing.
     #[inline]
@@ -228,7 +234,7 @@ mod tests {
     fn the_two_buckets_of_a_key_differ_and_spread_evenly() {
         let mut counts = [0u32; 1000];
         for i in 1..100_000u64 {
-            let aim = Aim::new(crate::testing::mix(i), 1000);
+            let aim = Aim::new(crate::check::testing::mix(i), 1000);
             assert_ne!(aim.buckets[0], aim.buckets[1]);
             aim.buckets
                 .iter()

@@ -15,7 +15,7 @@
 //! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below 3)
 //!    and statistics, both relaxed atomics.
 //! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and whoever
-//!    clears the bit owns the page, so there is no ABA. See `pool.rs`.
+//!    clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
 //! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is valid. It
 //!    must not touch the region.
 //!
@@ -114,42 +114,37 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("locations assume a 64-bit address space");
 
+#[allow(unsafe_code)]
+mod access;
 mod arena;
-mod compact;
+#[cfg(any(test, feature = "validate"))]
+#[allow(unsafe_code)]
+pub mod check;
 mod entry;
-mod eviction;
+mod footprint;
 mod index;
 mod layout;
-#[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
-pub mod model;
-#[cfg(test)]
-mod model_tests;
-#[cfg(any(test, feature = "validate"))]
-pub mod op;
+mod ledger;
+mod lookup;
+mod params;
 mod partition;
-mod pool;
-#[cfg(test)]
-#[allow(unsafe_code)]
-mod race_tests;
+mod policy;
 #[allow(unsafe_code)]
 mod region;
 mod stats;
 mod stripe;
 mod sweep;
-#[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
-pub mod testing;
-#[cfg(any(test, feature = "validate"))]
-mod validate;
 mod write;
 
+pub use arena::pool::Grant;
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, Record};
-pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION, Params};
-pub use partition::{Found, PartitionMut, PartitionRef};
-pub use pool::Grant;
+pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
+pub use ledger::{Change, Why};
+pub use lookup::Found;
+pub use params::Params;
+pub use partition::{PartitionMut, PartitionRef};
 pub use region::Region;
-pub use stats::{Change, Stats, Usage, Why};
+pub use stats::{Stats, Usage};
 pub use stripe::Stripe;
 pub use sweep::{Cursor, Swept, Verdict};
 pub use write::{SET_ROUNDS, Set};

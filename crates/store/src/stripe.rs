@@ -6,9 +6,9 @@
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
+use crate::ledger::Why;
 use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
-use crate::stats::Why;
 
 /// The token of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

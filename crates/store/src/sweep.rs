@@ -5,8 +5,8 @@
 //! once, whatever else happens between its steps.
 
 use crate::entry::EntryRef;
+use crate::ledger::Why;
 use crate::partition::{PartitionMut, PartitionRef};
-use crate::stats::Why;
 
 /// How far a walk over one partition has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

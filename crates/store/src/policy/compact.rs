@@ -2,19 +2,20 @@
 //!
 //! What it is not: a background activity; it runs inside a write that needs a page.
 //! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say, whatever the
-//! shape of the hole that his going leaves.
+//! shape of the hole that is left.
 
-use crate::arena::{NO_PAGE, Run, longest};
+use crate::arena::bitmap::longest;
+use crate::arena::page_table::Run;
 use crate::index::Slot;
-use crate::layout::{GRANULE, PAGE_GRANULES};
-use crate::partition::{PartitionMut, field};
-use crate::stats::Counter;
+use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
+use crate::ledger::Counter;
+use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
     /// True if holes make up a page and more than this share (one in so many) of the pages that hold runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
-        let granules = self.field(field::RUN_PAGES) * u64::from(PAGE_GRANULES);
-        let free = granules.saturating_sub(self.field(field::RUN_GRANULES));
+        let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
+        let free = granules.saturating_sub(self.field(partition_word::RUN_GRANULES));
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::vec;
 use std::vec::Vec;
 
-use crate::op::{Op, length, name};
-use crate::testing::{Memory, hash};
+use super::op::{Op, length, name};
+use super::testing::{Memory, hash};
 use crate::{
     Change, Cursor, Found, Grant, Key, NO_DEADLINE, Params, PartitionMut, Record, SET_ROUNDS, Set,
     Stripe, Verdict, Why,

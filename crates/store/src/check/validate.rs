@@ -7,14 +7,15 @@ use std::collections::HashSet;
 use std::vec;
 use std::vec::Vec;
 
-use crate::arena::{NO_PAGE, Run, longest, ones};
+use crate::arena::bitmap::{longest, ones};
+use crate::arena::page_table::Run;
+use crate::arena::placement::is_short_split;
 use crate::entry::EntryRef;
 use crate::index::Aim;
-use crate::layout::{GRANULE, PAGE_GRANULES};
-use crate::partition::{PartitionRef, field};
+use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word, queue_word};
+use crate::partition::PartitionRef;
 use crate::region::Region;
-use crate::write::is_short_split;
-use crate::{eviction, stats::Usage};
+use crate::stats::Usage;
 
 /// What the entries found in the index say each page should look like.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -204,8 +205,8 @@ impl PartitionRef<'_> {
 
     fn check_queues(&self, entries: &[u32]) {
         let mut seen = HashSet::new();
-        self.check_queue(field::SMALL, false, &mut seen);
-        self.check_queue(field::MAIN, true, &mut seen);
+        self.check_queue(partition_word::SMALL, false, &mut seen);
+        self.check_queue(partition_word::MAIN, true, &mut seen);
         assert_eq!(
             seen,
             entries.iter().copied().collect(),
@@ -216,14 +217,14 @@ impl PartitionRef<'_> {
     fn check_short_splits(&self, entries: &[u32]) {
         let short = |location: &&u32| is_short_split(&self.entry(**location).place());
         assert_eq!(
-            self.field(field::SHORT_SPLITS),
+            self.field(partition_word::SHORT_SPLITS),
             entries.iter().filter(short).count() as u64,
             "short entries in two runs"
         );
     }
 
     fn check_queue(&self, queue: usize, main: bool, seen: &mut HashSet<u32>) {
-        let mut location = self.field(queue) as u32;
+        let mut location = self.field(queue + queue_word::NEWEST) as u32;
         let (mut newer, mut granules, mut count) = (0, 0, 0);
         while location != 0 {
             let entry = self.entry(location);
@@ -244,17 +245,17 @@ impl PartitionRef<'_> {
             (newer, location) = (location, entry.older());
         }
         assert_eq!(
-            self.field(queue + 8) as u32,
+            self.field(queue + queue_word::OLDEST) as u32,
             newer,
             "the oldest ends the queue"
         );
         assert_eq!(
-            self.field(queue + eviction::COUNT),
+            self.field(queue + queue_word::COUNT),
             count,
             "entries in the queue"
         );
         assert_eq!(
-            self.field(queue + eviction::GRANULES),
+            self.field(queue + queue_word::GRANULES),
             granules,
             "granules in the queue"
         );
@@ -263,7 +264,7 @@ impl PartitionRef<'_> {
     fn check_hole_lists(&self, pages: &[Page]) {
         let mut listed = HashSet::new();
         for hole in 1..=PAGE_GRANULES {
-            if self.field(field::HOLE_LISTS) >> (hole - 1) & 1 == 1 {
+            if self.field(partition_word::HOLE_LISTS) >> (hole - 1) & 1 == 1 {
                 self.check_hole_list(hole, &mut listed);
             }
         }
@@ -277,18 +278,18 @@ impl PartitionRef<'_> {
         assert_eq!(listed, with_holes.collect(), "pages with holes are listed");
         let granules: u32 = runs.iter().map(|page| page.1.used.count_ones()).sum();
         assert_eq!(
-            self.field(field::RUN_PAGES),
+            self.field(partition_word::RUN_PAGES),
             runs.len() as u64,
             "pages that hold runs"
         );
         assert_eq!(
-            self.field(field::RUN_GRANULES),
+            self.field(partition_word::RUN_GRANULES),
             u64::from(granules),
             "granules in runs"
         );
         let values = all.iter().filter(mine).count() - runs.len();
         assert_eq!(
-            self.field(field::VALUE_PAGES),
+            self.field(partition_word::VALUE_PAGES),
             values as u64,
             "pages that hold values"
         );

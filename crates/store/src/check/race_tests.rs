@@ -5,7 +5,7 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use crate::testing::{Memory, hash, mix};
+use super::testing::{Memory, hash, mix};
 use crate::{Cursor, Found, Key, NO_DEADLINE, Record, Region, SET_ROUNDS, Set, Verdict, Why};
 
 struct Shared<'m> {

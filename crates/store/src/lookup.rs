@@ -1,0 +1,60 @@
+//! Look-ups under the shared lock.
+//!
+//! What it is not: it finds no slot (`index.rs`) and judges no version; that is the caller's closure.
+//! The rule it guards: a hit costs a counter, a look in place costs nothing.
+
+use crate::entry::{EntryRef, Header, Key};
+use crate::ledger::Counter;
+use crate::partition::PartitionRef;
+
+/// The answer of [`PartitionRef::get`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The value is in the first `value_len` bytes of the buffer.
+    Hit(Header),
+    /// Live, but the buffer is shorter than `value_len`; nothing was copied or counted.
+    TooSmall(Header),
+    Miss,
+}
+
+impl<'r> PartitionRef<'r> {
+    /// Copies a live value out. `valid` is the caller's rule about the version; an entry that fails
+    /// it, or whose deadline is not after `now`, is a miss and stays where it is.
+    #[inline]
+    pub fn get(
+        &self,
+        key: &Key,
+        now: i64,
+        valid: impl FnOnce(&Header) -> bool,
+        buffer: &mut [u8],
+    ) -> Found {
+        let found = self.find(key).filter(|(_, entry)| now < entry.deadline());
+        let Some((slot, entry)) = found else {
+            self.count(Counter::Misses);
+            return Found::Miss;
+        };
+        let header = entry.header();
+        if !valid(&header) {
+            self.count(Counter::Misses);
+            return Found::Miss;
+        }
+        if !entry.copy_value(buffer) {
+            return Found::TooSmall(header);
+        }
+        self.count_hit(slot);
+        self.count(Counter::Hits);
+        Found::Hit(header)
+    }
+
+    /// The entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
+    #[inline]
+    pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
+        self.find(key).map(|(_, entry)| entry)
+    }
+
+    /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read since it
+    /// came or was last passed over, at most 7. None: there is no entry. Counts nothing.
+    pub fn used(&self, key: &Key) -> Option<u32> {
+        self.find(key).map(|(number, _)| self.slot(number).worth())
+    }
+}
