@@ -3,7 +3,7 @@
 //! What it is not: it allocates nothing and knows no queue order; the header only carries the links.
 //! The rule it guards: the words of `layout::entry_word` are read and written here alone.
 
-use crate::footprint::{Place, Shape};
+use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
     ENTRY_HEADER, EXTENDED_HEADER, GRANULE, NO_PAGE, PAGE, TAIL_HEADER, entry_word,
 };
@@ -128,13 +128,13 @@ impl<'r> EntryRef<'r> {
         self.word(entry_word::LENGTHS) >> entry_word::FLAGS_SHIFT & entry_word::EXTENDED != 0
     }
 
-    pub(crate) fn shape(&self) -> Shape {
-        Shape::new(self.key_len(), self.value_len())
+    pub(crate) fn footprint(&self) -> Footprint {
+        Footprint::new(self.key_len(), self.value_len())
     }
 
     /// The memory this entry occupies.
-    pub(crate) fn place(&self) -> Place {
-        let shape = self.shape();
+    pub(crate) fn allocation(&self) -> Allocation {
+        let footprint = self.footprint();
         let head_len =
             (self.word(entry_word::LENGTHS) >> entry_word::HEAD_LEN_SHIFT & 63) as u32 + 1;
         let (first_page, tail) = match self.extended() {
@@ -144,14 +144,18 @@ impl<'r> EntryRef<'r> {
             ),
             false => (NO_PAGE, 0),
         };
-        let tail_len = if tail == 0 { 0 } else { shape.tail(head_len) };
-        Place {
+        let tail_len = if tail == 0 {
+            0
+        } else {
+            footprint.tail_granules(head_len)
+        };
+        Allocation {
             head: self.location,
             head_len,
             tail,
             tail_len,
             first_page,
-            pages: shape.pages,
+            pages: footprint.pages,
         }
     }
 
@@ -166,7 +170,7 @@ impl<'r> EntryRef<'r> {
     }
 
     #[inline]
-    pub(crate) fn is(&self, key: &Key) -> bool {
+    pub(crate) fn matches(&self, key: &Key) -> bool {
         (self.word(entry_word::SLOT_AND_CACHE) >> 32) as u32 == key.cache
             && self.key_len() == key.bytes.len()
             && self.region.bytes_equal(self.key_at(), key.bytes)
@@ -215,44 +219,50 @@ impl<'r> EntryRef<'r> {
         if !self.extended() {
             return visit(key_end, 0, self.value_len());
         }
-        let place = self.place();
-        let mut page = place.first_page;
+        let allocation = self.allocation();
+        let mut page = allocation.first_page;
         let mut from = 0;
-        for _ in 0..place.pages {
+        for _ in 0..allocation.pages {
             if !visit(self.region.page_at(page), from, PAGE) {
                 return false;
             }
             from += PAGE;
             page = self.region.next_page(page);
         }
-        let shape = self.shape();
-        let in_head = shape.rest.min(shape.head_room(place.head_len));
-        let tail_at = place.tail as usize * GRANULE + TAIL_HEADER;
+        let footprint = self.footprint();
+        let in_head = footprint
+            .run_bytes
+            .min(footprint.head_value_bytes(allocation.head_len));
+        let tail_at = allocation.tail as usize * GRANULE + TAIL_HEADER;
         visit(key_end, from, in_head)
-            && (place.tail == 0 || visit(tail_at, from + in_head, shape.rest - in_head))
+            && (allocation.tail == 0
+                || visit(tail_at, from + in_head, footprint.run_bytes - in_head))
     }
 
     /// Writes everything but the queue links and the slot into memory that no index slot names yet.
-    pub(crate) fn write(&self, place: &Place, key: &Key, record: &Record) {
+    pub(crate) fn write(&self, allocation: &Allocation, key: &Key, record: &Record) {
         self.set_word(entry_word::LINKS, 0);
         self.set_word(entry_word::SLOT_AND_CACHE, pair(0, key.cache));
-        self.set_lengths(place, key.bytes.len(), record);
-        if place.extended() {
-            self.set_word(entry_word::EXTENSION, pair(place.first_page, place.tail));
+        self.set_lengths(allocation, key.bytes.len(), record);
+        if allocation.extended() {
+            self.set_word(
+                entry_word::EXTENSION,
+                pair(allocation.first_page, allocation.tail),
+            );
         }
-        if place.tail != 0 {
-            self.adopt_tail(place.tail, place.tail_len);
+        if allocation.tail != 0 {
+            self.link_tail(allocation.tail, allocation.tail_len);
         }
         self.region.copy_in(self.key_at(), key.bytes);
         self.write_value(record);
     }
 
-    fn set_lengths(&self, place: &Place, key_len: usize, record: &Record) {
+    fn set_lengths(&self, allocation: &Allocation, key_len: usize, record: &Record) {
         let flags = u64::from(record.negative) * entry_word::NEGATIVE
-            + u64::from(place.extended()) * entry_word::EXTENDED;
+            + u64::from(allocation.extended()) * entry_word::EXTENDED;
         let lengths = record.value.len() as u64
             | (key_len as u64) << entry_word::KEY_LEN_SHIFT
-            | u64::from(place.head_len - 1) << entry_word::HEAD_LEN_SHIFT
+            | u64::from(allocation.head_len - 1) << entry_word::HEAD_LEN_SHIFT
             | u64::from(record.kind) << entry_word::KIND_SHIFT
             | flags << entry_word::FLAGS_SHIFT;
         self.set_word(entry_word::LENGTHS, lengths);
@@ -271,23 +281,24 @@ impl<'r> EntryRef<'r> {
 
     /// Writes another value of the same footprint into the same memory.
     pub(crate) fn rewrite(&self, record: &Record) {
-        self.set_lengths(&self.place(), self.key_len(), record);
+        self.set_lengths(&self.allocation(), self.key_len(), record);
         self.write_value(record);
     }
 
     /// True if a value of this length takes just the memory the entry has.
     pub(crate) fn fits_in_place(&self, value_len: usize) -> bool {
-        let (place, shape) = (self.place(), Shape::new(self.key_len(), value_len));
-        let runs_fit = match (place.tail, self.extended() == (shape.pages > 0)) {
-            (0, true) => shape.single() == place.head_len,
+        let (allocation, footprint) =
+            (self.allocation(), Footprint::new(self.key_len(), value_len));
+        let runs_fit = match (allocation.tail, self.extended() == (footprint.pages > 0)) {
+            (0, true) => footprint.one_run_granules() == allocation.head_len,
             (0, false) => false,
-            _ => shape.tail(place.head_len) == place.tail_len,
+            _ => footprint.tail_granules(allocation.head_len) == allocation.tail_len,
         };
-        runs_fit && shape.pages == place.pages
+        runs_fit && footprint.pages == allocation.pages
     }
 
     /// Names the head in the tail, so that a tail met in a page leads to its entry.
-    pub(crate) fn adopt_tail(&self, tail: u32, tail_len: u32) {
+    pub(crate) fn link_tail(&self, tail: u32, tail_len: u32) {
         self.region
             .store(tail as usize * GRANULE, pair(self.location, tail_len));
     }

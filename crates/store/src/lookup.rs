@@ -55,6 +55,7 @@ impl<'r> PartitionRef<'r> {
     /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read since it
     /// came or was last passed over, at most 7. None: there is no entry. Counts nothing.
     pub fn used(&self, key: &Key) -> Option<u32> {
-        self.find(key).map(|(number, _)| self.slot(number).worth())
+        self.find(key)
+            .map(|(number, _)| self.slot(number).use_rank())
     }
 }

@@ -1,6 +1,7 @@
 //! The region: raw shared memory turned into words and byte copies. All unsafe operations of the crate.
 //!
-//! What it is not: it knows no structure, and it does not say what callers promise (`access.rs`). The rule it guards: no access leaves the region, whatever a
+//! What it is not: it knows no structure, and it does not say what callers promise (`access.rs`).
+//! The rule it guards: no access leaves the region, whatever a
 //! location says; and no reference to shared bytes outlives the call that made it. Every word is an
 //! atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a
 //! statistic, a prefetch) is defined; bytes of entries are copied under the partition's lock only.

@@ -81,7 +81,7 @@ impl PartitionMut<'_> {
             if !slot.is_live() {
                 continue;
             }
-            if let Verdict::Remove(why) = judge(&self.entry(slot.location()), slot.worth()) {
+            if let Verdict::Remove(why) = judge(&self.entry(slot.location()), slot.use_rank()) {
                 self.drop_entry(slot.location(), why);
                 removed += 1;
             }

@@ -7,8 +7,8 @@
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, Record};
-use crate::footprint::{Place, Shape};
-use crate::index::Slot;
+use crate::footprint::{Allocation, Footprint};
+use crate::index::IndexSlot;
 use crate::layout::GRANULE;
 use crate::ledger::{Change, Counter, Why};
 use crate::partition::PartitionMut;
@@ -46,18 +46,18 @@ impl PartitionMut<'_> {
         } else {
             self.ensure_slot(key.hash);
         }
-        let shape = Shape::new(key.bytes.len(), record.value.len());
-        let place = match self.allocate(&shape, now, grant) {
-            Ok(place) => place,
+        let footprint = Footprint::new(key.bytes.len(), record.value.len());
+        let allocation = match self.allocate(&footprint, now, grant) {
+            Ok(allocation) => allocation,
             Err(pages) => return self.ask_elsewhere(pages),
         };
-        let entry = self.entry(place.head);
-        entry.write(&place, key, record);
+        let entry = self.entry(allocation.head);
+        entry.write(&allocation, key, record);
         self.count(Counter::Sets);
         let old = self.find(key);
         match old {
             Some((number, old)) => self.replace(number, &old, &entry),
-            None => self.insert(key, &place),
+            None => self.insert(key, &allocation),
         }
         Set::Stored {
             replaced: old.is_some(),
@@ -66,7 +66,7 @@ impl PartitionMut<'_> {
 
     fn report_stored(&mut self, entry: &EntryRef) {
         let header = entry.header();
-        let bytes = entry.place().granules() * GRANULE as u64;
+        let bytes = entry.allocation().granules() * GRANULE as u64;
         let (cache, version) = (header.cache, header.version);
         self.report(Change {
             cache,
@@ -78,7 +78,7 @@ impl PartitionMut<'_> {
 
     fn overwritten(&self, old: &EntryRef) -> Change {
         let header = old.header();
-        let bytes = old.place().granules() * GRANULE as u64;
+        let bytes = old.allocation().granules() * GRANULE as u64;
         self.count(Counter::Overwritten);
         Change {
             cache: header.cache,
@@ -98,41 +98,41 @@ impl PartitionMut<'_> {
     }
 
     fn replace(&mut self, number: u32, old: &EntryRef, new: &EntryRef) {
-        let (before, after) = (old.place(), new.place());
+        let (before, after) = (old.allocation(), new.allocation());
         let slot = self.slot(number);
         new.set_slot(number);
         self.relink(slot.in_main(), before.head, after.head);
         self.resize_in_queue(slot.in_main(), before.granules(), after.granules());
         self.set_slot(
             number,
-            Slot::live(slot.tag(), slot.in_main(), slot.hits() + 1, after.head),
+            IndexSlot::live(slot.tag(), slot.in_main(), slot.hits() + 1, after.head),
         );
         // The old entry is out of the index and the queue but its memory is still there to be read.
         let gone = self.overwritten(old);
-        self.free_place(&before);
+        self.free_allocation(&before);
         self.report(gone);
         self.report_stored(new);
     }
 
-    fn insert(&mut self, key: &Key, place: &Place) {
+    fn insert(&mut self, key: &Key, allocation: &Allocation) {
         // `ensure_slot` made room and evictions only make more; else the entry is evicted at once.
         let Some((number, remembered)) = self.choose_slot(key.hash) else {
-            return self.free_place(place);
+            return self.free_allocation(allocation);
         };
         if remembered {
             self.count(Counter::GhostHits);
         }
-        let tag = self.aim(key.hash).tag;
-        self.entry(place.head).set_slot(number);
-        self.set_slot(number, Slot::live(tag, remembered, 0, place.head));
-        self.enqueue(remembered, place.head, place.granules());
-        self.report_stored(&self.entry(place.head));
+        let tag = self.probe(key.hash).tag;
+        self.entry(allocation.head).set_slot(number);
+        self.set_slot(number, IndexSlot::live(tag, remembered, 0, allocation.head));
+        self.enqueue(remembered, allocation.head, allocation.granules());
+        self.report_stored(&self.entry(allocation.head));
     }
 
     /// `pages` is what the grant must cover in total.
     fn ask_elsewhere(&mut self, pages: u32) -> Set {
         let partitions = self.region().layout.partitions;
-        let mut victim = self.region().next_victim(self.has_few());
+        let mut victim = self.region().next_victim(self.defers_to_tier());
         if victim == self.id() {
             victim = (victim + 1) & (partitions - 1);
         }

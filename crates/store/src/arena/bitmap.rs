@@ -4,7 +4,7 @@
 //! The rule it guards: a few shifts, whatever the word; no loop over granules.
 
 /// A bit for each position where `n` free granules begin.
-pub fn fits(free: u64, n: u32) -> u64 {
+pub fn starts_of_runs(free: u64, n: u32) -> u64 {
     let mut starts = free;
     let mut have = 1;
     while have < n {
@@ -16,7 +16,7 @@ pub fn fits(free: u64, n: u32) -> u64 {
 }
 
 /// Length of the longest run of ones.
-pub fn longest(free: u64) -> u32 {
+pub fn longest_run(free: u64) -> u32 {
     let mut powers = [free; 7];
     for power in 1..7 {
         powers[power] = powers[power - 1] & powers[power - 1] >> (1 << (power - 1));
@@ -34,7 +34,7 @@ pub fn longest(free: u64) -> u32 {
 }
 
 /// `n` ones from bit `at`.
-pub fn ones(at: u32, n: u32) -> u64 {
+pub fn mask(at: u32, n: u32) -> u64 {
     if n >= 64 {
         u64::MAX
     } else {
@@ -44,9 +44,13 @@ pub fn ones(at: u32, n: u32) -> u64 {
 
 /// Where to cut `n` granules: a hole of just this size if there is one, else the first that fits.
 pub fn best_hole(free: u64, n: u32) -> Option<u32> {
-    let fitting = fits(free, n);
+    let fitting = starts_of_runs(free, n);
     let hole_starts = free & !(free << 1);
-    let longer = if n < 64 { fits(free, n + 1) } else { 0 };
+    let longer = if n < 64 {
+        starts_of_runs(free, n + 1)
+    } else {
+        0
+    };
     let exact = fitting & hole_starts & !longer;
     let choice = if exact != 0 { exact } else { fitting };
     (choice != 0).then(|| choice.trailing_zeros())
@@ -65,7 +69,7 @@ mod tests {
                 0 => word,
                 1 => word & word >> 7,
                 2 => word | word << 9 | word >> 20,
-                _ => ones(round % 64, 1 + round % 64),
+                _ => mask(round % 64, 1 + round % 64),
             };
             let mut best = 0;
             let mut run = 0;
@@ -73,11 +77,11 @@ mod tests {
                 run = if free >> bit & 1 == 1 { run + 1 } else { 0 };
                 best = best.max(run);
             }
-            assert_eq!(longest(free), best, "{free:064b}");
-            assert_eq!(fits(free, best.max(1)) != 0, best > 0);
-            assert!(best == 64 || fits(free, best + 1) == 0);
+            assert_eq!(longest_run(free), best, "{free:064b}");
+            assert_eq!(starts_of_runs(free, best.max(1)) != 0, best > 0);
+            assert!(best == 64 || starts_of_runs(free, best + 1) == 0);
         }
-        assert_eq!((longest(0), longest(u64::MAX)), (0, 64));
+        assert_eq!((longest_run(0), longest_run(u64::MAX)), (0, 64));
     }
 
     #[test]

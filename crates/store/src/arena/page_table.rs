@@ -8,7 +8,7 @@ use crate::region::Region;
 
 /// What a run is the start of; kept apart because a tail has no header to find its entry by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Run {
+pub enum RunKind {
     Head,
     Tail,
 }
@@ -43,10 +43,10 @@ impl Region {
         self.load(self.page_meta(page, page_word::USED))
     }
 
-    pub(crate) fn starts(&self, page: u32, run: Run) -> u64 {
+    pub(crate) fn starts(&self, page: u32, run: RunKind) -> u64 {
         self.load(self.page_meta(
             page,
-            if run == Run::Head {
+            if run == RunKind::Head {
                 page_word::HEADS
             } else {
                 page_word::TAILS
@@ -54,10 +54,10 @@ impl Region {
         ))
     }
 
-    pub(crate) fn flip_start(&self, page: u32, run: Run, granule: u32) {
+    pub(crate) fn flip_start(&self, page: u32, run: RunKind, granule: u32) {
         let at = self.page_meta(
             page,
-            if run == Run::Head {
+            if run == RunKind::Head {
                 page_word::HEADS
             } else {
                 page_word::TAILS

@@ -15,12 +15,13 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use crate::layout::region_word;
 use crate::region::Region;
 
-/// Passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move
-/// behind the searcher; each such move is another backend's progress.
-const PASSES: usize = 64;
+/// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time, but it can
+/// move behind the searcher; each such move is another backend's progress.
+const CLAIM_ROUNDS: usize = 64;
 /// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever is next:
 /// a third of what `SET_ROUNDS` allows.
-const TURNS: u32 = 32;
+const MAX_SINGLE_TURNS: u32 = 32;
+
 /// Pages reserved by one writer while it moves between partition locks. Dropping it gives them back.
 pub struct Grant<'r> {
     region: &'r Region,
@@ -36,9 +37,9 @@ impl Grant<'_> {
     }
 
     /// Counts a turn in which only one entry is judged; false once there were enough of them.
-    pub(crate) fn take_turn(&mut self) -> bool {
+    pub(crate) fn take_single_turn(&mut self) -> bool {
         self.turns += 1;
-        self.turns <= TURNS
+        self.turns <= MAX_SINGLE_TURNS
     }
 
     /// Reserves up to `wanted` in total; true if the grant now covers it.
@@ -134,7 +135,7 @@ impl Region {
     fn claim_page(&self) -> Option<u32> {
         let words = self.layout.summary_words;
         let start = self.load(region_word::SUMMARY_HINT) as usize % words.max(1);
-        for step in 0..words * PASSES {
+        for step in 0..words * CLAIM_ROUNDS {
             let index = (start + step) % words;
             let mut groups = self.summary(index).load(Acquire);
             while groups != 0 {

@@ -8,8 +8,8 @@
 //! A page that holds runs sits in one of 64 lists of its partition, by its longest hole. A word with one
 //! bit a list gives the tightest list that fits in one instruction.
 
-use super::bitmap::{best_hole, longest, ones};
-use super::page_table::Run;
+use super::bitmap::{best_hole, longest_run, mask};
+use super::page_table::RunKind;
 use super::pool::Grant;
 use crate::layout::{NO_PAGE, PAGE_GRANULES, page_word, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
@@ -23,7 +23,7 @@ impl PartitionRef<'_> {
 
 impl PartitionMut<'_> {
     /// Cuts `n` granules from the tightest list of this partition's pages; never takes a new page.
-    pub(crate) fn cut_run(&mut self, n: u32, run: Run) -> Option<u32> {
+    pub(crate) fn cut_run(&mut self, n: u32, run: RunKind) -> Option<u32> {
         if n == 0 || n > PAGE_GRANULES {
             return None;
         }
@@ -42,21 +42,21 @@ impl PartitionMut<'_> {
         64 - self.field(partition_word::HOLE_LISTS).leading_zeros()
     }
 
-    fn occupy(&mut self, page: u32, granule: u32, n: u32, run: Run) {
+    fn occupy(&mut self, page: u32, granule: u32, n: u32, run: RunKind) {
         let used = self.region().used(page);
-        self.set_used(page, used, used | ones(granule, n));
+        self.set_used(page, used, used | mask(granule, n));
         self.region().flip_start(page, run, granule);
         self.add_field(partition_word::RUN_GRANULES, u64::from(n));
     }
 
     /// Gives a run back; a page without runs goes back to the pool.
-    pub(crate) fn free_run(&mut self, location: u32, n: u32, run: Run) {
+    pub(crate) fn free_run(&mut self, location: u32, n: u32, run: RunKind) {
         let page = self.region().page_of(location);
         let granule = self.region().granule_of(location);
         let used = self.region().used(page);
         self.region().flip_start(page, run, granule);
         self.sub_field(partition_word::RUN_GRANULES, u64::from(n));
-        self.set_used(page, used, used & !ones(granule, n));
+        self.set_used(page, used, used & !mask(granule, n));
         if self.region().used(page) == 0 && page != self.vacating {
             self.drop_run_page(page);
         }
@@ -64,7 +64,7 @@ impl PartitionMut<'_> {
 
     /// Changes a page's bitmap and moves the page to the list of its longest hole.
     fn set_used(&mut self, page: u32, before: u64, after: u64) {
-        let (old, new) = (longest(!before), longest(!after));
+        let (old, new) = (longest_run(!before), longest_run(!after));
         let relist = old != new && page != self.vacating;
         if relist {
             self.unlist(page, old);

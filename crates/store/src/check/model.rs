@@ -25,14 +25,14 @@ struct Stored {
 
 /// What the ledger has heard.
 #[derive(Default)]
-struct Heard {
+struct LedgerSums {
     bytes: BTreeMap<u32, i64>,
     entries: BTreeMap<u32, i64>,
     /// Entries that went for space or time since the model last looked.
     lost: usize,
 }
 
-impl Heard {
+impl LedgerSums {
     fn note(&mut self, change: Change) {
         let sign = if change.why.is_none() { 1 } else { -1 };
         *self.bytes.entry(change.cache).or_default() += sign * change.bytes as i64;
@@ -46,7 +46,7 @@ struct Model<'m> {
     memory: &'m Memory,
     stored: HashMap<(u32, Vec<u8>), Stored>,
     stripes: HashMap<(u32, u32), Stripe>,
-    heard: Heard,
+    sums: LedgerSums,
     grant: Grant<'m>,
     now: i64,
     writes: u64,
@@ -59,7 +59,7 @@ pub fn run(params: Params, ops: &[Op]) {
         memory: &memory,
         stored: HashMap::new(),
         stripes: HashMap::new(),
-        heard: Heard::default(),
+        sums: LedgerSums::default(),
         grant: memory.region.grant(),
         now: 1_000,
         writes: 0,
@@ -99,8 +99,8 @@ impl<'m> Model<'m> {
     }
 
     fn with<T>(&mut self, partition: u32, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
-        let heard = &mut self.heard;
-        let mut ledger = |change| heard.note(change);
+        let sums = &mut self.sums;
+        let mut ledger = |change| sums.note(change);
         // SAFETY: one thread, one `PartitionMut` at a time.
         act(&mut unsafe { self.memory.region.partition_mut(partition, &mut ledger) })
     }
@@ -207,7 +207,7 @@ impl<'m> Model<'m> {
             }
             (Found::Miss, Some(stored)) => {
                 assert!(
-                    now >= stored.deadline || self.heard.lost > 0,
+                    now >= stored.deadline || self.sums.lost > 0,
                     "a live value was not found"
                 );
             }
@@ -262,7 +262,7 @@ impl<'m> Model<'m> {
         let stripe = self.on_key(key, |part, key| part.mark(key));
         let gone = self.on_key(key, |part, key| part.peek(key).is_none());
         assert!(gone, "a marked key has no entry");
-        if self.stored.remove(&name(key)).is_some() && self.heard.lost > 0 {
+        if self.stored.remove(&name(key)).is_some() && self.sums.lost > 0 {
             self.check_losses_by_scan();
         }
         let expected = self.stripe(key);
@@ -334,7 +334,7 @@ impl<'m> Model<'m> {
                     let header = entry.header();
                     let mut key = vec![0; header.key_len as usize];
                     entry.copy_key(&mut key);
-                    let bytes = entry.place().granules() as i64 * 64;
+                    let bytes = entry.allocation().granules() as i64 * 64;
                     present
                         .insert((header.cache, key), (header.version, bytes))
                         .is_none()
@@ -355,17 +355,17 @@ impl<'m> Model<'m> {
             );
         }
         self.stored.retain(|key, _| present.contains_key(key));
-        self.heard.lost = 0;
+        self.sums.lost = 0;
         for cache in 0..3 {
             let of_cache = present.iter().filter(|entry| entry.0.0 == cache);
             let (count, bytes) = of_cache.fold((0, 0), |sum, entry| (sum.0 + 1, sum.1 + entry.1.1));
             assert_eq!(
-                self.heard.bytes.get(&cache).copied().unwrap_or(0),
+                self.sums.bytes.get(&cache).copied().unwrap_or(0),
                 bytes,
                 "bytes of {cache}"
             );
             assert_eq!(
-                self.heard.entries.get(&cache).copied().unwrap_or(0),
+                self.sums.entries.get(&cache).copied().unwrap_or(0),
                 count,
                 "entries"
             );
@@ -373,7 +373,7 @@ impl<'m> Model<'m> {
     }
 
     fn check(&mut self) {
-        let (before, lost) = (self.stored.len(), self.heard.lost);
+        let (before, lost) = (self.stored.len(), self.sums.lost);
         self.check_losses_by_scan();
         assert!(
             before - self.stored.len() <= lost,

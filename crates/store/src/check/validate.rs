@@ -7,11 +7,11 @@ use std::collections::HashSet;
 use std::vec;
 use std::vec::Vec;
 
-use crate::arena::bitmap::{longest, ones};
-use crate::arena::page_table::Run;
+use crate::arena::bitmap::{longest_run, mask};
+use crate::arena::page_table::RunKind;
 use crate::arena::placement::is_short_split;
 use crate::entry::EntryRef;
-use crate::index::Aim;
+use crate::index::Probe;
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word, queue_word};
 use crate::partition::PartitionRef;
 use crate::region::Region;
@@ -63,12 +63,12 @@ impl Region {
             }
             if page.runs {
                 assert_eq!(
-                    self.starts(number, Run::Head),
+                    self.starts(number, RunKind::Head),
                     page.heads,
                     "heads of {number}"
                 );
                 assert_eq!(
-                    self.starts(number, Run::Tail),
+                    self.starts(number, RunKind::Tail),
                     page.tails,
                     "tails of {number}"
                 );
@@ -132,17 +132,17 @@ impl PartitionRef<'_> {
             let mut key = vec![0; header.key_len as usize];
             entry.copy_key(&mut key);
             let hash = hash(header.cache, &key);
-            let aim = Aim::new(hash, self.region().layout.buckets);
+            let probe = Probe::new(hash, self.region().layout.buckets);
             assert_eq!(
                 self.region().partition_of(hash),
                 self.id(),
                 "an entry is in its partition"
             );
             assert!(
-                aim.slots().any(|slot| slot == number),
+                probe.slots().any(|slot| slot == number),
                 "an entry is in one of its buckets"
             );
-            assert_eq!(aim.tag, slot.tag(), "a slot has the tag of its key");
+            assert_eq!(probe.tag, slot.tag(), "a slot has the tag of its key");
             assert!(keys.insert((header.cache, key)), "a key has one entry");
             self.occupy(&entry, pages);
             entries.push(slot.location());
@@ -151,20 +151,20 @@ impl PartitionRef<'_> {
     }
 
     fn occupy(&self, entry: &EntryRef, pages: &mut [Page]) {
-        let place = entry.place();
-        self.occupy_run(place.head, place.head_len, Run::Head, pages);
-        if place.tail != 0 {
-            let word = self.region().load(place.tail as usize * GRANULE);
-            assert_eq!(word as u32, place.head, "a tail names its head");
+        let allocation = entry.allocation();
+        self.occupy_run(allocation.head, allocation.head_len, RunKind::Head, pages);
+        if allocation.tail != 0 {
+            let word = self.region().load(allocation.tail as usize * GRANULE);
+            assert_eq!(word as u32, allocation.head, "a tail names its head");
             assert_eq!(
                 (word >> 32) as u32,
-                place.tail_len,
+                allocation.tail_len,
                 "a tail knows its length"
             );
-            self.occupy_run(place.tail, place.tail_len, Run::Tail, pages);
+            self.occupy_run(allocation.tail, allocation.tail_len, RunKind::Tail, pages);
         }
-        let mut number = place.first_page;
-        for _ in 0..place.pages {
+        let mut number = allocation.first_page;
+        for _ in 0..allocation.pages {
             let page = &mut pages[number as usize];
             assert_eq!(page.owner, None, "a value page has one owner");
             *page = Page {
@@ -180,7 +180,7 @@ impl PartitionRef<'_> {
         );
     }
 
-    fn occupy_run(&self, location: u32, len: u32, run: Run, pages: &mut [Page]) {
+    fn occupy_run(&self, location: u32, len: u32, run: RunKind, pages: &mut [Page]) {
         let number = self.region().page_of(location);
         let granule = location - self.region().location(number, 0);
         assert!(granule + len <= PAGE_GRANULES, "a run lies in one page");
@@ -191,14 +191,14 @@ impl PartitionRef<'_> {
             "a page has one use"
         );
         assert_eq!(
-            page.used & ones(granule, len),
+            page.used & mask(granule, len),
             0,
             "a granule belongs to one run"
         );
-        page.used |= ones(granule, len);
+        page.used |= mask(granule, len);
         match run {
-            Run::Head => page.heads |= 1 << granule,
-            Run::Tail => page.tails |= 1 << granule,
+            RunKind::Head => page.heads |= 1 << granule,
+            RunKind::Tail => page.tails |= 1 << granule,
         }
         (page.owner, page.runs) = (Some(self.id()), true);
     }
@@ -215,7 +215,7 @@ impl PartitionRef<'_> {
     }
 
     fn check_short_splits(&self, entries: &[u32]) {
-        let short = |location: &&u32| is_short_split(&self.entry(**location).place());
+        let short = |location: &&u32| is_short_split(&self.entry(**location).allocation());
         assert_eq!(
             self.field(partition_word::SHORT_SPLITS),
             entries.iter().filter(short).count() as u64,
@@ -240,7 +240,7 @@ impl PartitionRef<'_> {
                 main,
                 "a slot knows its queue"
             );
-            granules += entry.place().granules();
+            granules += entry.allocation().granules();
             count += 1;
             (newer, location) = (location, entry.older());
         }
@@ -306,7 +306,7 @@ impl PartitionRef<'_> {
                 "page links agree"
             );
             assert_eq!(
-                longest(!self.region().used(page)),
+                longest_run(!self.region().used(page)),
                 hole,
                 "a page is in the list of its hole"
             );
