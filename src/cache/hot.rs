@@ -10,7 +10,8 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use pgcache_store::{
-    Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set, Stripe,
+    GetOutcome, Header, Key as HotKey, NO_DEADLINE, NewEntry, PartitionRef, SET_ROUNDS, SetOutcome,
+    Stripe,
 };
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -134,7 +135,7 @@ pub fn copy_out(
     let found = BUFFER.with(|buffer| {
         let buffer = &mut *buffer.borrow_mut();
         match look(buffer) {
-            Found::Hit(header) => {
+            GetOutcome::Hit(header) => {
                 let value = |kind| {
                     let length = header.value_len as usize;
                     let mut room = Room::of(length);
@@ -143,8 +144,8 @@ pub fn copy_out(
                 };
                 Copied::Entry(as_entry(&header, value_type, value))
             }
-            Found::TooSmall(header) => Copied::Longer(header.value_len),
-            Found::Miss => Copied::Entry(None),
+            GetOutcome::TooSmall(header) => Copied::Longer(header.value_len),
+            GetOutcome::Miss => Copied::Entry(None),
         }
     });
     match found {
@@ -163,17 +164,17 @@ enum Copied {
 fn copy_out_long(
     mut length: u32,
     value_type: ValueType,
-    look: impl Fn(&mut [u8]) -> Found,
+    look: impl Fn(&mut [u8]) -> GetOutcome,
 ) -> Option<Entry> {
     loop {
         let mut room = Room::of(length as usize);
         match look(room.bytes()) {
-            Found::Hit(header) => {
+            GetOutcome::Hit(header) => {
                 let value = |kind| stored::Stored::kept(room, header.value_len as usize, kind);
                 return as_entry(&header, value_type, value);
             }
-            Found::TooSmall(header) => length = header.value_len,
-            Found::Miss => return None,
+            GetOutcome::TooSmall(header) => length = header.value_len,
+            GetOutcome::Miss => return None,
         }
     }
 }
@@ -189,7 +190,7 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         cache: slot,
         bytes: text.bytes(),
     };
-    tier.read(hot_key.hash, |partition| partition.used(&hot_key))
+    tier.read(hot_key.hash, |partition| partition.use_rank(&hot_key))
         .is_some_and(|used| used > 0)
 }
 
@@ -267,7 +268,7 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
 }
 
 /// An entry as the tier keeps it; an error where its value is not of this type.
-pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Record<'_>, Error> {
+pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewEntry<'_>, Error> {
     let value = match &entry.value {
         None => &[],
         Some(value) => {
@@ -275,7 +276,7 @@ pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Reco
             value.bytes()
         }
     };
-    Ok(Record {
+    Ok(NewEntry {
         version,
         deadline: entry.deadline.unwrap_or(NO_DEADLINE),
         kind: value_type as u8,
@@ -300,7 +301,7 @@ pub enum Stored {
 pub fn store(
     tier: &Tier,
     key: &HotKey,
-    record: &Record,
+    record: &NewEntry,
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
 ) -> Stored {
@@ -311,7 +312,7 @@ pub fn store(
         let set = tier.change(home, |partition| {
             still(partition).then(|| {
                 let set = partition.set(key, record, now, &mut grant);
-                if matches!(set, Set::Stored { .. }) {
+                if matches!(set, SetOutcome::Stored { .. }) {
                     stored();
                 }
                 set
@@ -319,9 +320,9 @@ pub fn store(
         });
         match set {
             None => return Stored::Refused,
-            Some(Set::Stored { .. }) => return Stored::Yes,
-            Some(Set::TooLarge) => return Stored::TooLarge,
-            Some(Set::NeedPages { pages, victim }) => {
+            Some(SetOutcome::Stored { .. }) => return Stored::Yes,
+            Some(SetOutcome::TooLarge) => return Stored::TooLarge,
+            Some(SetOutcome::NeedPages { pages, victim }) => {
                 tier.change(victim, |partition| {
                     partition.reclaim(pages, now, &mut grant)
                 });

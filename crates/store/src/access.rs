@@ -6,7 +6,7 @@
 use core::ptr::NonNull;
 
 use crate::layout::{Layout, region_word};
-use crate::ledger::Change;
+use crate::ledger::EntryEvent;
 use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 
@@ -64,7 +64,7 @@ impl Region {
     pub unsafe fn partition_mut<'a>(
         &'a self,
         id: u32,
-        ledger: &'a mut dyn FnMut(Change),
+        ledger: &'a mut dyn FnMut(EntryEvent),
     ) -> PartitionMut<'a> {
         PartitionMut::new(
             PartitionRef::new(self, id & (self.layout.partitions - 1)),

@@ -17,6 +17,7 @@ pub const NO_DEADLINE: i64 = i64::MAX;
 /// Names an entry. `hash` covers (database, relation, key) and must be uniform in all 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
+    /// Its top bits choose the partition.
     pub hash: u64,
     /// The caller's number for the cache; compared in full, as the bytes are.
     pub cache: u32,
@@ -26,7 +27,7 @@ pub struct Key<'k> {
 
 /// What `set` stores under a key.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'v> {
+pub struct NewEntry<'v> {
     /// Generation and epoch of the cache in one number, never used twice for one cache.
     pub version: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
@@ -35,18 +36,26 @@ pub struct Record<'v> {
     pub kind: u8,
     /// Known to be absent: a stored NULL.
     pub negative: bool,
+    /// At most `Layout::max_value` bytes.
     pub value: &'v [u8],
 }
 
 /// What an entry says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The caller's number for the cache.
     pub cache: u32,
+    /// As it was stored; compared by the caller alone.
     pub version: u64,
+    /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
+    /// The caller's tag for the value's type.
     pub kind: u8,
+    /// A stored NULL.
     pub negative: bool,
+    /// Bytes.
     pub key_len: u32,
+    /// Bytes.
     pub value_len: u32,
 }
 
@@ -82,6 +91,7 @@ impl<'r> EntryRef<'r> {
         self.region.store(self.at() + word, value);
     }
 
+    /// What the entry says about itself.
     #[inline]
     pub fn header(&self) -> Header {
         let lengths = self.word(entry_word::LENGTHS);
@@ -176,6 +186,7 @@ impl<'r> EntryRef<'r> {
             && self.region.bytes_equal(self.key_at(), key.bytes)
     }
 
+    /// Compares in place, without a copy.
     pub fn key_starts_with(&self, prefix: &[u8]) -> bool {
         self.key_len() >= prefix.len() && self.region.bytes_equal(self.key_at(), prefix)
     }
@@ -202,6 +213,7 @@ impl<'r> EntryRef<'r> {
         })
     }
 
+    /// Compares in place, without a copy; false for another length.
     pub fn value_equals(&self, value: &[u8]) -> bool {
         value.len() == self.value_len()
             && self.extents(|at, from, len| {
@@ -240,10 +252,10 @@ impl<'r> EntryRef<'r> {
     }
 
     /// Writes everything but the queue links and the slot into memory that no index slot names yet.
-    pub(crate) fn write(&self, allocation: &Allocation, key: &Key, record: &Record) {
+    pub(crate) fn write(&self, allocation: &Allocation, key: &Key, new: &NewEntry) {
         self.set_word(entry_word::LINKS, 0);
         self.set_word(entry_word::SLOT_AND_CACHE, pair(0, key.cache));
-        self.set_lengths(allocation, key.bytes.len(), record);
+        self.set_lengths(allocation, key.bytes.len(), new);
         if allocation.extended() {
             self.set_word(
                 entry_word::EXTENSION,
@@ -254,25 +266,25 @@ impl<'r> EntryRef<'r> {
             self.link_tail(allocation.tail, allocation.tail_len);
         }
         self.region.copy_in(self.key_at(), key.bytes);
-        self.write_value(record);
+        self.write_value(new);
     }
 
-    fn set_lengths(&self, allocation: &Allocation, key_len: usize, record: &Record) {
-        let flags = u64::from(record.negative) * entry_word::NEGATIVE
+    fn set_lengths(&self, allocation: &Allocation, key_len: usize, new: &NewEntry) {
+        let flags = u64::from(new.negative) * entry_word::NEGATIVE
             + u64::from(allocation.extended()) * entry_word::EXTENDED;
-        let lengths = record.value.len() as u64
+        let lengths = new.value.len() as u64
             | (key_len as u64) << entry_word::KEY_LEN_SHIFT
             | u64::from(allocation.head_len - 1) << entry_word::HEAD_LEN_SHIFT
-            | u64::from(record.kind) << entry_word::KIND_SHIFT
+            | u64::from(new.kind) << entry_word::KIND_SHIFT
             | flags << entry_word::FLAGS_SHIFT;
         self.set_word(entry_word::LENGTHS, lengths);
     }
 
-    fn write_value(&self, record: &Record) {
-        self.set_word(entry_word::DEADLINE, record.deadline as u64);
-        self.set_word(entry_word::VERSION, record.version);
+    fn write_value(&self, new: &NewEntry) {
+        self.set_word(entry_word::DEADLINE, new.deadline as u64);
+        self.set_word(entry_word::VERSION, new.version);
         self.extents(|at, from, len| {
-            if let Some(part) = record.value.get(from..from + len) {
+            if let Some(part) = new.value.get(from..from + len) {
                 self.region.copy_in(at, part);
             }
             true
@@ -280,9 +292,9 @@ impl<'r> EntryRef<'r> {
     }
 
     /// Writes another value of the same footprint into the same memory.
-    pub(crate) fn rewrite(&self, record: &Record) {
-        self.set_lengths(&self.allocation(), self.key_len(), record);
-        self.write_value(record);
+    pub(crate) fn rewrite(&self, new: &NewEntry) {
+        self.set_lengths(&self.allocation(), self.key_len(), new);
+        self.write_value(new);
     }
 
     /// True if a value of this length takes just the memory the entry has.

@@ -162,6 +162,7 @@ impl Layout {
         Layout::with(Params::new(size, partitions))
     }
 
+    /// The layout for these parameters, as many pages as fit.
     pub fn with(params: Params) -> Result<Layout, LayoutError> {
         let size = params.size.min(MAX_REGION);
         if params.bytes_per_slot < 16 || params.small_percent > 90 || params.ghost_percent > 1000 {
@@ -225,7 +226,7 @@ impl Layout {
         }
     }
 
-    /// What the caller must reserve; never more than the size it asked with.
+    /// Bytes that the caller must reserve; never more than the size it asked with.
     pub fn region_bytes(&self) -> usize {
         self.arena_at + self.arena_bytes()
     }
@@ -240,7 +241,7 @@ impl Layout {
         self.pages as usize * PAGE
     }
 
-    /// The longest value that can be stored under a key of this length: half of the arena, so that
+    /// Bytes of the longest value that can be stored under a key of this length: half of the arena, so that
     /// an overwrite finds room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {
         let most = (self.pages as usize / 2).saturating_sub(2) * PAGE;

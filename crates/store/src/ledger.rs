@@ -1,13 +1,13 @@
 //! What happens to entries: what the caller's ledger is told, and the events that a partition counts.
 //!
-//! What it is not: sums by cache; those are the caller's, kept from [`Change`].
+//! What it is not: sums by cache; those are the caller's, kept from [`EntryEvent`].
 //! The rule it guards: an entry that goes is reported with the bytes that it was reported with when it came.
 
 use crate::layout::partition_word;
 
 /// Why an entry went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RemovalCause {
     /// Another value took its place.
     Overwritten,
     /// For want of space.
@@ -20,14 +20,17 @@ pub enum Why {
     Cleared,
 }
 
-/// One entry came (`why` is `None`) or went.
+/// One entry was stored, or went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct EntryEvent {
+    /// Of its key.
     pub cache: u32,
+    /// Of its header.
     pub version: u64,
     /// Whole granules, header and key included; the same when the entry goes as when it came.
     pub bytes: u64,
-    pub why: Option<Why>,
+    /// Why it went; `None`: it was stored.
+    pub removed: Option<RemovalCause>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,14 +57,14 @@ impl Counter {
     }
 }
 
-impl From<Why> for Counter {
-    fn from(why: Why) -> Counter {
-        match why {
-            Why::Overwritten => Counter::Overwritten,
-            Why::Evicted => Counter::Evicted,
-            Why::Expired => Counter::Expired,
-            Why::Invalidated => Counter::Invalidated,
-            Why::Cleared => Counter::Cleared,
+impl From<RemovalCause> for Counter {
+    fn from(cause: RemovalCause) -> Counter {
+        match cause {
+            RemovalCause::Overwritten => Counter::Overwritten,
+            RemovalCause::Evicted => Counter::Evicted,
+            RemovalCause::Expired => Counter::Expired,
+            RemovalCause::Invalidated => Counter::Invalidated,
+            RemovalCause::Cleared => Counter::Cleared,
         }
     }
 }

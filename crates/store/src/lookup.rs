@@ -9,16 +9,18 @@ use crate::partition::PartitionRef;
 
 /// The answer of [`PartitionRef::get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum GetOutcome {
     /// The value is in the first `value_len` bytes of the buffer.
     Hit(Header),
     /// Live, but the buffer is shorter than `value_len`; nothing was copied or counted.
     TooSmall(Header),
+    /// There is no entry, its time has come, or `valid` said no.
     Miss,
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Copies a live value out. `valid` is the caller's rule about the version; an entry that fails
+    /// Copies a live value out. `now`: microseconds on the caller's clock; `i64::MIN` where `valid` judges the
+    /// deadline, too. `valid` is the caller's rule about the version; an entry that fails
     /// it, or whose deadline is not after `now`, is a miss and stays where it is.
     #[inline]
     pub fn get(
@@ -27,23 +29,23 @@ impl<'r> PartitionRef<'r> {
         now: i64,
         valid: impl FnOnce(&Header) -> bool,
         buffer: &mut [u8],
-    ) -> Found {
+    ) -> GetOutcome {
         let found = self.find(key).filter(|(_, entry)| now < entry.deadline());
         let Some((slot, entry)) = found else {
             self.count(Counter::Misses);
-            return Found::Miss;
+            return GetOutcome::Miss;
         };
         let header = entry.header();
         if !valid(&header) {
             self.count(Counter::Misses);
-            return Found::Miss;
+            return GetOutcome::Miss;
         }
         if !entry.copy_value(buffer) {
-            return Found::TooSmall(header);
+            return GetOutcome::TooSmall(header);
         }
         self.count_hit(slot);
         self.count(Counter::Hits);
-        Found::Hit(header)
+        GetOutcome::Hit(header)
     }
 
     /// The entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
@@ -54,7 +56,7 @@ impl<'r> PartitionRef<'r> {
 
     /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read since it
     /// came or was last passed over, at most 7. None: there is no entry. Counts nothing.
-    pub fn used(&self, key: &Key) -> Option<u32> {
+    pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::entry::EntryRef;
 use crate::layout::NO_PAGE;
-use crate::ledger::{Change, Counter};
+use crate::ledger::{Counter, EntryEvent};
 use crate::region::Region;
 
 /// A partition under its shared lock.
@@ -21,7 +21,7 @@ pub struct PartitionRef<'r> {
 /// A partition under its exclusive lock.
 pub struct PartitionMut<'r> {
     view: PartitionRef<'r>,
-    ledger: &'r mut dyn FnMut(Change),
+    ledger: &'r mut dyn FnMut(EntryEvent),
     /// The page that compaction is emptying: in no list, and not given away when its last run goes.
     pub(crate) vacating: u32,
 }
@@ -72,7 +72,7 @@ impl<'r> PartitionMut<'r> {
     #[inline]
     pub(crate) fn new(
         view: PartitionRef<'r>,
-        ledger: &'r mut dyn FnMut(Change),
+        ledger: &'r mut dyn FnMut(EntryEvent),
     ) -> PartitionMut<'r> {
         PartitionMut {
             view,
@@ -94,7 +94,7 @@ impl<'r> PartitionMut<'r> {
         self.set_field(word, self.field(word).saturating_sub(less));
     }
 
-    pub(crate) fn report(&mut self, change: Change) {
-        (self.ledger)(change);
+    pub(crate) fn report(&mut self, event: EntryEvent) {
+        (self.ledger)(event);
     }
 }

@@ -10,16 +10,25 @@ use crate::region::Region;
 /// Sums over partitions since the region was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Entries held now.
     pub entries: u64,
-    /// Bytes of entries in whole granules: the sum of what the ledger was told.
+    /// Their bytes in whole granules: the sum of what the ledger was told.
     pub bytes: u64,
+    /// Values that `get` copied.
     pub hits: u64,
+    /// Every other `get` but those whose buffer was too small.
     pub misses: u64,
+    /// Entries stored, overwrites included.
     pub sets: u64,
+    /// Entries that another value of their key replaced; from here on, entries by [`crate::RemovalCause`].
     pub overwritten: u64,
+    /// For want of space.
     pub evicted: u64,
+    /// Their time had come.
     pub expired: u64,
+    /// The data behind them changed.
     pub invalidated: u64,
+    /// Someone asked.
     pub cleared: u64,
     /// Sets of a key that had been evicted a short time before.
     pub ghost_hits: u64,
@@ -29,9 +38,10 @@ pub struct Stats {
     pub bucket_evictions: u64,
 }
 
-/// What each byte of the region is for; the parts add up to `region`.
+/// What each byte of the region is for, in bytes; the parts add up to `region`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
+    /// All of it: `Layout::region_bytes`.
     pub region: u64,
     /// Index, stripes, page table, queue heads, counters.
     pub bookkeeping: u64,

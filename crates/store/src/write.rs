@@ -6,24 +6,29 @@
 //! a closure of the caller runs only between steps that leave the structure valid.
 
 use crate::arena::pool::Grant;
-use crate::entry::{EntryRef, Key, MAX_KEY, Record};
+use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
 use crate::footprint::{Allocation, Footprint};
 use crate::index::IndexSlot;
 use crate::layout::GRANULE;
-use crate::ledger::{Change, Counter, Why};
+use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
 /// How often a caller should answer `NeedPages` before it takes its write as evicted at once.
 pub const SET_ROUNDS: usize = 96;
+
 /// The answer of [`PartitionMut::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Set {
+pub enum SetOutcome {
+    /// The entry is there.
     Stored {
+        /// It took the place of an entry of this key.
         replaced: bool,
     },
     /// Release the lock, lock `victim`, `reclaim(pages)` there into the same grant, and come back.
     NeedPages {
+        /// What the grant must cover in total.
         pages: u32,
+        /// The partition to take them from.
         victim: u32,
     },
     /// Longer than `Layout::max_value`, or a key that is empty or above `MAX_KEY`. Nothing has changed:
@@ -32,34 +37,35 @@ pub enum Set {
 }
 
 impl PartitionMut<'_> {
-    /// Inserts or overwrites. An overwrite counts as a hit and keeps the entry's place in its queue.
-    pub fn set(&mut self, key: &Key, record: &Record, now: i64, grant: &mut Grant) -> Set {
+    /// Inserts or overwrites. `now`: microseconds on the caller's clock, for expired entries met by an eviction.
+    /// An overwrite counts as a hit and keeps the entry's place in its queue.
+    pub fn set(&mut self, key: &Key, new: &NewEntry, now: i64, grant: &mut Grant) -> SetOutcome {
         let longest = self.region().layout.max_value(key.bytes.len());
-        if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || record.value.len() > longest {
-            return Set::TooLarge;
+        if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || new.value.len() > longest {
+            return SetOutcome::TooLarge;
         }
         if let Some((number, entry)) = self.find(key) {
-            if entry.fits_in_place(record.value.len()) {
-                self.overwrite_in_place(number, &entry, record);
-                return Set::Stored { replaced: true };
+            if entry.fits_in_place(new.value.len()) {
+                self.overwrite_in_place(number, &entry, new);
+                return SetOutcome::Stored { replaced: true };
             }
         } else {
             self.ensure_slot(key.hash);
         }
-        let footprint = Footprint::new(key.bytes.len(), record.value.len());
+        let footprint = Footprint::new(key.bytes.len(), new.value.len());
         let allocation = match self.allocate(&footprint, now, grant) {
             Ok(allocation) => allocation,
             Err(pages) => return self.ask_elsewhere(pages),
         };
         let entry = self.entry(allocation.head);
-        entry.write(&allocation, key, record);
+        entry.write(&allocation, key, new);
         self.count(Counter::Sets);
         let old = self.find(key);
         match old {
             Some((number, old)) => self.replace(number, &old, &entry),
             None => self.insert(key, &allocation),
         }
-        Set::Stored {
+        SetOutcome::Stored {
             replaced: old.is_some(),
         }
     }
@@ -68,29 +74,29 @@ impl PartitionMut<'_> {
         let header = entry.header();
         let bytes = entry.allocation().granules() * GRANULE as u64;
         let (cache, version) = (header.cache, header.version);
-        self.report(Change {
+        self.report(EntryEvent {
             cache,
             version,
             bytes,
-            why: None,
+            removed: None,
         });
     }
 
-    fn overwritten(&self, old: &EntryRef) -> Change {
+    fn overwritten(&self, old: &EntryRef) -> EntryEvent {
         let header = old.header();
         let bytes = old.allocation().granules() * GRANULE as u64;
         self.count(Counter::Overwritten);
-        Change {
+        EntryEvent {
             cache: header.cache,
             version: header.version,
             bytes,
-            why: Some(Why::Overwritten),
+            removed: Some(RemovalCause::Overwritten),
         }
     }
 
-    fn overwrite_in_place(&mut self, number: u32, entry: &EntryRef, record: &Record) {
+    fn overwrite_in_place(&mut self, number: u32, entry: &EntryRef, new: &NewEntry) {
         let gone = self.overwritten(entry);
-        entry.rewrite(record);
+        entry.rewrite(new);
         self.count_hit(number);
         self.count(Counter::Sets);
         self.report(gone);
@@ -130,13 +136,13 @@ impl PartitionMut<'_> {
     }
 
     /// `pages` is what the grant must cover in total.
-    fn ask_elsewhere(&mut self, pages: u32) -> Set {
+    fn ask_elsewhere(&mut self, pages: u32) -> SetOutcome {
         let partitions = self.region().layout.partitions;
         let mut victim = self.region().next_victim(self.defers_to_tier());
         if victim == self.id() {
             victim = (victim + 1) & (partitions - 1);
         }
-        Set::NeedPages { pages, victim }
+        SetOutcome::NeedPages { pages, victim }
     }
 
     /// Gives an entry a new deadline; false if the key has none. Whether the old one has passed is the

@@ -10,8 +10,8 @@ use std::vec::Vec;
 use super::op::{Op, length, name};
 use super::testing::{Memory, hash};
 use crate::{
-    Change, Cursor, Found, Grant, Key, NO_DEADLINE, Params, PartitionMut, Record, SET_ROUNDS, Set,
-    Stripe, Verdict, Why,
+    Cursor, EntryEvent, GetOutcome, Grant, Key, NO_DEADLINE, NewEntry, Params, PartitionMut,
+    RemovalCause, SET_ROUNDS, SetOutcome, Stripe, Verdict,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,14 @@ struct LedgerSums {
 }
 
 impl LedgerSums {
-    fn note(&mut self, change: Change) {
-        let sign = if change.why.is_none() { 1 } else { -1 };
-        *self.bytes.entry(change.cache).or_default() += sign * change.bytes as i64;
-        *self.entries.entry(change.cache).or_default() += sign;
-        self.lost +=
-            usize::from(change.why == Some(Why::Evicted) || change.why == Some(Why::Expired));
+    fn note(&mut self, event: EntryEvent) {
+        let sign = if event.removed.is_none() { 1 } else { -1 };
+        *self.bytes.entry(event.cache).or_default() += sign * event.bytes as i64;
+        *self.entries.entry(event.cache).or_default() += sign;
+        self.lost += usize::from(
+            event.removed == Some(RemovalCause::Evicted)
+                || event.removed == Some(RemovalCause::Expired),
+        );
     }
 }
 
@@ -155,7 +157,7 @@ impl<'m> Model<'m> {
             negative,
             ref value,
         } = next;
-        let record = Record {
+        let new = NewEntry {
             version,
             deadline,
             kind,
@@ -165,15 +167,15 @@ impl<'m> Model<'m> {
         let (now, mut grant) = (self.now, region.grant());
         for _ in 0..SET_ROUNDS {
             let home = region.partition_of(at.hash);
-            match self.with(home, |part| part.set(&at, &record, now, &mut grant)) {
-                Set::Stored { .. } => {
+            match self.with(home, |part| part.set(&at, &new, now, &mut grant)) {
+                SetOutcome::Stored { .. } => {
                     self.stored.insert((cache, bytes), next);
                     return;
                 }
-                Set::NeedPages { pages, victim } => {
+                SetOutcome::NeedPages { pages, victim } => {
                     self.with(victim, |part| part.reclaim(pages, now, &mut grant));
                 }
-                Set::TooLarge => {
+                SetOutcome::TooLarge => {
                     assert!(
                         value.len() > region.layout().max_value(bytes.len()),
                         "it would fit"
@@ -191,7 +193,7 @@ impl<'m> Model<'m> {
         let found = self.on_key(key, |part, key| part.get(key, now, |_| true, &mut buffer));
         let expected = self.stored.get(&name(key));
         match (found, expected) {
-            (Found::Hit(header), Some(stored)) => {
+            (GetOutcome::Hit(header), Some(stored)) => {
                 assert!(now < stored.deadline, "an expired value was served");
                 assert_eq!(
                     buffer[..header.value_len as usize],
@@ -205,19 +207,19 @@ impl<'m> Model<'m> {
                 );
                 assert_eq!(header.deadline, stored.deadline);
             }
-            (Found::Miss, Some(stored)) => {
+            (GetOutcome::Miss, Some(stored)) => {
                 assert!(
                     now >= stored.deadline || self.sums.lost > 0,
                     "a live value was not found"
                 );
             }
-            (Found::Miss, None) => {}
+            (GetOutcome::Miss, None) => {}
             (found, expected) => panic!("{found:?} where {expected:?} was stored"),
         }
     }
 
     fn remove(&mut self, key: u16) {
-        let removed = self.on_key(key, |part, key| part.remove(key, Why::Cleared));
+        let removed = self.on_key(key, |part, key| part.remove(key, RemovalCause::Cleared));
         let expected = self.stored.get(&name(key));
         assert!(removed.is_none() || removed.map(|h| h.version) == expected.map(|s| s.version));
         if removed.is_some() {
@@ -289,7 +291,7 @@ impl<'m> Model<'m> {
         self.with(partition, |part| {
             part.sweep(&mut Cursor::default(), u32::from(slots), |entry| {
                 match now >= entry.header().deadline {
-                    true => Verdict::Remove(Why::Expired),
+                    true => Verdict::Remove(RemovalCause::Expired),
                     false => Verdict::Keep,
                 }
             });
@@ -301,7 +303,7 @@ impl<'m> Model<'m> {
         for partition in 0..self.memory.region.layout.partitions {
             let mut cursor = Cursor::default();
             let judge = |entry: &crate::EntryRef| match entry.header().cache == cache {
-                true => Verdict::Remove(Why::Invalidated),
+                true => Verdict::Remove(RemovalCause::Invalidated),
                 false => Verdict::Keep,
             };
             while !self

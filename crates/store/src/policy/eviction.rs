@@ -14,7 +14,7 @@ use super::queue::queue_of;
 use crate::entry::{Header, Key};
 use crate::index::IndexSlot;
 use crate::layout::{GRANULE, partition_word, queue_word};
-use crate::ledger::{Change, Counter, Why};
+use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
@@ -46,7 +46,7 @@ impl PartitionMut<'_> {
         let entry = self.entry(location);
         let slot = self.slot(entry.slot());
         if now >= entry.deadline() {
-            self.drop_entry(location, Why::Expired);
+            self.drop_entry(location, RemovalCause::Expired);
             return Judged::Removed;
         }
         let enough = if main {
@@ -59,7 +59,7 @@ impl PartitionMut<'_> {
             return Judged::Reinserted;
         }
         match main {
-            true => self.drop_entry(location, Why::Evicted),
+            true => self.drop_entry(location, RemovalCause::Evicted),
             false => self.evict_to_ghost(location),
         }
         Judged::Removed
@@ -82,35 +82,39 @@ impl PartitionMut<'_> {
         let tag = self.slot(number).tag();
         let clock = self.field(partition_word::GHOST_CLOCK);
         self.add_field(partition_word::GHOST_CLOCK, granules);
-        self.remove_entry(location, Why::Evicted, IndexSlot::ghost(tag, clock));
+        self.remove_entry(
+            location,
+            RemovalCause::Evicted,
+            IndexSlot::ghost(tag, clock),
+        );
     }
 
     /// Removes an entry and leaves its slot empty.
-    pub(crate) fn drop_entry(&mut self, location: u32, why: Why) {
-        self.remove_entry(location, why, IndexSlot::EMPTY);
+    pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
+        self.remove_entry(location, cause, IndexSlot::EMPTY);
     }
 
-    fn remove_entry(&mut self, location: u32, why: Why, successor: IndexSlot) {
+    fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
         let entry = self.entry(location);
         let (allocation, header) = (entry.allocation(), entry.header());
         let slot = self.slot(entry.slot());
         self.dequeue(slot.in_main(), location, allocation.granules());
         self.set_slot(entry.slot(), successor);
         self.free_allocation(&allocation);
-        self.count(why.into());
-        self.report(Change {
+        self.count(cause.into());
+        self.report(EntryEvent {
             cache: header.cache,
             version: header.version,
             bytes: allocation.granules() * GRANULE as u64,
-            why: Some(why),
+            removed: Some(cause),
         });
     }
 
     /// Removes the entry of a key, whatever its deadline and version.
-    pub fn remove(&mut self, key: &Key, why: Why) -> Option<Header> {
+    pub fn remove(&mut self, key: &Key, cause: RemovalCause) -> Option<Header> {
         let (_, entry) = self.find(key)?;
         let header = entry.header();
-        self.drop_entry(entry.location, why);
+        self.drop_entry(entry.location, cause);
         Some(header)
     }
 
@@ -129,7 +133,7 @@ impl PartitionMut<'_> {
         }
         if let Some(slot) = least {
             self.count(Counter::BucketEvictions);
-            self.drop_entry(slot.location(), Why::Evicted);
+            self.drop_entry(slot.location(), RemovalCause::Evicted);
         }
     }
 }
