@@ -2,8 +2,8 @@
 
 use crate::clause::Clause;
 use crate::model::Model;
+use crate::moves::Moves;
 use crate::state::{At, Backend, Ddl, KEYS, KeyNode, Mark, State};
-use crate::step::Moves;
 use crate::tier::Words;
 
 /// Marks one node. False: every node is marked.

@@ -2,8 +2,8 @@
 
 use crate::clause::Clause;
 use crate::model::{Model, Op};
+use crate::moves::Moves;
 use crate::state::{ABSENT, At, Entry, State, Token, Version};
-use crate::step::Moves;
 use crate::table::Lock;
 use crate::tier::Words;
 

@@ -1,7 +1,7 @@
 //! One state of the model: what a server would hold in its table, in shared memory and in each backend.
 //!
 //! Plain values only, small enough to be copied by the million. Who may change what, and when, is written
-//! in `table`, `tier`, `get`, `write` and `end`.
+//! in `table`, `tier`, `dirty`, `get`, `write` and `end`.
 
 /// Two keys, so that an innocent neighbour on the same stripe exists.
 pub const KEYS: usize = 2;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::model::{Actor, Model, State, Violation};
-use super::step::{Event, successors};
+use super::moves::Event;
+use super::step::successors;
 
 /// A run that breaks the promise, as short as can be.
 #[derive(Debug)]
