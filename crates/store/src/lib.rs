@@ -25,6 +25,22 @@
 //! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64 granules.
 //! *Run*: neighbouring granules in one page. *Location*: offset in the region in granules; 0 is none.
 //!
+//! # Floors
+//!
+//! Each file imports lower ones only.
+//!
+//! | floor | what |
+//! |---|---|
+//! | `lookup`, `write`, `sweep`, `stripe` | what callers do under a lock |
+//! | `policy` | who stays: queues, ghosts, eviction, compaction, and the room they make for a write |
+//! | `index` | from a key to its entry |
+//! | `arena` | memory for entries: free pages, runs of granules, holes |
+//! | `access`, `stats` | the unsafe interface; figures |
+//! | `partition` | what is seen under one lock |
+//! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
+//! | `region` | raw memory as words and byte copies |
+//! | `layout`, `params`, `ledger` | the format, its numbers, and what is reported |
+//!
 //! # Using it
 //!
 //! ```
