@@ -4,7 +4,7 @@
 
 use crate::clause::Clause;
 use crate::model::Model;
-use crate::state::{ABSENT, KEYS, KeyNode, Mark, State};
+use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, State};
 
 impl State {
     /// Rule 1: what a function notes.
@@ -21,7 +21,7 @@ impl State {
             value
         };
         node.exact = exact;
-        node.sub |= backend.in_sub;
+        node.by_subxact |= backend.in_subxact;
     }
 
     /// Rule 1: what the AFTER ROW trigger notes, when it fires.
@@ -37,35 +37,36 @@ impl State {
         backend.cache.overflowed = true;
         for node in &mut backend.keys {
             if !node.marked || !m.keeps(Clause::OverflowSparesMarked) {
-                *node = KeyNode::default();
+                *node = DirtyKey::default();
             }
         }
     }
 
     pub fn abort_subtransaction(&mut self, m: &Model, actor: usize) {
-        self.abort_sub_rows(actor);
+        self.abort_subxact_rows(actor);
         let backend = &mut self.backends[actor];
-        backend.in_sub = false;
-        backend.locks &= !backend.sub_locks;
-        backend.sub_locks = 0;
-        for node in backend.keys.iter_mut().filter(|node| node.sub) {
-            node.sub = false;
+        backend.in_subxact = false;
+        backend.locks &= !backend.subxact_locks;
+        backend.subxact_locks = 0;
+        for node in backend.keys.iter_mut().filter(|node| node.by_subxact) {
+            node.by_subxact = false;
             if !m.keeps(Clause::SubabortKeepsKeys) {
-                *node = KeyNode::default();
+                *node = DirtyKey::default();
             } else if m.keeps(Clause::SubabortDropsValues) {
                 node.value = ABSENT;
             }
         }
     }
 
-    /// Is a node of D or DT dirty but not marked?
+    /// A key that is dirty but not marked.
     pub fn unmarked_key(&self, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
     }
 
+    /// Is the cache dirty, and not marked in full?
     pub fn cache_unmarked(&self, actor: usize) -> bool {
         let cache = &self.backends[actor].cache;
-        cache.dirty && cache.mark != Mark::Full
+        cache.dirty && cache.mark != MarkProgress::Full
     }
 }

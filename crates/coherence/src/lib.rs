@@ -21,7 +21,7 @@
 //!
 //! | rule | says | code |
 //! |---|---|---|
-//! | 1 record | every changed row's key is noted in D, DDL and TRUNCATE put the cache into DT | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
+//! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
 //! | 2 mark | PRE_COMMIT: remove the entry, `pend++`, `ver++`; a cache: `pend++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
 //! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
@@ -47,7 +47,7 @@
 //! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
 //!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
 //! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
-//!   up its lock but not its DT, so DROP may free the slot under a mark.
+//!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pend **before** epoch when a cache is marked (`CacheMarkPendFirst`).
@@ -61,7 +61,7 @@
 //! ```text
 //! cargo test -p pgcache-coherence                                     every rule, every negative control
 //! cargo test -p pgcache-coherence -- --nocapture publish_ver          print a control's counterexample
-//! cargo run --release -p pgcache-coherence --example deep [states]    larger casts, by hand
+//! cargo run --release -p pgcache-coherence --example deep [states]    larger configurations, by hand
 //! ```
 
 pub mod clause;

@@ -22,7 +22,7 @@ pub enum Op {
     EnableAlways,
     /// The sweeper turns a suspended tier on again when the trigger's mode is ALWAYS.
     Resume,
-    /// D is over its limit: the cache moves to DT.
+    /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
     Savepoint,
     RollbackTo,
@@ -72,13 +72,13 @@ pub struct Model {
     /// Transactions may roll back at each step.
     pub aborts: bool,
     /// The ABORT callbacks may run twice.
-    pub reruns: bool,
+    pub abort_reruns: bool,
     /// Entries may be evicted at any time.
     pub evicts: bool,
     /// Sections read epochs before pends: the order must not matter.
     pub epochs_first: bool,
     /// Check property (f) in every state, too.
-    pub audits: bool,
+    pub checks_each_state: bool,
     pub dropped: Dropped,
 }
 
@@ -90,10 +90,10 @@ impl Model {
             slot: FirstSlot::Present,
             warm: false,
             aborts: true,
-            reruns: false,
+            abort_reruns: false,
             evicts: true,
             epochs_first: false,
-            audits: false,
+            checks_each_state: false,
             dropped: Dropped::default(),
         }
     }

@@ -3,7 +3,7 @@
 //! What it is not: it knows no rule of the protocol; `get`, `write` and `end` add the steps.
 
 use crate::model::{Model, Op};
-use crate::state::{At, Backend, State};
+use crate::state::{Backend, Phase, State};
 
 /// The surroundings: eviction, other caches.
 pub const NOBODY: usize = usize::MAX;
@@ -47,10 +47,10 @@ impl Moves<'_> {
 
 /// Takes what only this backend can notice into the step before it.
 pub fn settle(m: &Model, state: &mut State, actor: usize) {
-    while state.backends[actor].at == At::Run {
+    while state.backends[actor].at == Phase::Run {
         let backend = &mut state.backends[actor];
         match m.op(actor, backend.pc) {
-            Some(Op::Savepoint) => backend.in_sub = true,
+            Some(Op::Savepoint) => backend.in_subxact = true,
             Some(Op::Commit) => {}
             Some(Op::Note(key)) => state.note_by_trigger(m, actor, key),
             None if m.scripts[actor].commit_place().is_none() => {
@@ -64,10 +64,10 @@ pub fn settle(m: &Model, state: &mut State, actor: usize) {
 
 fn finish_reader(m: &Model, backend: &mut Backend, actor: usize) {
     if m.repeatable(actor) {
-        backend.at = At::Release;
+        backend.at = Phase::Release;
     } else {
         *backend = Backend {
-            at: At::Done,
+            at: Phase::Done,
             ..Backend::default()
         };
     }

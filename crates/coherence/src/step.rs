@@ -3,8 +3,8 @@
 use crate::clause::Clause;
 use crate::model::{FirstSlot, Model, Op, first_value};
 use crate::moves::{Event, Moves, NOBODY, settle};
-use crate::state::{At, INITIAL_XID, KEYS, MAX_ACTORS, State, Version};
-use crate::tier::Words;
+use crate::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version};
+use crate::tier::WordGroup;
 use crate::{end, get, write};
 
 impl Model {
@@ -32,7 +32,7 @@ impl Model {
             });
             if self.warm {
                 let mut token = Default::default();
-                state.read_words(&mut token, Words::Epochs);
+                state.read_words(&mut token, WordGroup::Epochs);
                 let checks = [Clause::FillGeneration, Clause::FillEpoch];
                 state.install(self, key, value, INITIAL_XID, &token, checks);
             }
@@ -41,7 +41,7 @@ impl Model {
             if actor < self.scripts.len() {
                 settle(self, &mut state, actor);
             } else {
-                state.backends[actor].at = At::Done;
+                state.backends[actor].at = Phase::Done;
             }
         }
         state
@@ -64,14 +64,19 @@ pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
 fn backend_steps(moves: &mut Moves, actor: usize) {
     let before = moves.out.len();
     match moves.from.backends[actor].at {
-        At::Run => run_steps(moves, actor),
-        At::Lookup | At::Snapshot | At::Row | At::Fill | At::FillHalf | At::MakeSlot => {
+        Phase::Run => run_steps(moves, actor),
+        Phase::Lookup
+        | Phase::Snapshot
+        | Phase::Row
+        | Phase::Fill
+        | Phase::FillHalf
+        | Phase::MakeSlot => {
             get::continue_get(moves, actor);
         }
-        At::Resume => write::finish_resume(moves, actor),
-        At::Unmark | At::UnmarkHalf => end::unmark_steps(moves, actor),
-        At::Release => end::release_steps(moves, actor),
-        At::Done => {}
+        Phase::Resume => write::finish_resume(moves, actor),
+        Phase::Unmark | Phase::UnmarkHalf => end::unmark_steps(moves, actor),
+        Phase::Release => end::release_steps(moves, actor),
+        Phase::Done => {}
     }
     let waits = moves.out.len() == before;
     end::abort_steps(moves, actor, waits);

@@ -1,10 +1,10 @@
-//! What a transaction does before its end: rows, DDL, savepoints, and what each notes in D and DT (rule 1).
+//! What a transaction does before its end: rows, DDL, savepoints, and what each makes dirty (rule 1).
 
 use crate::clause::Clause;
 use crate::end::start_abort;
 use crate::model::{Model, Op, altered, value_of};
 use crate::moves::Moves;
-use crate::state::{At, Ddl, State};
+use crate::state::{Ddl, Phase, State};
 use crate::table::{Lock, xid_of};
 
 pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
@@ -17,10 +17,15 @@ pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
             ddl_step(moves, actor, op)
         }
         Op::Resume => resume_step(moves, actor),
-        Op::Overflow => moves.add(actor, "overflows D into DT", None, |state| {
-            state.overflow(moves.m, actor);
-            state.backends[actor].pc += 1;
-        }),
+        Op::Overflow => moves.add(
+            actor,
+            "overflows: the whole cache is dirty",
+            None,
+            |state| {
+                state.overflow(moves.m, actor);
+                state.backends[actor].pc += 1;
+            },
+        ),
         Op::RollbackTo => moves.add(actor, "rolls back to its savepoint", None, |state| {
             state.abort_subtransaction(moves.m, actor);
             state.backends[actor].pc += 1;
@@ -103,7 +108,7 @@ fn resume_step(moves: &mut Moves, actor: usize) {
             None,
             |state| {
                 state.backends[actor].verdict = state.table.always;
-                state.backends[actor].at = At::Resume;
+                state.backends[actor].at = Phase::Resume;
             },
         );
     }
@@ -166,7 +171,7 @@ impl State {
             slot.suspended = false;
         }
         backend.verdict = false;
-        backend.at = At::Run;
+        backend.at = Phase::Run;
         backend.pc += 1;
     }
 }

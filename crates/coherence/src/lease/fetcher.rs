@@ -1,59 +1,59 @@
 //! Every step of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
 
-use super::model::{Actor, At, Clause, EXPIRED, Lease, Way};
+use super::model::{Actor, Clause, EXPIRED, FetcherKind, Lease, Phase};
 use super::moves::{Moves, release, removes, unmark, void};
 
 impl Moves<'_> {
-    pub fn fetcher(&mut self, way: Way) {
+    pub fn fetcher(&mut self, kind: FetcherKind) {
         let (m, me) = (self.m, *self.me());
         match me.at {
-            At::Begin if self.from.row.is_some_and(|row| row != EXPIRED) => {
-                self.add("finds an entry", At::Done, |_, _| {});
+            Phase::Begin if self.from.row.is_some_and(|row| row != EXPIRED) => {
+                self.add("finds an entry", Phase::Done, |_, _| {});
             }
-            At::Begin => self.add(
+            Phase::Begin => self.add(
                 "misses, and has this snapshot",
-                At::Asking,
+                Phase::Asking,
                 |state, backend| {
                     backend.snapshot = state.source;
                 },
             ),
-            At::Asking if way == Way::Untracked => self.take_token(),
-            At::Asking => self.ask(),
-            At::Reading => {
+            Phase::Asking if kind == FetcherKind::Untracked => self.take_token(),
+            Phase::Asking => self.ask(),
+            Phase::Reading => {
                 let early = m.keeps(Clause::TokenBeforeSnapshot);
-                let next = match way {
-                    Way::Untracked if !early => At::LateToken,
-                    Way::Untracked if !m.keeps(Clause::TokenAsksAfter) => At::EarlyCheck,
-                    _ if way != Way::Untracked && !m.keeps(Clause::StoreAsksAfter) => {
-                        At::EarlyCheck
+                let next = match kind {
+                    FetcherKind::Untracked if !early => Phase::LateToken,
+                    FetcherKind::Untracked if !m.keeps(Clause::TokenAsksAfter) => Phase::EarlyCheck,
+                    _ if kind != FetcherKind::Untracked && !m.keeps(Clause::StoreAsksAfter) => {
+                        Phase::EarlyCheck
                     }
-                    _ => At::Storing,
+                    _ => Phase::Storing,
                 };
                 self.add("reads the source", next, |state, backend| {
-                    backend.read = match way {
-                        Way::RepeatableRead => backend.snapshot,
+                    backend.read = match kind {
+                        FetcherKind::RepeatableRead => backend.snapshot,
                         _ => state.source,
                     };
                 });
             }
-            At::LateToken => self.take_token(),
-            At::EarlyCheck => self.check(way, At::Storing, At::OwnMark),
-            At::Storing => self.store(way),
-            At::Checking => self.check(way, At::OwnMark, At::OwnMark),
-            At::OwnMark => self.own_mark(),
-            At::OwnCommit => self.add(
+            Phase::LateToken => self.take_token(),
+            Phase::EarlyCheck => self.check(kind, Phase::Storing, Phase::OwnMark),
+            Phase::Storing => self.store(kind),
+            Phase::Checking => self.check(kind, Phase::OwnMark, Phase::OwnMark),
+            Phase::OwnMark => self.own_mark(),
+            Phase::OwnCommit => self.add(
                 "commits: others see its row",
-                At::OwnUnmark,
+                Phase::OwnUnmark,
                 |state, backend| {
                     if let Some(row) = backend.row.take() {
                         state.row = Some(row);
                     }
                 },
             ),
-            At::OwnUnmark => self.own_unmark(),
+            Phase::OwnUnmark => self.own_unmark(),
             _ => {}
         }
-        self.roll_back(way);
+        self.roll_back(kind);
     }
 
     fn pending(&self, clauses: [Clause; 3]) -> bool {
@@ -69,69 +69,77 @@ impl Moves<'_> {
             Clause::GrantGlobalPend,
         ];
         if self.from.lease != Lease::Free {
-            return self.add("is not the one, and loads only", At::Done, |_, _| {});
+            return self.add("is not the one, and loads only", Phase::Done, |_, _| {});
         }
         if self.pending(all) {
-            return self.add("is granted no lease, and loads only", At::Done, |_, _| {});
+            return self.add(
+                "is granted no lease, and loads only",
+                Phase::Done,
+                |_, _| {},
+            );
         }
-        let old = self.m.cast[self.actor] == Actor::Fetcher(Way::RepeatableRead)
+        let old = self.m.actors[self.actor] == Actor::Fetcher(FetcherKind::RepeatableRead)
             && self.m.keeps(Clause::OldSnapshotStoresNothing)
             && self.me().snapshot != self.from.source;
         if old {
-            return self.add("has an old snapshot, and loads only", At::Done, |_, _| {});
+            return self.add(
+                "has an old snapshot, and loads only",
+                Phase::Done,
+                |_, _| {},
+            );
         }
-        self.add("wins the lease", At::Reading, |state, backend| {
+        self.add("wins the lease", Phase::Reading, |state, backend| {
             state.lease = Lease::Computing(id);
-            backend.holds = true;
+            backend.has_lease = true;
         });
     }
 
     fn take_token(&mut self) {
-        let late = self.me().at == At::LateToken;
+        let late = self.me().at == Phase::LateToken;
         if self.pending([Clause::TokenPend; 3]) {
-            return self.add("gets no token, and loads only", At::Done, |_, _| {});
+            return self.add("gets no token, and loads only", Phase::Done, |_, _| {});
         }
-        let next = if late { At::Storing } else { At::Reading };
+        let next = if late { Phase::Storing } else { Phase::Reading };
         self.add("takes a token", next, |state, backend| {
             backend.token = state.words.map(|words| words.ver);
         });
     }
 
-    fn store(&mut self, way: Way) {
+    fn store(&mut self, kind: FetcherKind) {
         let (id, read) = (self.actor as u8, self.me().read);
-        let leased = way != Way::Untracked;
+        let leased = kind != FetcherKind::Untracked;
         let mine = [Lease::Computing(id), Lease::Stored(id)].contains(&self.from.lease);
         if leased && !mine && self.m.keeps(Clause::StoreAsksAfter) {
-            return self.add("finds its lease void", At::OwnMark, |_, _| {});
+            return self.add("finds its lease void", Phase::OwnMark, |_, _| {});
         }
         let in_the_way = self
             .others()
             .any(|other| other.row.is_some() || removes(other));
         if leased && self.from.lease == Lease::Computing(id) {
-            return self.add("says that it stores", At::Storing, |state, _| {
+            return self.add("says that it stores", Phase::Storing, |state, _| {
                 state.lease = Lease::Stored(id);
             });
         }
         if in_the_way {
             return; // for the other's row
         }
-        let asked = match way {
-            Way::Untracked => Clause::TokenAsksAfter,
+        let asked = match kind {
+            FetcherKind::Untracked => Clause::TokenAsksAfter,
             _ => Clause::StoreAsksAfter,
         };
         let next = match self.m.keeps(asked) {
-            true => At::Checking,
-            false => At::OwnMark,
+            true => Phase::Checking,
+            false => Phase::OwnMark,
         };
         self.add("writes the row", next, |_, backend| {
             backend.row = Some(read)
         });
     }
 
-    fn check(&mut self, way: Way, good: At, bad: At) {
+    fn check(&mut self, kind: FetcherKind, good: Phase, bad: Phase) {
         let (id, token) = (self.actor as u8, self.me().token);
-        let holds = match way {
-            Way::Untracked => {
+        let holds = match kind {
+            FetcherKind::Untracked => {
                 let kept = [Clause::TokenStripe, Clause::TokenCache, Clause::TokenGlobal];
                 let mut words = self.from.words.iter().zip(token).zip(kept);
                 words.all(|((words, ver), clause)| words.ver == ver || !self.m.keeps(clause))
@@ -148,9 +156,9 @@ impl Moves<'_> {
     fn own_mark(&mut self) {
         let id = self.actor as u8;
         if self.me().row.is_none() {
-            return self.add("has nothing to commit", At::OwnUnmark, |_, _| {});
+            return self.add("has nothing to commit", Phase::OwnUnmark, |_, _| {});
         }
-        self.add("marks its key", At::OwnCommit, |state, backend| {
+        self.add("marks its key", Phase::OwnCommit, |state, backend| {
             backend.marked = true;
             state.words[0].pend += 1;
             state.words[0].ver += 1;
@@ -162,7 +170,7 @@ impl Moves<'_> {
         let id = self.actor as u8;
         self.add(
             "unmarks, ends its lease and has ended",
-            At::Done,
+            Phase::Done,
             |state, backend| {
                 if backend.marked {
                     state.words[0].pend -= 1;
@@ -174,23 +182,23 @@ impl Moves<'_> {
         );
     }
 
-    fn roll_back(&mut self, way: Way) {
+    fn roll_back(&mut self, kind: FetcherKind) {
         let (id, me) = (self.actor as u8, *self.me());
         let kept = self.m.keeps(Clause::TakenBackUnlessVoid);
         let open = [
-            At::Reading,
-            At::Storing,
-            At::Checking,
-            At::OwnMark,
-            At::OwnCommit,
+            Phase::Reading,
+            Phase::Storing,
+            Phase::Checking,
+            Phase::OwnMark,
+            Phase::OwnCommit,
         ];
         if !open.contains(&me.at) {
             return;
         }
-        if way == Way::Client && !me.again && me.row.is_some() {
+        if kind == FetcherKind::Client && !me.again && me.row.is_some() {
             return self.add(
                 "rolls back, and will store again",
-                At::Storing,
+                Phase::Storing,
                 |state, backend| {
                     backend.again = true;
                     backend.row = None;
@@ -204,7 +212,7 @@ impl Moves<'_> {
                 },
             );
         }
-        self.add("rolls back", At::Done, |state, backend| {
+        self.add("rolls back", Phase::Done, |state, backend| {
             unmark(state, backend);
             release(state, id);
         });

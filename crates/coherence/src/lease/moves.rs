@@ -1,6 +1,6 @@
 //! The making of a step, and what steps of writers and fetchers have in common.
 
-use super::model::{At, Backend, Lease, Model, State};
+use super::model::{Backend, Lease, Model, Phase, State};
 
 /// What a step was, for the trace.
 pub type Event = (usize, &'static str);
@@ -16,14 +16,14 @@ impl Moves<'_> {
     pub fn add(
         &mut self,
         verb: &'static str,
-        at: At,
+        at: Phase,
         change: impl FnOnce(&mut State, &mut Backend),
     ) {
         let mut state = *self.from;
         let mut backend = state.backends[self.actor];
         backend.at = at;
         change(&mut state, &mut backend);
-        if at == At::Done {
+        if at == Phase::Done {
             backend = Backend {
                 at,
                 ..Backend::default()
@@ -46,8 +46,8 @@ impl Moves<'_> {
 
 /// A writer has removed the committed row and not ended.
 pub fn removes(backend: &Backend) -> bool {
-    use At::*;
-    backend.holds
+    use Phase::*;
+    backend.has_removed
         && matches!(
             backend.at,
             Committing | LateMarking | LateVoiding | Removing

@@ -6,7 +6,7 @@ use super::moves::{Event, Moves};
 /// What can happen next.
 pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
     out.clear();
-    for (actor, kind) in m.cast.iter().enumerate() {
+    for (actor, kind) in m.actors.iter().enumerate() {
         let mut moves = Moves {
             m,
             from,
@@ -14,8 +14,8 @@ pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
             out,
         };
         match kind {
-            Actor::Writer(extent) => moves.writer(*extent),
-            Actor::Fetcher(way) => moves.fetcher(*way),
+            Actor::Writer(scope) => moves.writer(*scope),
+            Actor::Fetcher(kind) => moves.fetcher(*kind),
         }
     }
 }

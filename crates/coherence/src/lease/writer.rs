@@ -1,51 +1,51 @@
 //! Every step of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
 
-use super::model::{At, Clause, Extent};
+use super::model::{Clause, MarkScope, Phase};
 use super::moves::{Moves, removes, void};
 
-fn place(extent: Extent) -> usize {
-    extent as usize
+fn place(scope: MarkScope) -> usize {
+    scope as usize
 }
 
 impl Moves<'_> {
-    pub fn writer(&mut self, extent: Extent) {
-        let (m, words) = (self.m, place(extent));
+    pub fn writer(&mut self, scope: MarkScope) {
+        let (m, words) = (self.m, place(scope));
         let first = m.keeps(Clause::MarkBeforeRemoval);
-        let key = extent == Extent::Key;
+        let key = scope == MarkScope::Key;
         let pend_first = key || m.keeps(Clause::PendBeforeVoid);
         match self.me().at {
-            At::Begin if first => self.add("begins its commit", At::Marking, |_, _| {}),
-            At::Begin => self.add("begins its commit", At::Removing, |_, _| {}),
-            at @ (At::Marking | At::LateMarking) => {
-                let late = at == At::LateMarking;
+            Phase::Begin if first => self.add("begins its commit", Phase::Marking, |_, _| {}),
+            Phase::Begin => self.add("begins its commit", Phase::Removing, |_, _| {}),
+            at @ (Phase::Marking | Phase::LateMarking) => {
+                let late = at == Phase::LateMarking;
                 let next = match (pend_first && !key, late) {
-                    (true, false) => At::Voiding,
-                    (true, true) => At::LateVoiding,
-                    (false, false) => At::Removing,
-                    (false, true) => At::Committing,
+                    (true, false) => Phase::Voiding,
+                    (true, true) => Phase::LateVoiding,
+                    (false, false) => Phase::Removing,
+                    (false, true) => Phase::Committing,
                 };
                 self.mark(words, key, next);
             }
-            At::Voiding => self.void_all(At::Removing),
-            At::LateVoiding => self.void_all(At::Committing),
-            At::Removing => self.remove(match first {
-                true => At::Committing,
-                false => At::LateMarking,
+            Phase::Voiding => self.void_all(Phase::Removing),
+            Phase::LateVoiding => self.void_all(Phase::Committing),
+            Phase::Removing => self.remove(match first {
+                true => Phase::Committing,
+                false => Phase::LateMarking,
             }),
-            At::Committing => self.add(
+            Phase::Committing => self.add(
                 "commits: others see the new source",
-                At::Unmarking,
+                Phase::Unmarking,
                 |state, backend| {
                     state.source += 1;
-                    if backend.holds {
+                    if backend.has_removed {
                         state.row = None;
-                        backend.holds = false;
+                        backend.has_removed = false;
                     }
                 },
             ),
-            At::Unmarking => {
+            Phase::Unmarking => {
                 let marked = self.me().marked;
-                self.add("unmarks", At::Unvoiding, |state, _| {
+                self.add("unmarks", Phase::Unvoiding, |state, _| {
                     if marked {
                         state.words[words].ver += 1;
                         state.words[words].pend -= 1;
@@ -55,7 +55,7 @@ impl Moves<'_> {
                     }
                 });
             }
-            At::Unvoiding => self.add("voids leases and has ended", At::Done, |state, _| {
+            Phase::Unvoiding => self.add("voids leases and has ended", Phase::Done, |state, _| {
                 if !key {
                     void(state, None);
                 }
@@ -63,22 +63,22 @@ impl Moves<'_> {
             _ => {}
         }
         let before = [
-            At::Marking,
-            At::Voiding,
-            At::Removing,
-            At::LateMarking,
-            At::LateVoiding,
-            At::Committing,
+            Phase::Marking,
+            Phase::Voiding,
+            Phase::Removing,
+            Phase::LateMarking,
+            Phase::LateVoiding,
+            Phase::Committing,
         ];
         if before.contains(&self.me().at) {
-            self.add("rolls back", At::Unmarking, |_, backend| {
-                backend.holds = false;
+            self.add("rolls back", Phase::Unmarking, |_, backend| {
+                backend.has_removed = false;
             });
         }
     }
 
     /// One section for a key; for a cache `pend` and `ver` here, leases before or after it.
-    fn mark(&mut self, words: usize, key: bool, next: At) {
+    fn mark(&mut self, words: usize, key: bool, next: Phase) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
             return self.add("voids leases first", self.me().at, |state, backend| {
@@ -97,7 +97,7 @@ impl Moves<'_> {
         });
     }
 
-    fn void_all(&mut self, next: At) {
+    fn void_all(&mut self, next: Phase) {
         let voids = self.m.keeps(Clause::MarkVoids);
         self.add("voids the leases of the cache", next, |state, _| {
             if voids {
@@ -107,7 +107,7 @@ impl Moves<'_> {
     }
 
     /// Under the latest snapshot. A row that is being changed or removed is waited for in any case.
-    fn remove(&mut self, next: At) {
+    fn remove(&mut self, next: Phase) {
         let unseen = self.others().any(|other| other.row.is_some());
         let there = self.from.row.is_some();
         let locked = there && (unseen || self.others().any(removes));
@@ -115,7 +115,7 @@ impl Moves<'_> {
             return;
         }
         self.add("removes the row, if it sees one", next, |_, backend| {
-            backend.holds = there;
+            backend.has_removed = there;
         });
     }
 }
