@@ -1,4 +1,4 @@
-//! The protocol in casts too large for every test run.
+//! The protocol in configurations too large for every test run.
 //!
 //! `cargo run --release -p pgcache-coherence --example deep [states]` visits up to so many states (default:
 //! 40 million) of each configuration and prints how many there were: about ten minutes and a gigabyte.
@@ -42,7 +42,7 @@ fn plain_sql_and_savepoints() -> Model {
         .actor("R1", &[Get(0), Get(1), Get(0)])
         .repeatable_read("RR", &[Get(0), Select(0), Get(1)]);
     m.warm = true;
-    m.reruns = true;
+    m.abort_reruns = true;
     m
 }
 
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
     ];
     let mut total = 0;
     for mut m in deep {
-        m.audits = true;
+        m.checks_each_state = true;
         let start = Instant::now();
         let report = explore(&m, limit);
         total += report.states;

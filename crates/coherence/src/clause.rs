@@ -20,9 +20,9 @@ macro_rules! clauses {
 
 clauses! {
     // Rule 1, record
-    /// A changed row's key is noted in D by the trigger.
+    /// The trigger notes a changed row's key as dirty.
     RowChangeNoted,
-    /// TRUNCATE puts the cache into DT.
+    /// TRUNCATE makes the whole cache dirty.
     TruncateNoted,
 
     // Rule 2, mark
@@ -72,7 +72,7 @@ clauses! {
     SubabortKeepsKeys,
     /// Subtransaction abort drops their values.
     SubabortDropsValues,
-    /// A move from D to DT spares the nodes that are already marked.
+    /// When the dirty keys overflow into a dirty cache, those that are already marked stay.
     OverflowSparesMarked,
 
     // Rule 4, fill

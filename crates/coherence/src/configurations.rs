@@ -1,4 +1,4 @@
-//! The cast: who meets whom. Each configuration is small enough to be visited whole.
+//! Who meets whom. Each configuration is small enough to be visited whole.
 //!
 //! A name says what it is about; `tests/protocol.rs` runs them all with every rule in force, and
 //! `tests/controls.rs` runs each negative control in the one that shows it.
@@ -89,7 +89,7 @@ pub fn aborts_twice() -> Model {
         .actor("W1", &[Set(0), Set(1), Commit])
         .actor("W2", &[Set(0), Overflow, Commit])
         .actor("R1", &[Get(0), Get(0)]);
-    m.reruns = true;
+    m.abort_reruns = true;
     m
 }
 
@@ -129,7 +129,7 @@ pub fn truncate_repeatable() -> Model {
     m
 }
 
-/// D overflows into DT against a set of the same key.
+/// So many dirty keys that the cache becomes dirty as a whole, against a set of the same key.
 pub fn overflow() -> Model {
     let mut m = Model::new("overflow")
         .actor("W1", &[Set(0), Overflow, Set(1), Get(0), Commit])
@@ -139,7 +139,7 @@ pub fn overflow() -> Model {
     m
 }
 
-/// D overflows while nodes in it are marked already.
+/// The dirty keys overflow while some of them are marked already.
 pub fn late_overflow() -> Model {
     Model::new("late overflow")
         .actor("W1", &[Set(0), Commit, Set(1), Overflow])

@@ -2,11 +2,11 @@
 
 use crate::clause::Clause;
 use crate::model::Model;
-use crate::state::{At, Backend, Ddl, KEYS, KeyNode, Mark, State};
-use crate::step::Moves;
-use crate::tier::Words;
+use crate::moves::Moves;
+use crate::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Phase, State};
+use crate::tier::WordGroup;
 
-/// Marks one node. False: every node is marked.
+/// Marks one dirty key, or the dirty cache. False: all are marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
@@ -29,7 +29,7 @@ pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
 
 fn mark_cache(moves: &mut Moves, actor: usize) {
     let m = moves.m;
-    if moves.from.backends[actor].cache.mark == Mark::PendRaised {
+    if moves.from.backends[actor].cache.mark == MarkProgress::PendRaised {
         return moves.add(actor, "marks the cache, second word", None, |state| {
             state.mark_cache_second(m, actor)
         });
@@ -61,7 +61,7 @@ pub fn start_abort(m: &Model, state: &mut State, actor: usize) {
 }
 
 fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
-    state.backends[actor].at = At::Unmark;
+    state.backends[actor].at = Phase::Unmark;
     state.backends[actor].pc = 0;
     skip_clean_nodes(m, state, actor);
 }
@@ -70,31 +70,34 @@ fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
 pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let writes = m.scripts[actor].commit_place().is_some();
-    let half_marked = matches!(backend.cache.mark, Mark::PendRaised | Mark::ResolvedToNone);
-    if writes && backend.at == At::Run && !half_marked && (m.aborts && backend.pc > 0 || waits) {
+    let half_marked = matches!(
+        backend.cache.mark,
+        MarkProgress::PendRaised | MarkProgress::ResolvedToNone
+    );
+    if writes && backend.at == Phase::Run && !half_marked && (m.aborts && backend.pc > 0 || waits) {
         moves.add(actor, "rolls back", None, |state| {
             start_abort(m, state, actor)
         });
     }
 }
 
-/// COMMIT and ABORT callbacks: D key by key, then DT.
+/// COMMIT and ABORT callbacks: key by key, then the cache.
 pub fn unmark_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let key = backend.pc as usize;
     if backend.aborting && !m.keeps(Clause::AbortUnmarks) {
         return moves.add(actor, "leaves its marks", None, |state| {
-            state.backends[actor].at = At::Release
+            state.backends[actor].at = Phase::Release
         });
     }
     if key < KEYS {
-        if backend.at == At::UnmarkHalf || moves.partition_free() {
+        if backend.at == Phase::UnmarkHalf || moves.partition_free() {
             unmark_key_steps(moves, actor, key);
         }
     } else {
         moves.add(actor, "unmarks the cache, one word", None, |state| {
             state.unmark_cache(m, actor);
-            if state.backends[actor].cache.mark == Mark::None {
+            if state.backends[actor].cache.mark == MarkProgress::None {
                 leave_callbacks(m, state, actor);
             }
         });
@@ -104,11 +107,11 @@ pub fn unmark_steps(moves: &mut Moves, actor: usize) {
 fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
     let (m, from) = (moves.m, moves.from);
     let backend = &from.backends[actor];
-    let second = backend.at == At::UnmarkHalf;
+    let second = backend.at == Phase::UnmarkHalf;
     let words = if second != m.epochs_first {
-        Words::Epochs
+        WordGroup::Epochs
     } else {
-        Words::Pends
+        WordGroup::Pends
     };
     let allowed = from.publish_allowed(m, &backend.keys[key].token, words);
     let wants = from.wants_publish(m, actor, key);
@@ -126,14 +129,14 @@ fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
     if m.splits_sections() {
         return moves.add(actor, "begins to publish", Some(key), |state| {
             state.backends[actor].verdict = allowed;
-            state.backends[actor].at = At::UnmarkHalf;
+            state.backends[actor].at = Phase::UnmarkHalf;
             state.shared.partition = Some(actor as u8);
         });
     }
-    let other = if words == Words::Pends {
-        Words::Epochs
+    let other = if words == WordGroup::Pends {
+        WordGroup::Epochs
     } else {
-        Words::Pends
+        WordGroup::Pends
     };
     let publish = allowed && from.publish_allowed(m, &backend.keys[key].token, other);
     moves.add(
@@ -151,24 +154,24 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     state.shared.partition = None;
     let backend = &mut state.backends[actor];
     backend.verdict = false;
-    backend.at = At::Unmark;
+    backend.at = Phase::Unmark;
     backend.pc += 1;
     if m.keeps(Clause::UnmarkIdempotent) {
-        backend.keys[key] = KeyNode::default();
+        backend.keys[key] = DirtyKey::default();
     }
     skip_clean_nodes(m, state, actor);
 }
 
-/// A clean node takes no step, nor does a cache that is not marked.
+/// A clean key takes no step, nor does a cache that is not marked.
 fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     let backend = &mut state.backends[actor];
-    let wanted = |node: &KeyNode| {
+    let wanted = |node: &DirtyKey| {
         node.marked || node.dirty && !(m.keeps(Clause::AbortOnlyMarked) && backend.aborting)
     };
     while (backend.pc as usize) < KEYS && !wanted(&backend.keys[backend.pc as usize]) {
         backend.pc += 1;
     }
-    if backend.pc as usize == KEYS && backend.cache.mark == Mark::None {
+    if backend.pc as usize == KEYS && backend.cache.mark == MarkProgress::None {
         leave_callbacks(m, state, actor);
     }
 }
@@ -184,13 +187,13 @@ fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     if frees {
         state.shared.slot = None;
     }
-    state.backends[actor].at = At::Release;
+    state.backends[actor].at = Phase::Release;
 }
 
 /// Locks go, and the client is told.
 pub fn release_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
-    if m.reruns && backend.aborting && !backend.rerun {
+    if m.abort_reruns && backend.aborting && !backend.rerun {
         moves.add(
             actor,
             "meets an error in ABORT, which runs again",
@@ -208,7 +211,7 @@ pub fn release_steps(moves: &mut Moves, actor: usize) {
     };
     moves.add(actor, verb, None, |state| {
         state.backends[actor] = Backend {
-            at: At::Done,
+            at: Phase::Done,
             ..Backend::default()
         };
     });

@@ -2,16 +2,16 @@
 
 use crate::clause::Clause;
 use crate::model::{Model, Op};
-use crate::state::{ABSENT, At, Entry, State, Token, Version};
-use crate::step::Moves;
+use crate::moves::Moves;
+use crate::state::{ABSENT, Entry, Phase, State, Token, Version};
 use crate::table::Lock;
-use crate::tier::Words;
+use crate::tier::WordGroup;
 
-fn order(m: &Model) -> [Words; 2] {
+fn order(m: &Model) -> [WordGroup; 2] {
     if m.epochs_first {
-        [Words::Epochs, Words::Pends]
+        [WordGroup::Epochs, WordGroup::Pends]
     } else {
-        [Words::Pends, Words::Epochs]
+        [WordGroup::Pends, WordGroup::Epochs]
     }
 }
 
@@ -34,12 +34,12 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     if !slot_step(moves, actor) && moves.partition_free() {
         moves.add(actor, "looks up", Some(key), |state| {
             if !state.backends[actor].has_snapshot {
-                state.backends[actor].floor = state.current(key).0 as u8;
+                state.backends[actor].oldest_allowed = state.current(key).0 as u8;
             }
             if locks {
                 state.backends[actor].lock(Lock::AccessShare);
             }
-            first_half(m, state, actor, At::Lookup, |state, words, token| {
+            first_half(m, state, actor, Phase::Lookup, |state, words, token| {
                 state.read_words(token, words);
                 true
             });
@@ -57,7 +57,7 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let needed = early && !moves.from.backends[actor].has_snapshot;
     if needed {
         moves.add(actor, "takes its snapshot", None, |state| {
-            state.backends[actor].floor = state.current(key).0 as u8;
+            state.backends[actor].oldest_allowed = state.current(key).0 as u8;
             state.backends[actor].snapshot = state.table.committed;
             state.backends[actor].has_snapshot = true;
         });
@@ -79,7 +79,7 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
             None,
             |state| {
                 state.backends[actor].verdict = state.table.always;
-                state.backends[actor].at = At::MakeSlot;
+                state.backends[actor].at = Phase::MakeSlot;
             },
         );
         return true;
@@ -99,8 +99,8 @@ fn first_half(
     m: &Model,
     state: &mut State,
     actor: usize,
-    at: At,
-    check: impl FnOnce(&State, Words, &mut Token) -> bool,
+    at: Phase,
+    check: impl FnOnce(&State, WordGroup, &mut Token) -> bool,
 ) {
     let mut token = state.backends[actor].token;
     state.backends[actor].verdict = check(state, order(m)[0], &mut token);
@@ -115,34 +115,34 @@ pub fn continue_get(moves: &mut Moves, actor: usize) {
     let (m, from) = (moves.m, moves.from);
     let key = key_of(m, from, actor);
     match from.backends[actor].at {
-        At::MakeSlot => moves.add(actor, "makes a slot by what it read", None, |state| {
+        Phase::MakeSlot => moves.add(actor, "makes a slot by what it read", None, |state| {
             if state.shared.slot.is_none() {
                 state.make_slot(state.backends[actor].verdict);
             }
             state.backends[actor].verdict = false;
-            state.backends[actor].at = At::Run;
+            state.backends[actor].at = Phase::Run;
         }),
-        At::Lookup => moves.add(actor, "ends its lookup of", Some(key), |state| {
+        Phase::Lookup => moves.add(actor, "ends its lookup of", Some(key), |state| {
             finish_lookup(m, state, actor, key)
         }),
-        At::Snapshot => moves.add(actor, "takes a new snapshot", None, |state| {
+        Phase::Snapshot => moves.add(actor, "takes a new snapshot", None, |state| {
             state.backends[actor].snapshot = state.table.committed;
-            state.backends[actor].at = At::Row;
+            state.backends[actor].at = Phase::Row;
         }),
-        At::Row if from.grantable(actor, Lock::AccessShare) => {
+        Phase::Row if from.grantable(actor, Lock::AccessShare) => {
             moves.add(actor, "reads the row of", Some(key), |state| {
                 read_row(m, state, actor, key)
             });
         }
-        At::Fill if moves.partition_free() => moves.add(actor, "fills", Some(key), |state| {
-            first_half(m, state, actor, At::FillHalf, |state, words, token| {
+        Phase::Fill if moves.partition_free() => moves.add(actor, "fills", Some(key), |state| {
+            first_half(m, state, actor, Phase::FillHalf, |state, words, token| {
                 state.fill_allowed(m, token, words)
             });
             if !m.splits_sections() {
                 finish_fill(m, state, actor, key);
             }
         }),
-        At::FillHalf => moves.add(actor, "ends its fill of", Some(key), |state| {
+        Phase::FillHalf => moves.add(actor, "ends its fill of", Some(key), |state| {
             finish_fill(m, state, actor, key)
         }),
         _ => {}
@@ -163,9 +163,9 @@ fn finish_lookup(m: &Model, state: &mut State, actor: usize, key: usize) {
         return end_get(m, state, actor);
     }
     state.backends[actor].at = if state.backends[actor].has_snapshot {
-        At::Row
+        Phase::Row
     } else {
-        At::Snapshot
+        Phase::Snapshot
     };
 }
 
@@ -191,7 +191,7 @@ fn read_row(m: &Model, state: &mut State, actor: usize, key: usize) {
         && (!backend.has_xid || !m.keeps(Clause::FillWithoutXid));
     if may_fill && row.value != ABSENT {
         backend.row = row;
-        backend.at = At::Fill;
+        backend.at = Phase::Fill;
     } else {
         end_get(m, state, actor);
     }
@@ -219,9 +219,9 @@ fn finish_fill(m: &Model, state: &mut State, actor: usize, key: usize) {
 
 fn end_get(m: &Model, state: &mut State, actor: usize) {
     let backend = &mut state.backends[actor];
-    backend.at = At::Run;
+    backend.at = Phase::Run;
     backend.pc += 1;
-    backend.floor = 0;
+    backend.oldest_allowed = 0;
     backend.token = Token::default();
     backend.row = Version::default();
     backend.verdict = false;

@@ -1,12 +1,14 @@
 //! The promises: what is checked at each read, in each state, and at the end.
 
 use crate::model::Model;
-use crate::state::{At, KEYS, State, Version, Violation};
+use crate::state::{KEYS, Phase, State, Version, Violation};
 use crate::table::xid_of;
 
 impl State {
     pub fn all_done(&self) -> bool {
-        self.backends.iter().all(|backend| backend.at == At::Done)
+        self.backends
+            .iter()
+            .all(|backend| backend.at == Phase::Done)
     }
 
     fn break_promise(&mut self, violation: Violation) {
@@ -45,17 +47,17 @@ impl State {
     /// Properties (a) and (b). We promise more than (a): a get that begins after event e, acknowledged or
     /// not, returns that commit or a newer one; so a session that saw any effect of it sees its entries too.
     fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
-        let floor = self.backends[actor].floor as usize;
+        let oldest_allowed = self.backends[actor].oldest_allowed as usize;
         let chain = self.table.rows[key].as_slice();
         let matches = |version: &Version| version.value == value && self.is_committed(version.xid);
-        if chain.iter().skip(floor).any(matches) {
+        if chain.iter().skip(oldest_allowed).any(matches) {
             return None;
         }
         if !chain.iter().any(matches) {
             return Some(Violation::NotCommitted);
         }
         let acknowledged = chain
-            .get(floor)
+            .get(oldest_allowed)
             .is_none_or(|version| self.acknowledged(version.xid));
         Some(if acknowledged {
             Violation::OlderThanAcknowledged
@@ -65,12 +67,12 @@ impl State {
     }
 
     fn acknowledged(&self, xid: u8) -> bool {
-        xid == 0 || self.backends[xid as usize - 1].at == At::Done
+        xid == 0 || self.backends[xid as usize - 1].at == Phase::Done
     }
 
     /// Properties (e) and (f).
     pub fn judge_state(&mut self, m: &Model) {
-        if m.audits && !self.entries_current(m) {
+        if m.checks_each_state && !self.entries_current(m) {
             self.break_promise(Violation::EntryNotCurrent);
         }
         if self.all_done() {

@@ -21,9 +21,9 @@
 //!
 //! | rule | says | code |
 //! |---|---|---|
-//! | 1 record | every changed row's key is noted in D, DDL and TRUNCATE put the cache into DT | `write`: `note`, `note_by_trigger`, `apply_ddl`, `overflow` |
+//! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
 //! | 2 mark | PRE_COMMIT: remove the entry, `pend++`, `ver++`; a cache: `pend++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `write`: `abort_subtransaction` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
 //! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
 //! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
@@ -38,7 +38,7 @@
 //! A section under the partition lock, one word of a slot or of the global pair, a snapshot, the reading of a row
 //! under its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change
 //! while a section is under way, and a section reads them in two steps, in either order (`epochs_first`).
-//! What only its own backend can notice goes into the step before (`step::settle`).
+//! What only its own backend can notice goes into the step before (`moves::settle`).
 //!
 //! # What the model adds to the rules' first wording
 //!
@@ -47,7 +47,7 @@
 //! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
 //!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
 //! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
-//!   up its lock but not its DT, so DROP may free the slot under a mark.
+//!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pend **before** epoch when a cache is marked (`CacheMarkPendFirst`).
@@ -61,16 +61,18 @@
 //! ```text
 //! cargo test -p pgcache-coherence                                     every rule, every negative control
 //! cargo test -p pgcache-coherence -- --nocapture publish_ver          print a control's counterexample
-//! cargo run --release -p pgcache-coherence --example deep [states]    larger casts, by hand
+//! cargo run --release -p pgcache-coherence --example deep [states]    larger configurations, by hand
 //! ```
 
 pub mod clause;
 pub mod configurations;
+mod dirty;
 mod end;
 mod get;
 mod judge;
 pub mod lease;
 pub mod model;
+mod moves;
 pub mod search;
 mod state;
 mod step;

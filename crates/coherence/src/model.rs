@@ -1,7 +1,7 @@
-//! What a model is made of: actors and their scripts, the first state, and the clauses left out.
+//! What a model is made of: actors and their scripts, what is there at first, and the clauses left out.
 
 use crate::clause::{Clause, Dropped};
-use crate::state::{ABSENT, At, INITIAL_XID, KEYS, MAX_ACTORS, State, Version};
+use crate::state::{ABSENT, MAX_ACTORS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -22,7 +22,7 @@ pub enum Op {
     EnableAlways,
     /// The sweeper turns a suspended tier on again when the trigger's mode is ALWAYS.
     Resume,
-    /// D is over its limit: the cache moves to DT.
+    /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
     Savepoint,
     RollbackTo,
@@ -72,13 +72,13 @@ pub struct Model {
     /// Transactions may roll back at each step.
     pub aborts: bool,
     /// The ABORT callbacks may run twice.
-    pub reruns: bool,
+    pub abort_reruns: bool,
     /// Entries may be evicted at any time.
     pub evicts: bool,
     /// Sections read epochs before pends: the order must not matter.
     pub epochs_first: bool,
     /// Check property (f) in every state, too.
-    pub audits: bool,
+    pub checks_each_state: bool,
     pub dropped: Dropped,
 }
 
@@ -90,10 +90,10 @@ impl Model {
             slot: FirstSlot::Present,
             warm: false,
             aborts: true,
-            reruns: false,
+            abort_reruns: false,
             evicts: true,
             epochs_first: false,
-            audits: false,
+            checks_each_state: false,
             dropped: Dropped::default(),
         }
     }
@@ -153,44 +153,6 @@ impl Model {
         self.scripts
             .iter()
             .any(|script| script.ops.iter().any(changes_slot))
-    }
-
-    pub fn first_state(&self) -> State {
-        let mut state = State {
-            table: Default::default(),
-            shared: Default::default(),
-            backends: Default::default(),
-            broken: None,
-        };
-        state.table.exists = true;
-        state.table.always = true;
-        state.table.committed = 1 << INITIAL_XID;
-        state.shared.room = self.slot != FirstSlot::TableFull;
-        if self.slot == FirstSlot::Present {
-            state.make_slot(true);
-        }
-        for key in 0..KEYS {
-            let value = first_value(key);
-            state.table.rows[key].push(Version {
-                xid: INITIAL_XID,
-                value,
-                ..Version::default()
-            });
-            if self.warm {
-                let mut token = Default::default();
-                state.read_words(&mut token, crate::tier::Words::Epochs);
-                let checks = [Clause::FillGeneration, Clause::FillEpoch];
-                state.install(self, key, value, INITIAL_XID, &token, checks);
-            }
-        }
-        for actor in 0..MAX_ACTORS {
-            if actor < self.scripts.len() {
-                crate::step::settle(self, &mut state, actor);
-            } else {
-                state.backends[actor].at = At::Done;
-            }
-        }
-        state
     }
 }
 

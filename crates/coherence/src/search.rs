@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use crate::model::Model;
+use crate::moves::Event;
 use crate::state::{State, Violation};
-use crate::step::{Event, successors};
+use crate::step::successors;
 use crate::trace::Trace;
 
 /// Mixes eight bytes at a time by a folded multiplication.

@@ -1,7 +1,7 @@
 //! One state of the model: what a server would hold in its table, in shared memory and in each backend.
 //!
 //! Plain values only, small enough to be copied by the million. Who may change what, and when, is written
-//! in `table`, `tier`, `get`, `write` and `end`.
+//! in `table`, `tier`, `dirty`, `get`, `write` and `end`.
 
 /// Two keys, so that an innocent neighbour on the same stripe exists.
 pub const KEYS: usize = 2;
@@ -22,7 +22,7 @@ pub struct Version {
     /// TRUNCATE, DROP: once committed it hides older versions even from older snapshots.
     pub wipe: bool,
     /// Written below the savepoint that is still open.
-    pub sub: bool,
+    pub by_subxact: bool,
 }
 
 /// The versions of one row in the order of their writing, which row locks make the order of their commits.
@@ -124,9 +124,9 @@ pub struct Token {
     pub global: GlobalPair,
 }
 
-/// A key in D.
+/// A key that the transaction may have changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct KeyNode {
+pub struct DirtyKey {
     pub dirty: bool,
     pub marked: bool,
     /// ABSENT: nothing to publish.
@@ -134,13 +134,13 @@ pub struct KeyNode {
     /// No trigger, rule, generated column or policy made the row differ from `value`.
     pub exact: bool,
     /// Noted below the savepoint that is still open.
-    pub sub: bool,
+    pub by_subxact: bool,
     pub token: Token,
 }
 
-/// How far a cache in DT is marked. The words of a slot are no part of any partition: each changes alone.
+/// How far a dirty cache is marked. The words of a slot are no part of any partition: each changes alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Mark {
+pub enum MarkProgress {
     #[default]
     None,
     /// No slot was found: the global pair comes next. Only when this is not one step.
@@ -151,23 +151,23 @@ pub enum Mark {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Where {
+pub enum MarkedOn {
     #[default]
-    Nowhere,
+    Nothing,
     Global,
     /// The generation of the slot that was marked.
     Slot(u8),
 }
 
-/// The cache in DT.
+/// The cache, where the transaction may have changed it as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct CacheNode {
+pub struct DirtyCache {
     pub dirty: bool,
-    /// D overflowed: keys are no longer noted one by one.
+    /// There were too many dirty keys: keys are no longer noted one by one.
     pub overflowed: bool,
     pub suspend: bool,
-    pub mark: Mark,
-    pub marked_on: Where,
+    pub mark: MarkProgress,
+    pub marked_on: MarkedOn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -182,7 +182,7 @@ pub enum Ddl {
 
 /// Where a backend stands, between two atomic steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum At {
+pub enum Phase {
     /// Before its next operation; after its last: marking, then event e.
     #[default]
     Run,
@@ -207,24 +207,24 @@ pub enum At {
 pub struct Backend {
     /// Next operation of the script.
     pub pc: u8,
-    pub at: At,
+    pub at: Phase,
     pub has_xid: bool,
     pub aborting: bool,
     /// An error in the ABORT callbacks has made them run again.
     pub rerun: bool,
     /// A write came after our mark.
     pub late: bool,
-    pub in_sub: bool,
+    pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
     /// Bits of `table::Lock`, and those of them that go with the open savepoint.
     pub locks: u8,
-    pub sub_locks: u8,
-    pub keys: [KeyNode; KEYS],
-    pub cache: CacheNode,
+    pub subxact_locks: u8,
+    pub keys: [DirtyKey; KEYS],
+    pub cache: DirtyCache,
     pub ddl: Ddl,
     /// Of the get under way: the oldest version it may return, its token, the row it read, half a verdict.
-    pub floor: u8,
+    pub oldest_allowed: u8,
     pub token: Token,
     pub row: Version,
     pub verdict: bool,

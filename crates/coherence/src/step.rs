@@ -1,48 +1,54 @@
-//! Every step that can be taken from a state: by each backend, and by the surroundings.
+//! Where a model begins, and every step that can be taken from a state: by each backend, and by the surroundings.
 
-use crate::model::{Model, Op};
-use crate::state::{At, Backend, KEYS, State};
+use crate::clause::Clause;
+use crate::model::{FirstSlot, Model, Op, first_value};
+use crate::moves::{Event, Moves, NOBODY, settle};
+use crate::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version};
+use crate::tier::WordGroup;
+use crate::{end, get, write};
 
-/// The surroundings: eviction, other caches.
-pub const NOBODY: usize = usize::MAX;
-
-/// What a step was, for the trace.
-#[derive(Clone, Copy, Debug)]
-pub struct Event {
-    pub actor: usize,
-    pub verb: &'static str,
-    pub key: Option<usize>,
-}
-
-/// Collects the successors of one state.
-pub struct Moves<'a> {
-    pub m: &'a Model,
-    pub from: &'a State,
-    pub out: &'a mut Vec<(Event, State)>,
-}
-
-impl Moves<'_> {
-    pub fn add(
-        &mut self,
-        actor: usize,
-        verb: &'static str,
-        key: Option<usize>,
-        change: impl FnOnce(&mut State),
-    ) {
-        let mut next = *self.from;
-        change(&mut next);
-        if actor != NOBODY {
-            settle(self.m, &mut next, actor);
+impl Model {
+    /// Before any step: the rows, the slot and the entries that the model asks for.
+    pub fn first_state(&self) -> State {
+        let mut state = State {
+            table: Default::default(),
+            shared: Default::default(),
+            backends: Default::default(),
+            broken: None,
+        };
+        state.table.exists = true;
+        state.table.always = true;
+        state.table.committed = 1 << INITIAL_XID;
+        state.shared.room = self.slot != FirstSlot::TableFull;
+        if self.slot == FirstSlot::Present {
+            state.make_slot(true);
         }
-        next.judge_state(self.m);
-        self.out.push((Event { actor, verb, key }, next));
-    }
-
-    pub fn partition_free(&self) -> bool {
-        self.from.shared.partition.is_none()
+        for key in 0..KEYS {
+            let value = first_value(key);
+            state.table.rows[key].push(Version {
+                xid: INITIAL_XID,
+                value,
+                ..Version::default()
+            });
+            if self.warm {
+                let mut token = Default::default();
+                state.read_words(&mut token, WordGroup::Epochs);
+                let checks = [Clause::FillGeneration, Clause::FillEpoch];
+                state.install(self, key, value, INITIAL_XID, &token, checks);
+            }
+        }
+        for actor in 0..MAX_ACTORS {
+            if actor < self.scripts.len() {
+                settle(self, &mut state, actor);
+            } else {
+                state.backends[actor].at = Phase::Done;
+            }
+        }
+        state
     }
 }
 
+/// What can happen next; nothing once all have ended.
 pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
     out.clear();
     if from.all_done() {
@@ -58,29 +64,34 @@ pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
 fn backend_steps(moves: &mut Moves, actor: usize) {
     let before = moves.out.len();
     match moves.from.backends[actor].at {
-        At::Run => run_steps(moves, actor),
-        At::Lookup | At::Snapshot | At::Row | At::Fill | At::FillHalf | At::MakeSlot => {
-            crate::get::continue_get(moves, actor);
+        Phase::Run => run_steps(moves, actor),
+        Phase::Lookup
+        | Phase::Snapshot
+        | Phase::Row
+        | Phase::Fill
+        | Phase::FillHalf
+        | Phase::MakeSlot => {
+            get::continue_get(moves, actor);
         }
-        At::Resume => crate::write::finish_resume(moves, actor),
-        At::Unmark | At::UnmarkHalf => crate::end::unmark_steps(moves, actor),
-        At::Release => crate::end::release_steps(moves, actor),
-        At::Done => {}
+        Phase::Resume => write::finish_resume(moves, actor),
+        Phase::Unmark | Phase::UnmarkHalf => end::unmark_steps(moves, actor),
+        Phase::Release => end::release_steps(moves, actor),
+        Phase::Done => {}
     }
     let waits = moves.out.len() == before;
-    crate::end::abort_steps(moves, actor, waits);
+    end::abort_steps(moves, actor, waits);
 }
 
 fn run_steps(moves: &mut Moves, actor: usize) {
     let backend = &moves.from.backends[actor];
-    if moves.m.committing(actor, backend.pc) && crate::end::mark_steps(moves, actor) {
+    if moves.m.committing(actor, backend.pc) && end::mark_steps(moves, actor) {
         return;
     }
     match moves.m.op(actor, backend.pc) {
-        None => crate::end::commit_step(moves, actor),
-        Some(Op::Get(key)) => crate::get::start_get(moves, actor, key),
-        Some(Op::Select(key)) => crate::get::select(moves, actor, key),
-        Some(op) => crate::write::write_step(moves, actor, op),
+        None => end::commit_step(moves, actor),
+        Some(Op::Get(key)) => get::start_get(moves, actor, key),
+        Some(Op::Select(key)) => get::select(moves, actor, key),
+        Some(op) => write::write_step(moves, actor, op),
     }
 }
 
@@ -96,33 +107,5 @@ fn surroundings(moves: &mut Moves) {
         moves.add(NOBODY, "frees a slot of another cache", None, |state| {
             state.shared.room = true
         });
-    }
-}
-
-/// Takes what only this backend can notice into the step before it.
-pub fn settle(m: &Model, state: &mut State, actor: usize) {
-    while state.backends[actor].at == At::Run {
-        let backend = &mut state.backends[actor];
-        match m.op(actor, backend.pc) {
-            Some(Op::Savepoint) => backend.in_sub = true,
-            Some(Op::Commit) => {}
-            Some(Op::Note(key)) => state.note_by_trigger(m, actor, key),
-            None if m.scripts[actor].commit_place().is_none() => {
-                return finish_reader(m, backend, actor);
-            }
-            _ => return,
-        }
-        state.backends[actor].pc += 1;
-    }
-}
-
-fn finish_reader(m: &Model, backend: &mut Backend, actor: usize) {
-    if m.repeatable(actor) {
-        backend.at = At::Release;
-    } else {
-        *backend = Backend {
-            at: At::Done,
-            ..Backend::default()
-        };
     }
 }

@@ -39,8 +39,8 @@ impl Backend {
     }
 
     pub fn lock(&mut self, lock: Lock) {
-        if self.in_sub && self.locks & lock as u8 == 0 {
-            self.sub_locks |= lock as u8;
+        if self.in_subxact && self.locks & lock as u8 == 0 {
+            self.subxact_locks |= lock as u8;
         }
         self.locks |= lock as u8;
     }
@@ -88,10 +88,14 @@ impl State {
             xid: xid_of(actor),
             value,
             wipe,
-            sub: self.backends[actor].in_sub,
+            by_subxact: self.backends[actor].in_subxact,
         };
         match self.table.rows[key].last_mut() {
-            Some(last) if last.xid == version.xid && last.sub == version.sub && !last.wipe => {
+            Some(last)
+                if last.xid == version.xid
+                    && last.by_subxact == version.by_subxact
+                    && !last.wipe =>
+            {
                 *last = version
             }
             _ => self.table.rows[key].push(version),
@@ -146,9 +150,9 @@ impl State {
         }
     }
 
-    pub fn abort_sub_rows(&mut self, actor: usize) {
+    pub fn abort_subxact_rows(&mut self, actor: usize) {
         for chain in &mut self.table.rows {
-            chain.retain(|version| version.xid != xid_of(actor) || !version.sub);
+            chain.retain(|version| version.xid != xid_of(actor) || !version.by_subxact);
         }
     }
 }

@@ -6,16 +6,16 @@
 //!    between other backends' steps, even while a partition lock is held;
 //! 3. slots are made, freed and found under the slot table's lock.
 //!
-//! So a section that reads slot words takes two steps here, `Words` by `Words`, with the partition locked.
+//! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition locked.
 
 use crate::clause::Clause;
 use crate::model::Model;
-use crate::state::{ABSENT, Entry, Mark, NO_GENERATION, Slot, State, Token, Where};
+use crate::state::{ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, State, Token};
 use crate::table::xid_of;
 
 /// The two groups of words that a section reads one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Words {
+pub enum WordGroup {
     Pends,
     Epochs,
 }
@@ -34,15 +34,15 @@ impl State {
         }
     }
 
-    pub fn read_words(&self, token: &mut Token, words: Words) {
+    pub fn read_words(&self, token: &mut Token, words: WordGroup) {
         let now = self.now();
         match words {
-            Words::Pends => {
+            WordGroup::Pends => {
                 token.cache_pend = now.cache_pend;
                 token.suspended = now.suspended;
                 token.global.pend = now.global.pend;
             }
-            Words::Epochs => {
+            WordGroup::Epochs => {
                 token.generation = now.generation;
                 token.epoch = now.epoch;
                 token.global.epoch = now.global.epoch;
@@ -72,17 +72,17 @@ impl State {
     }
 
     /// Rule 4: are these words as the token has them, and at rest?
-    pub fn fill_allowed(&self, m: &Model, token: &Token, words: Words) -> bool {
+    pub fn fill_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now();
         let keeps = |clause| m.keeps(clause);
         match words {
-            Words::Pends => {
+            WordGroup::Pends => {
                 (!keeps(Clause::FillCachePend) || (token.cache_pend, now.cache_pend) == (0, 0))
                     && (!keeps(Clause::FillGlobalPend)
                         || (token.global.pend, now.global.pend) == (0, 0))
                     && (!keeps(Clause::FillSuspended) || !(token.suspended || now.suspended))
             }
-            Words::Epochs => {
+            WordGroup::Epochs => {
                 token.generation != NO_GENERATION
                     && now.generation != NO_GENERATION
                     && (!keeps(Clause::FillGeneration) || now.generation == token.generation)
@@ -139,16 +139,16 @@ impl State {
     }
 
     /// Rule 3: are these words as they were when we marked?
-    pub fn publish_allowed(&self, m: &Model, token: &Token, words: Words) -> bool {
+    pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now();
         match words {
-            Words::Pends => {
+            WordGroup::Pends => {
                 (!m.keeps(Clause::PublishCachePend) || now.cache_pend == 0)
                     && (!m.keeps(Clause::PublishSuspended) || !(token.suspended || now.suspended))
                     && (!m.keeps(Clause::PublishGlobalPend)
                         || (token.global.pend, now.global.pend) == (0, 0))
             }
-            Words::Epochs => {
+            WordGroup::Epochs => {
                 let same = token.generation != NO_GENERATION && now.generation == token.generation;
                 now.generation != NO_GENERATION
                     && (!m.keeps(Clause::PublishGeneration) || same)
@@ -192,7 +192,7 @@ impl State {
     /// Rule 2, a cache: finds what to mark and raises its first word.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let suspend = self.backends[actor].cache.suspend && m.keeps(Clause::DisableSuspends);
-        let resolved_to_none = self.backends[actor].cache.mark == Mark::ResolvedToNone;
+        let resolved_to_none = self.backends[actor].cache.mark == MarkProgress::ResolvedToNone;
         let (mark, marked_on) = match &mut self.shared.slot {
             Some(slot) if !resolved_to_none => {
                 slot.suspended |= suspend;
@@ -202,11 +202,11 @@ impl State {
                     &mut slot.epoch,
                     m.keeps(Clause::CacheMarkPendFirst),
                 );
-                (Mark::PendRaised, Where::Slot(slot.generation))
+                (MarkProgress::PendRaised, MarkedOn::Slot(slot.generation))
             }
-            _ if !m.keeps(Clause::NoSlotMarksGlobal) => (Mark::Full, Where::Nowhere),
+            _ if !m.keeps(Clause::NoSlotMarksGlobal) => (MarkProgress::Full, MarkedOn::Nothing),
             _ if !m.keeps(Clause::ResolveAndMarkAtOnce) && !resolved_to_none => {
-                (Mark::ResolvedToNone, Where::Nowhere)
+                (MarkProgress::ResolvedToNone, MarkedOn::Nothing)
             }
             _ => {
                 let global = &mut self.shared.global;
@@ -216,7 +216,7 @@ impl State {
                     &mut global.epoch,
                     m.keeps(Clause::CacheMarkPendFirst),
                 );
-                (Mark::PendRaised, Where::Global)
+                (MarkProgress::PendRaised, MarkedOn::Global)
             }
         };
         let node = &mut self.backends[actor].cache;
@@ -229,12 +229,12 @@ impl State {
         if let Some((epoch, pend)) = self.marked_words(m, actor) {
             raise(m, pend, epoch, pend_now);
         }
-        self.backends[actor].cache.mark = Mark::Full;
+        self.backends[actor].cache.mark = MarkProgress::Full;
     }
 
     /// Rule 3, a cache: one word after the other, then, for DROP, the slot itself.
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
-        let first = self.backends[actor].cache.mark != Mark::HalfUndone;
+        let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
         if let Some((epoch, pend)) = self.marked_words(m, actor) {
             if epoch_now {
@@ -243,15 +243,19 @@ impl State {
                 *pend -= i8::from(m.keeps(Clause::CacheMarkRaisesPend));
             }
         }
-        self.backends[actor].cache.mark = if first { Mark::HalfUndone } else { Mark::None };
+        self.backends[actor].cache.mark = if first {
+            MarkProgress::HalfUndone
+        } else {
+            MarkProgress::None
+        };
     }
 
     /// The pair that we marked, if it still is what we marked.
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
-            Where::Nowhere => None,
-            Where::Global => Some((&mut self.shared.global.epoch, &mut self.shared.global.pend)),
-            Where::Slot(generation) => {
+            MarkedOn::Nothing => None,
+            MarkedOn::Global => Some((&mut self.shared.global.epoch, &mut self.shared.global.pend)),
+            MarkedOn::Slot(generation) => {
                 let slot = self.shared.slot.as_mut()?;
                 let same =
                     slot.generation == generation || !m.keeps(Clause::UnmarkChecksGeneration);

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::model::{Model, first_value};
+use crate::moves::{Event, NOBODY};
 use crate::state::{KEYS, State, Violation};
-use crate::step::{Event, NOBODY};
 
 #[derive(Clone, Debug)]
 pub struct Trace {

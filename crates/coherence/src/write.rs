@@ -1,10 +1,10 @@
-//! What a transaction does before its end: rows, DDL, savepoints, and what each notes in D and DT (rule 1).
+//! What a transaction does before its end: rows, DDL, savepoints, and what each makes dirty (rule 1).
 
 use crate::clause::Clause;
 use crate::end::start_abort;
 use crate::model::{Model, Op, altered, value_of};
-use crate::state::{ABSENT, At, Ddl, KEYS, KeyNode, Mark, State};
-use crate::step::Moves;
+use crate::moves::Moves;
+use crate::state::{Ddl, Phase, State};
 use crate::table::{Lock, xid_of};
 
 pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
@@ -17,10 +17,15 @@ pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
             ddl_step(moves, actor, op)
         }
         Op::Resume => resume_step(moves, actor),
-        Op::Overflow => moves.add(actor, "overflows D into DT", None, |state| {
-            state.overflow(moves.m, actor);
-            state.backends[actor].pc += 1;
-        }),
+        Op::Overflow => moves.add(
+            actor,
+            "overflows: the whole cache is dirty",
+            None,
+            |state| {
+                state.overflow(moves.m, actor);
+                state.backends[actor].pc += 1;
+            },
+        ),
         Op::RollbackTo => moves.add(actor, "rolls back to its savepoint", None, |state| {
             state.abort_subtransaction(moves.m, actor);
             state.backends[actor].pc += 1;
@@ -103,7 +108,7 @@ fn resume_step(moves: &mut Moves, actor: usize) {
             None,
             |state| {
                 state.backends[actor].verdict = state.table.always;
-                state.backends[actor].at = At::Resume;
+                state.backends[actor].at = Phase::Resume;
             },
         );
     }
@@ -166,69 +171,7 @@ impl State {
             slot.suspended = false;
         }
         backend.verdict = false;
-        backend.at = At::Run;
+        backend.at = Phase::Run;
         backend.pc += 1;
-    }
-
-    /// Rule 1: what a function notes.
-    fn note(&mut self, actor: usize, key: usize, value: u8, exact: bool) {
-        let backend = &mut self.backends[actor];
-        let node = &mut backend.keys[key];
-        if backend.cache.overflowed && !node.dirty {
-            return;
-        }
-        node.dirty = true;
-        node.value = if backend.cache.overflowed {
-            ABSENT
-        } else {
-            value
-        };
-        node.exact = exact;
-        node.sub |= backend.in_sub;
-    }
-
-    /// Rule 1: what the AFTER ROW trigger notes, when it fires.
-    pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
-        if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
-            self.note(actor, key, ABSENT, false);
-        }
-    }
-
-    fn overflow(&mut self, m: &Model, actor: usize) {
-        let backend = &mut self.backends[actor];
-        backend.cache.dirty = true;
-        backend.cache.overflowed = true;
-        for node in &mut backend.keys {
-            if !node.marked || !m.keeps(Clause::OverflowSparesMarked) {
-                *node = KeyNode::default();
-            }
-        }
-    }
-
-    fn abort_subtransaction(&mut self, m: &Model, actor: usize) {
-        self.abort_sub_rows(actor);
-        let backend = &mut self.backends[actor];
-        backend.in_sub = false;
-        backend.locks &= !backend.sub_locks;
-        backend.sub_locks = 0;
-        for node in backend.keys.iter_mut().filter(|node| node.sub) {
-            node.sub = false;
-            if !m.keeps(Clause::SubabortKeepsKeys) {
-                *node = KeyNode::default();
-            } else if m.keeps(Clause::SubabortDropsValues) {
-                node.value = ABSENT;
-            }
-        }
-    }
-
-    /// Is a node of D or DT dirty but not marked?
-    pub fn unmarked_key(&self, actor: usize) -> Option<usize> {
-        let keys = &self.backends[actor].keys;
-        (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
-    }
-
-    pub fn cache_unmarked(&self, actor: usize) -> bool {
-        let cache = &self.backends[actor].cache;
-        cache.dirty && cache.mark != Mark::Full
     }
 }

@@ -2,8 +2,8 @@
 
 use pgcache_coherence::lease::Actor::{self, Fetcher, Writer};
 use pgcache_coherence::lease::Clause;
-use pgcache_coherence::lease::Way::*;
-use pgcache_coherence::lease::{Extent, Model, Violation, all, counterexample, explore};
+use pgcache_coherence::lease::FetcherKind::*;
+use pgcache_coherence::lease::{MarkScope, Model, Violation, all, counterexample, explore};
 
 /// Longer ones would be no help to a reader.
 const LONGEST: usize = 30;
@@ -14,10 +14,10 @@ fn with_every_clause_the_entry_is_what_the_source_holds_or_gone() {
     for m in all() {
         match explore(&m) {
             Ok(visited) => states += visited,
-            Err(run) => panic!("{}, {:?}: {run}", m.name, m.cast),
+            Err(run) => panic!("{}, {:?}: {run}", m.name, m.actors),
         }
     }
-    println!("{} casts, {states} states", all().len());
+    println!("{} configurations, {states} states", all().len());
 }
 
 fn stale(m: Model, clauses: &[Clause]) {
@@ -28,16 +28,16 @@ fn stale(m: Model, clauses: &[Clause]) {
     assert!(run.len() <= LONGEST, "{} steps", run.len());
 }
 
-fn cast(actors: &[Actor]) -> Model {
+fn control(actors: &[Actor]) -> Model {
     Model::new("control", actors)
 }
 
 /// As it was before marks and leases knew of each other: won after the mark, stored, and there for good.
 #[test]
 fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
-    for way in [Leased, Client, Untracked, RepeatableRead] {
-        for extent in [Extent::Key, Extent::Cache, Extent::Global] {
-            stale(cast(&[Writer(extent), Fetcher(way)]), Clause::ALL);
+    for kind in [Leased, Client, Untracked, RepeatableRead] {
+        for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::Global] {
+            stale(control(&[Writer(scope), Fetcher(kind)]), Clause::ALL);
         }
     }
 }
@@ -51,10 +51,10 @@ fn every_clause_has_its_control() {
 }
 
 macro_rules! caught_without {
-    ($($name:ident: $clause:ident, $extent:ident, $($way:ident)*;)*) => { $(
+    ($($name:ident: $clause:ident, $scope:ident, $($kind:ident)*;)*) => { $(
         #[test]
         fn $name() {
-            $(stale(cast(&[Writer(Extent::$extent), Fetcher($way)]), &[Clause::$clause]);)*
+            $(stale(control(&[Writer(MarkScope::$scope), Fetcher($kind)]), &[Clause::$clause]);)*
         }
     )*
         const CONTROLS: &[Clause] = &[$(Clause::$clause,)*];

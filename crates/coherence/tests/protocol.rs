@@ -7,7 +7,7 @@ use pgcache_coherence::search::{counterexample, explore};
 const LIMIT: usize = 20_000_000;
 
 fn holds(mut m: Model) {
-    m.audits = true;
+    m.checks_each_state = true;
     let report = explore(&m, LIMIT);
     println!(
         "{}: {} states, {} steps",

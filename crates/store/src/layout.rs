@@ -1,4 +1,4 @@
-//! Where everything lies in the region: the one place that computes sizes and offsets.
+//! Where everything lies in the region: every size, offset and word of the format, and nothing else.
 //!
 //! What it is not: it touches no memory. The rule it guards: `region_bytes() <= size`, bookkeeping
 //! included, for every size and number of partitions.
@@ -7,8 +7,12 @@
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
 //!   256 B    1 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
+//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part by
+//! their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
 
-/// Bytes in a granule, the unit of space.
+use crate::params::Params;
+
+/// Bytes in a granule, the unit of space: a cache line.
 pub const GRANULE: usize = 64;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
@@ -19,51 +23,117 @@ pub const PARTITION_BYTES: usize = 1024;
 pub const STRIPE_BYTES: usize = 16;
 pub const BUCKET_BYTES: usize = 64;
 pub const PAGE_META_BYTES: usize = 32;
-/// Locations are 32-bit granule numbers, so this is all the region they can address.
+/// Bytes that locations (32-bit granule numbers) can address: 256 GiB.
 pub const MAX_REGION: usize = 1 << 38;
 const MIN_PAGES: usize = 16;
 const MAX_PARTITIONS: u32 = 1024;
 
-/// What a tier is made of. `Layout::new` fills in the defaults; tests and benchmarks vary them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Params {
-    /// The region is never larger than this.
-    pub size: usize,
-    /// A power of two up to 1024, or 0: chosen by size.
-    pub partitions: u32,
-    /// Arena bytes for each 8-byte index slot: 5 % for the index at 144, and entries of 37-byte values
-    /// (128 bytes) still fill four fifths of the arena.
-    pub bytes_per_slot: u32,
-    /// Share of a partition's bytes that new entries may hold before they prove themselves.
-    pub small_percent: u32,
-    /// Evicted bytes that ghosts remember, in percent of the bytes a partition holds.
-    pub ghost_percent: u32,
-    /// Hits in the small queue that move an entry to the main queue.
-    pub promote_hits: u32,
+/// No page: the end of a list of pages or of a value's chain of pages. As an owner: nobody.
+pub const NO_PAGE: u32 = (1 << 26) - 1;
+
+/// The region's header.
+pub mod region_word {
+    pub const MAGIC: usize = 0;
+    pub const SIZE: usize = 8;
+    pub const PAGES: usize = 16;
+    pub const PARTITIONS: usize = 24;
+    /// What an offset outside the region reads and writes.
+    pub const SCRAP: usize = 32;
+    /// Written by every taker of pages: on a cache line of their own.
+    pub const FREE_PAGES: usize = 128;
+    /// Word of the pool's summary where the last free page was found.
+    pub const SUMMARY_HINT: usize = 136;
+    /// The walk over the arena that chooses victims; on another line.
+    pub const VICTIM_HAND: usize = 192;
 }
 
-impl Params {
-    pub const fn new(size: usize, partitions: u32) -> Params {
-        Params {
-            size,
-            partitions,
-            bytes_per_slot: 144,
-            // Measured against 10, 3 and 20: best or near it on every trace of the hit-rate example.
-            small_percent: 5,
-            // 20 forgets loops and scans too early, 100 costs the two-class load 1.5 points.
-            ghost_percent: 50,
-            promote_hits: 2,
-        }
-    }
+/// A partition's header.
+pub mod partition_word {
+    /// The small and the main queue of S3-FIFO: the words of `queue_word` each.
+    pub const SMALL: usize = 0;
+    pub const MAIN: usize = 32;
+    /// Granules evicted from the small queue so far: what ghosts are dated by.
+    pub const GHOST_CLOCK: usize = 64;
+    /// One bit for each length of hole that some page offers.
+    pub const HOLE_LISTS: usize = 72;
+    /// Pages that hold runs, and granules in these runs.
+    pub const RUN_PAGES: usize = 80;
+    pub const RUN_GRANULES: usize = 88;
+    /// Pages that a large value fills alone.
+    pub const VALUE_PAGES: usize = 96;
+    /// Short entries in two runs.
+    pub const SHORT_SPLITS: usize = 104;
+    /// Counters written under the exclusive lock, then those that readers write, on their own line.
+    pub const COUNTERS: usize = 128;
+    pub const READ_COUNTERS: usize = 256;
+    /// First page of each list, by the length of its longest hole: 64 words, for 1 to 64 granules.
+    pub const HOLE_HEADS: usize = 384;
 }
 
+/// A queue in a partition's header.
+pub mod queue_word {
+    /// Locations of the entries at both ends; 0: the queue is empty.
+    pub const NEWEST: usize = 0;
+    pub const OLDEST: usize = 8;
+    pub const COUNT: usize = 16;
+    pub const GRANULES: usize = 24;
+}
+
+/// A page's row of the page table.
+///
+/// ```text
+/// LINK: owner (12 bits) << 52 | previous page (26) << 26 | next page (26)
+/// ```
+pub mod page_word {
+    /// One bit for each granule in use.
+    pub const USED: usize = 0;
+    /// One bit for each granule that starts a head run, or a tail run.
+    pub const HEADS: usize = 8;
+    pub const TAILS: usize = 16;
+    pub const LINK: usize = 24;
+    pub const PREVIOUS_SHIFT: u32 = 26;
+    pub const OWNER_SHIFT: u32 = 52;
+    /// The owner of a free page.
+    pub const NO_OWNER: u64 = (1 << 12) - 1;
+}
+
+/// An entry's header in its head run. The key follows, then the bytes of the value that lie in this run.
+pub mod entry_word {
+    /// Newer entry (32 bits) | older entry (32): the links of the eviction queue, as locations.
+    pub const LINKS: usize = 0;
+    /// Number of the index slot (32) | cache (32).
+    pub const SLOT_AND_CACHE: usize = 8;
+    /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags (6).
+    pub const LENGTHS: usize = 16;
+    pub const KEY_LEN_SHIFT: u32 = 32;
+    pub const HEAD_LEN_SHIFT: u32 = 44;
+    pub const KIND_SHIFT: u32 = 50;
+    pub const FLAGS_SHIFT: u32 = 58;
+    pub const DEADLINE: usize = 24;
+    pub const VERSION: usize = 32;
+    /// First value page (32) | tail run (32). Only with the flag `EXTENDED`.
+    pub const EXTENSION: usize = 40;
+    /// A flag: a stored NULL.
+    pub const NEGATIVE: u64 = 1;
+    /// A flag: the value lies in more than the head run.
+    pub const EXTENDED: u64 = 2;
+}
+
+/// Bytes of an entry's header: a 16-byte key and a 512-byte value take nine granules.
+pub const ENTRY_HEADER: usize = 40;
+/// The same with the flag `EXTENDED`.
+pub const EXTENDED_HEADER: usize = 48;
+/// Bytes before the value's in a tail run: location of the head (32 bits) | granules of the tail (32).
+pub const TAIL_HEADER: usize = 8;
+
+/// Why there is no layout for these parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The size leaves no room for even the smallest arena.
     TooSmall,
     /// Not a power of two, or more than the size can feed with an arena of useful size.
     BadPartitions,
-    /// A share above 100 percent or a slot density of zero.
+    /// A number of the policy outside of the range that [`Params`] gives for it.
     BadParams,
 }
 
@@ -92,6 +162,7 @@ impl Layout {
         Layout::with(Params::new(size, partitions))
     }
 
+    /// The layout for these parameters, as many pages as fit.
     pub fn with(params: Params) -> Result<Layout, LayoutError> {
         let size = params.size.min(MAX_REGION);
         if params.bytes_per_slot < 16 || params.small_percent > 90 || params.ghost_percent > 1000 {
@@ -155,7 +226,7 @@ impl Layout {
         }
     }
 
-    /// What the caller must reserve; never more than the size it asked with.
+    /// Bytes that the caller must reserve; never more than the size it asked with.
     pub fn region_bytes(&self) -> usize {
         self.arena_at + self.arena_bytes()
     }
@@ -170,7 +241,7 @@ impl Layout {
         self.pages as usize * PAGE
     }
 
-    /// The longest value that can be stored under a key of this length: half of the arena, so that
+    /// Bytes of the longest value that can be stored under a key of this length: half of the arena, so that
     /// an overwrite finds room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {
         let most = (self.pages as usize / 2).saturating_sub(2) * PAGE;

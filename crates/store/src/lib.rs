@@ -15,7 +15,7 @@
 //! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below 3)
 //!    and statistics, both relaxed atomics.
 //! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and whoever
-//!    clears the bit owns the page, so there is no ABA. See `pool.rs`.
+//!    clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
 //! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is valid. It
 //!    must not touch the region.
 //!
@@ -25,10 +25,26 @@
 //! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64 granules.
 //! *Run*: neighbouring granules in one page. *Location*: offset in the region in granules; 0 is none.
 //!
+//! # Floors
+//!
+//! Each file imports lower ones only.
+//!
+//! | floor | what |
+//! |---|---|
+//! | `lookup`, `write`, `sweep`, `stripe` | what callers do under a lock |
+//! | `policy` | who stays: queues, ghosts, eviction, compaction, and the room they make for a write |
+//! | `index` | from a key to its entry |
+//! | `arena` | memory for entries: free pages, runs of granules, holes |
+//! | `access`, `stats` | the unsafe interface; figures |
+//! | `partition` | what is seen under one lock |
+//! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
+//! | `region` | raw memory as words and byte copies |
+//! | `layout`, `params`, `ledger` | the format, its numbers, and what is reported |
+//!
 //! # Using it
 //!
 //! ```
-//! use pgcache_store::{Change, Found, Grant, Key, Layout, Record, Region, Set, NO_DEADLINE};
+//! use pgcache_store::{EntryEvent, GetOutcome, Grant, Key, Layout, NewEntry, Region, SetOutcome, NO_DEADLINE};
 //! # use std::{alloc, ptr::NonNull};
 //! let layout = Layout::new(4 << 20, 0).unwrap();          // 0: choose the number of partitions
 //! # let shape = alloc::Layout::from_size_align(layout.region_bytes(), 4096).unwrap();
@@ -37,7 +53,7 @@
 //! let region = unsafe { Region::init(memory, &layout) };
 //! let key = Key { hash: 0x9E37_79B9_7F4A_7C15, cache: 1, bytes: b"user:17" };
 //! let home = region.partition_of(key.hash);
-//! let mut ledger = |change: Change| { /* counters[change.cache] += change.bytes */ let _ = change; };
+//! let mut ledger = |event: EntryEvent| { /* counters[event.cache] += event.bytes */ let _ = event; };
 //!
 //! // Write: retry with pages from elsewhere while the store asks for them, a bounded number of times.
 //! let mut grant = region.grant();
@@ -45,11 +61,11 @@
 //!     // lock(home, Exclusive); re-check tokens here; then
 //!     // SAFETY: lock `home` is held exclusively.
 //!     let mut partition = unsafe { region.partition_mut(home, &mut ledger) };
-//!     let record = Record { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: b"Ada" };
-//!     match partition.set(&key, &record, 0, &mut grant) {
-//!         Set::Stored { .. } => break,
-//!         Set::TooLarge => unreachable!("three bytes"),
-//!         Set::NeedPages { pages, victim } => {
+//!     let new = NewEntry { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: b"Ada" };
+//!     match partition.set(&key, &new, 0, &mut grant) {
+//!         SetOutcome::Stored { .. } => break,
+//!         SetOutcome::TooLarge => unreachable!("three bytes"),
+//!         SetOutcome::NeedPages { pages, victim } => {
 //!             // unlock(home); lock(victim, Exclusive);
 //!             // SAFETY: lock `victim` is held exclusively, `home` is not held.
 //!             unsafe { region.partition_mut(victim, &mut ledger) }.reclaim(pages, 0, &mut grant);
@@ -64,9 +80,9 @@
 //! // SAFETY: lock `home` is held shared.
 //! let partition = unsafe { region.partition(home) };
 //! match partition.get(&key, 0, |header| header.version == 1, &mut buffer) {
-//!     Found::Hit(header) => assert_eq!(&buffer[..header.value_len as usize], b"Ada"),
-//!     Found::TooSmall(header) => { /* release, grow to header.value_len, retry */ let _ = header; }
-//!     Found::Miss => unreachable!(),
+//!     GetOutcome::Hit(header) => assert_eq!(&buffer[..header.value_len as usize], b"Ada"),
+//!     GetOutcome::TooSmall(header) => { /* release, grow to header.value_len, retry */ let _ = header; }
+//!     GetOutcome::Miss => unreachable!(),
 //! }
 //! # unsafe { alloc::dealloc(memory.as_ptr(), shape) };
 //! ```
@@ -80,12 +96,12 @@
 //! | `Region::partition_of(hash)`, `partition(i)`, `partition_mut(i, ledger)` | rule 2 |
 //! | `Region::prefetch_buckets(hash)`, `prefetch_entry(hash)` | batch look-up: all buckets, then all entries, then lock and get; need no lock |
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
-//! | `PartitionRef::get(key, now, valid, buffer) -> Found` | a hit bumps the hit counter |
+//! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
 //! | `PartitionRef::stripe(hash) -> Stripe { ver, pend }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
-//! | `PartitionMut::set(key, record, now, grant) -> Set` | insert or overwrite |
-//! | `PartitionMut::remove(key, why) -> Option<Header>`, `touch(key, deadline) -> bool` | |
+//! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
+//! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
 //! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
@@ -102,7 +118,7 @@
 //! values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it is a
 //! setting of the cache, applied by the caller's judge in a sweep. Expired entries met by an eviction go first.
 //!
-//! **Accounting.** Every entry stored or gone is reported to the ledger as [`Change`] with its cache,
+//! **Accounting.** Every entry stored or gone is reported to the ledger as [`EntryEvent`] with its cache,
 //! version and bytes (whole granules), so sums by cache are exact.
 //!
 //! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
@@ -110,46 +126,42 @@
 //! write happened and its entry was evicted at once, which a cache may do.
 #![cfg_attr(not(any(test, feature = "validate")), no_std)]
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("locations assume a 64-bit address space");
 
+#[allow(unsafe_code)]
+mod access;
 mod arena;
-mod compact;
+#[cfg(any(test, feature = "validate"))]
+#[allow(unsafe_code, missing_docs)]
+pub mod check;
 mod entry;
-mod eviction;
+mod footprint;
 mod index;
 mod layout;
-#[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
-pub mod model;
-#[cfg(test)]
-mod model_tests;
-#[cfg(any(test, feature = "validate"))]
-pub mod op;
+mod ledger;
+mod lookup;
+mod params;
 mod partition;
-mod pool;
-#[cfg(test)]
-#[allow(unsafe_code)]
-mod race_tests;
+mod policy;
 #[allow(unsafe_code)]
 mod region;
 mod stats;
 mod stripe;
 mod sweep;
-#[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
-pub mod testing;
-#[cfg(any(test, feature = "validate"))]
-mod validate;
 mod write;
 
-pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, Record};
-pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION, Params};
-pub use partition::{Found, PartitionMut, PartitionRef};
-pub use pool::Grant;
+pub use arena::pool::Grant;
+pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, NewEntry};
+pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
+pub use ledger::{EntryEvent, RemovalCause};
+pub use lookup::GetOutcome;
+pub use params::Params;
+pub use partition::{PartitionMut, PartitionRef};
 pub use region::Region;
-pub use stats::{Change, Stats, Usage, Why};
+pub use stats::{Stats, Usage};
 pub use stripe::Stripe;
 pub use sweep::{Cursor, Swept, Verdict};
-pub use write::{SET_ROUNDS, Set};
+pub use write::{SET_ROUNDS, SetOutcome};

@@ -1,6 +1,7 @@
-//! The region: raw shared memory turned into words and byte copies. All unsafe code of the crate.
+//! The region: raw shared memory turned into words and byte copies. All unsafe operations of the crate.
 //!
-//! What it is not: it knows no structure. The rule it guards: no access leaves the region, whatever a
+//! What it is not: it knows no structure, and it does not say what callers promise (`access.rs`).
+//! The rule it guards: no access leaves the region, whatever a
 //! location says; and no reference to shared bytes outlives the call that made it. Every word is an
 //! atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a
 //! statistic, a prefetch) is defined; bytes of entries are copied under the partition's lock only.
@@ -8,21 +9,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::layout::{BUCKET_BYTES, Layout, PARTITION_BYTES, STRIPE_BYTES};
-use crate::partition::{PartitionMut, PartitionRef};
-use crate::stats::Change;
-
-const MAGIC: u64 = u64::from_le_bytes(*b"pgcache1");
-/// Words of the region header. The scrap word is what an offset outside the region reads and writes.
-pub const MAGIC_AT: usize = 0;
-pub const SIZE_AT: usize = 8;
-pub const PAGES_AT: usize = 16;
-pub const PARTITIONS_AT: usize = 24;
-pub const SCRAP_AT: usize = 32;
-/// Written by every taker of pages: on a cache line of their own.
-pub const FREE_AT: usize = 128;
-pub const HINT_AT: usize = 136;
-pub const HAND_AT: usize = 192;
+use crate::layout::{BUCKET_BYTES, Layout, PARTITION_BYTES, STRIPE_BYTES, region_word};
 
 /// A started region. Cheap to copy around by reference; holds no lock and owns no memory.
 pub struct Region {
@@ -34,49 +21,30 @@ pub struct Region {
 // SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only through
 // `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
 unsafe impl Send for Region {}
-// SAFETY: as for Send: sharing the address shares nothing that the locks do not guard.
+// SAFETY: `&Region` gives words, which are atomics, and byte copies, which the partitions' locks guard: both
+// may be used from several threads at once.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Starts an empty region in memory of any content.
+    /// Names memory; reads and writes nothing yet.
     ///
     /// # Safety
-    /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for as long
-    /// as any `Region` over it lives, and nobody else uses it during this call.
-    pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
-        let region = Region {
+    /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes for as long as
+    /// any `Region` over it lives. Who else uses it meanwhile keeps the crate's access rules.
+    pub(crate) unsafe fn over(base: NonNull<u8>, layout: &Layout) -> Region {
+        Region {
             base,
             bytes: layout.region_bytes(),
             layout: *layout,
-        };
-        for at in (0..layout.arena_at).step_by(8) {
-            region.store(at, 0);
         }
-        region.store(SIZE_AT, region.bytes as u64);
-        region.store(PAGES_AT, u64::from(layout.pages));
-        region.store(PARTITIONS_AT, u64::from(layout.partitions));
-        region.start_pool();
-        region.store(MAGIC_AT, MAGIC);
-        region
     }
 
-    /// Maps a region that `init` started with the same layout; `None` if it did not.
-    ///
-    /// # Safety
-    /// As for [`Region::init`], but other users of the region may be at work.
-    pub unsafe fn attach(base: NonNull<u8>, layout: &Layout) -> Option<Region> {
-        let region = Region {
-            base,
-            bytes: layout.region_bytes(),
-            layout: *layout,
-        };
-        let same = region.load(MAGIC_AT) == MAGIC
-            && region.load(SIZE_AT) == region.bytes as u64
-            && region.load(PAGES_AT) == u64::from(layout.pages)
-            && region.load(PARTITIONS_AT) == u64::from(layout.partitions);
-        same.then_some(region)
+    /// Its length.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
+    /// Sizes and counts of this region.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -84,31 +52,6 @@ impl Region {
     /// The partition, hence the lock, of a hash: its top bits.
     pub fn partition_of(&self, hash: u64) -> u32 {
         (((hash >> 32) * u64::from(self.layout.partitions)) >> 32) as u32
-    }
-
-    /// For look-ups.
-    ///
-    /// # Safety
-    /// The caller holds lock `id`, shared or exclusive, until the value is gone.
-    #[inline]
-    pub unsafe fn partition(&self, id: u32) -> PartitionRef<'_> {
-        PartitionRef::new(self, id & (self.layout.partitions - 1))
-    }
-
-    /// For changes; each entry that comes or goes is reported to `ledger`.
-    ///
-    /// # Safety
-    /// The caller holds lock `id` exclusively until the value is gone.
-    #[inline]
-    pub unsafe fn partition_mut<'a>(
-        &'a self,
-        id: u32,
-        ledger: &'a mut dyn FnMut(Change),
-    ) -> PartitionMut<'a> {
-        PartitionMut::new(
-            PartitionRef::new(self, id & (self.layout.partitions - 1)),
-            ledger,
-        )
     }
 
     pub(crate) fn partition_at(&self, id: u32) -> usize {
@@ -129,7 +72,7 @@ impl Region {
         let at = if at <= self.bytes - 8 {
             at & !7
         } else {
-            SCRAP_AT
+            region_word::SCRAP
         };
         // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the memory
         // lives as long as `self`. Non-atomic accesses to the same bytes are the copies below, which
@@ -153,8 +96,9 @@ impl Region {
         if at > self.bytes - 64 {
             return [0; 8];
         }
-        // SAFETY: the 64 bytes from `at`, rounded down to a line, lie inside the region, which is
-        // 64-byte aligned as its base is; for the rest see `word`.
+        // SAFETY: the 64 bytes from `at`, rounded down to a line, lie inside the region and are aligned as its
+        // base is; the memory lives as long as `self`, and is read as atomics, which no writer of words races.
+        // Lines are read of index buckets only, where no bytes of entries are copied.
         let line: &[AtomicU64; 8] = unsafe { &*self.base.as_ptr().add(at & !63).cast() };
         line.each_ref().map(|word| word.load(Relaxed))
     }

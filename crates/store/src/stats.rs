@@ -1,86 +1,34 @@
-//! Figures: what the ledger is told, what a partition counts, and what each byte of a region is for.
+//! Figures: sums of what the partitions count, and what each byte of a region is for.
 //!
-//! What it is not: counters by cache; those are the caller's, kept from [`Change`].
+//! What it is not: counters by cache; those are the caller's, kept from its ledger.
 //! The rule it guards: every byte is accounted for, and reading figures needs no lock.
 
-use crate::layout::{GRANULE, PAGE};
-use crate::partition::field;
+use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
+use crate::ledger::Counter;
 use crate::region::Region;
-
-/// Why an entry went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Another value took its place.
-    Overwritten,
-    /// For want of space.
-    Evicted,
-    /// Its time had come.
-    Expired,
-    /// The data behind it changed, or its version is of the past.
-    Invalidated,
-    /// Someone asked.
-    Cleared,
-}
-
-/// One entry came (`why` is `None`) or went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub cache: u32,
-    pub version: u64,
-    /// Whole granules, header and key included; the same when the entry goes as when it came.
-    pub bytes: u64,
-    pub why: Option<Why>,
-}
-
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub(crate) enum Counter {
-    Sets,
-    Overwritten,
-    Evicted,
-    Expired,
-    Invalidated,
-    Cleared,
-    GhostHits,
-    Moved,
-    BucketEvictions,
-    Hits = 16,
-    Misses,
-}
-
-impl Counter {
-    pub(crate) fn at(self) -> usize {
-        // Readers' counters, from 16 on, lie on another cache line than those of writers.
-        const { assert!(field::COUNTERS + 16 * 8 == field::READ_COUNTERS) };
-        field::COUNTERS + self as usize * 8
-    }
-}
-
-impl From<Why> for Counter {
-    fn from(why: Why) -> Counter {
-        match why {
-            Why::Overwritten => Counter::Overwritten,
-            Why::Evicted => Counter::Evicted,
-            Why::Expired => Counter::Expired,
-            Why::Invalidated => Counter::Invalidated,
-            Why::Cleared => Counter::Cleared,
-        }
-    }
-}
 
 /// Sums over partitions since the region was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Entries held now.
     pub entries: u64,
-    /// Bytes of entries in whole granules: the sum of what the ledger was told.
+    /// Their bytes in whole granules: the sum of what the ledger was told.
     pub bytes: u64,
+    /// Values that `get` copied.
     pub hits: u64,
+    /// Every other `get` but those whose buffer was too small.
     pub misses: u64,
+    /// Entries stored, overwrites included.
     pub sets: u64,
+    /// Entries that another value of their key replaced; from here on, entries by [`crate::RemovalCause`].
     pub overwritten: u64,
+    /// For want of space.
     pub evicted: u64,
+    /// Their time had come.
     pub expired: u64,
+    /// The data behind them changed.
     pub invalidated: u64,
+    /// Someone asked.
     pub cleared: u64,
     /// Sets of a key that had been evicted a short time before.
     pub ghost_hits: u64,
@@ -90,9 +38,10 @@ pub struct Stats {
     pub bucket_evictions: u64,
 }
 
-/// What each byte of the region is for; the parts add up to `region`.
+/// What each byte of the region is for, in bytes; the parts add up to `region`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
+    /// All of it: `Layout::region_bytes`.
     pub region: u64,
     /// Index, stripes, page table, queue heads, counters.
     pub bookkeeping: u64,
@@ -114,12 +63,13 @@ impl Region {
     pub fn stats_of(&self, id: u32) -> Stats {
         let base = self.partition_at(id & (self.layout.partitions - 1));
         let queues = |word: usize| {
-            self.load(base + field::SMALL + word) + self.load(base + field::MAIN + word)
+            self.load(base + partition_word::SMALL + word)
+                + self.load(base + partition_word::MAIN + word)
         };
         let counter = |counter: Counter| self.load(base + counter.at());
         Stats {
-            entries: queues(crate::eviction::COUNT),
-            bytes: queues(crate::eviction::GRANULES) * GRANULE as u64,
+            entries: queues(queue_word::COUNT),
+            bytes: queues(queue_word::GRANULES) * GRANULE as u64,
             hits: counter(Counter::Hits),
             misses: counter(Counter::Misses),
             sets: counter(Counter::Sets),
@@ -137,7 +87,7 @@ impl Region {
     /// Sets all statistics to zero; what is held stays counted.
     pub fn reset_stats(&self) {
         for id in 0..self.layout.partitions {
-            for at in (field::COUNTERS..field::HOLE_HEADS).step_by(8) {
+            for at in (partition_word::COUNTERS..partition_word::HOLE_HEADS).step_by(8) {
                 self.store(self.partition_at(id) + at, 0);
             }
         }
@@ -146,15 +96,15 @@ impl Region {
     /// Each byte once: a page that changes hands while the counters are read may be counted twice or not at
     /// all, which moves bytes between the parts and never makes one of them negative.
     pub fn usage(&self) -> Usage {
-        let counted = |field: usize, bytes: usize| {
+        let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)
-                .map(|id| self.load(self.partition_at(id) + field) * bytes as u64)
+                .map(|id| self.load(self.partition_at(id) + word) * bytes as u64)
                 .sum::<u64>()
         };
         let arena = self.layout.arena_bytes() as u64;
-        let values = counted(field::VALUE_PAGES, PAGE);
-        let held = arena.min(counted(field::RUN_PAGES, PAGE) + values);
-        let entries = held.min(counted(field::RUN_GRANULES, GRANULE) + values);
+        let values = counted(partition_word::VALUE_PAGES, PAGE);
+        let held = arena.min(counted(partition_word::RUN_PAGES, PAGE) + values);
+        let entries = held.min(counted(partition_word::RUN_GRANULES, GRANULE) + values);
         Usage {
             region: self.layout.region_bytes() as u64,
             bookkeeping: self.layout.arena_at as u64,

@@ -6,9 +6,9 @@
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
+use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
-use crate::stats::Why;
 
 /// The token of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -26,6 +26,7 @@ impl PartitionRef<'_> {
         self.region().stripes_at(self.id()) + index as usize * STRIPE_BYTES
     }
 
+    /// The token of the stripe that a key of this hash belongs to.
     pub fn stripe(&self, hash: u64) -> Stripe {
         let at = self.stripe_at(hash);
         Stripe {
@@ -53,7 +54,7 @@ impl PartitionMut<'_> {
                 pend: pend.saturating_add(1),
             },
         );
-        self.remove(key, Why::Invalidated);
+        self.remove(key, RemovalCause::Invalidated);
         stripe
     }
 

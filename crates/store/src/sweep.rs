@@ -5,8 +5,8 @@
 //! once, whatever else happens between its steps.
 
 use crate::entry::EntryRef;
+use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
-use crate::stats::Why;
 
 /// How far a walk over one partition has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,13 +17,16 @@ pub struct Cursor {
 /// What a sweep's judge decides about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// It stays.
     Keep,
-    Remove(Why),
+    /// It goes, and the ledger is told why.
+    Remove(RemovalCause),
 }
 
 /// What a step of a sweep did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
+    /// Entries that it removed.
     pub removed: u32,
     /// The walk has met the whole partition.
     pub done: bool,
@@ -64,7 +67,7 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// The same for a judge who also asks how much an entry is used; see [`PartitionRef::used`].
+    /// The same for a judge who also asks how much an entry is used; see [`PartitionRef::use_rank`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,
@@ -81,8 +84,8 @@ impl PartitionMut<'_> {
             if !slot.is_live() {
                 continue;
             }
-            if let Verdict::Remove(why) = judge(&self.entry(slot.location()), slot.worth()) {
-                self.drop_entry(slot.location(), why);
+            if let Verdict::Remove(cause) = judge(&self.entry(slot.location()), slot.use_rank()) {
+                self.drop_entry(slot.location(), cause);
                 removed += 1;
             }
         }

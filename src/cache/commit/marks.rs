@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Key as HotKey, Why};
+use pgcache_store::{Key as HotKey, RemovalCause};
 use pgrx::pg_sys::Oid;
 
 use crate::cache::lease::leases;
@@ -169,7 +169,7 @@ impl Marks {
         self.void_leases(tier, owner);
         tier.slot(slot).version.store(tier.new_version(), SeqCst);
         let version = tier.slot(slot).version.load(SeqCst);
-        walk::remove_entries(tier, slot, Why::Invalidated, |entry| {
+        walk::remove_entries(tier, slot, RemovalCause::Invalidated, |entry| {
             entry.header().version < version
         });
     }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Why};
+use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
@@ -182,13 +182,13 @@ impl Home {
 
     /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
     pub fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
-        self.remove_because(key, Why::Cleared, still)
+        self.remove_because(key, RemovalCause::Cleared, still)
     }
 
     pub fn remove_because(
         &self,
         key: &HotKey,
-        why: Why,
+        why: RemovalCause,
         still: impl Fn(&PartitionRef) -> bool,
     ) -> bool {
         let home = self.tier.region().partition_of(key.hash);
@@ -196,16 +196,16 @@ impl Home {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);
-                if why != Why::Expired {
+                if why != RemovalCause::Expired {
                     partition.renew(key.hash);
                 }
             }
             (
                 holds,
-                holds && why != Why::Expired && leases::void(self.tier, key.hash),
+                holds && why != RemovalCause::Expired && leases::void(self.tier, key.hash),
             )
         });
-        if holds && why != Why::Expired {
+        if holds && why != RemovalCause::Expired {
             self.tier.slot(self.slot).note_removal(clock::now());
         }
         if voided {

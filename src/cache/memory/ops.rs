@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{NO_DEADLINE, PartitionRef, Why};
+use pgcache_store::{NO_DEADLINE, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 
 use super::handle::Home;
@@ -230,7 +230,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
         }
     }
     let live = Cell::new(0);
-    walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
+    walk::remove_entries(home.tier, home.slot, RemovalCause::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
         if matches && entry.header().version == version && now < entry.header().deadline {
             live.set(live.get() + 1);
@@ -250,7 +250,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     leases::void_all(home.tier, cache.owner); // those that began while the first were voided
     let version = home.version();
     notify::note_clear(cache.relation);
-    walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
+    walk::remove_entries(home.tier, home.slot, RemovalCause::Cleared, |entry| {
         entry.header().version < version
     });
     Ok(())
@@ -266,7 +266,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
         return Ok(removed);
     }
     let left = Cell::new(max_rows);
-    let removed = walk::remove_entries(home.tier, home.slot, Why::Expired, |entry| {
+    let removed = walk::remove_entries(home.tier, home.slot, RemovalCause::Expired, |entry| {
         let goes = left.get() > 0 && entry.header().deadline <= limit;
         left.set(left.get() - i64::from(goes));
         goes
@@ -286,7 +286,7 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
             let entry = partition.peek(&key);
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
-        if home.remove_because(&key, Why::Expired, is_expired) {
+        if home.remove_because(&key, RemovalCause::Expired, is_expired) {
             notify::note(cache.relation, &bytes, Change::Gone);
             removed += 1;
         }

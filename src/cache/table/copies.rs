@@ -98,7 +98,7 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         cache: slot,
         bytes: text.bytes(),
     };
-    tier.read(hot_key.hash, |partition| partition.used(&hot_key))
+    tier.read(hot_key.hash, |partition| partition.use_rank(&hot_key))
         .is_some_and(|used| used > 0)
 }
 

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgcache_store::{
-    Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set,
+    GetOutcome, Header, Key as HotKey, NO_DEADLINE, NewEntry, PartitionRef, SET_ROUNDS, SetOutcome,
 };
 use pgrx::datum::Interval;
 
@@ -55,7 +55,7 @@ pub fn copy_out(
     let found = BUFFER.with(|buffer| {
         let buffer = &mut *buffer.borrow_mut();
         match look(buffer) {
-            Found::Hit(header) => {
+            GetOutcome::Hit(header) => {
                 let value = |kind| {
                     let length = header.value_len as usize;
                     let mut room = Room::of(length);
@@ -64,8 +64,8 @@ pub fn copy_out(
                 };
                 Copied::Entry(as_entry(&header, value_type, value))
             }
-            Found::TooSmall(header) => Copied::Longer(header.value_len),
-            Found::Miss => Copied::Entry(None),
+            GetOutcome::TooSmall(header) => Copied::Longer(header.value_len),
+            GetOutcome::Miss => Copied::Entry(None),
         }
     });
     match found {
@@ -84,17 +84,17 @@ enum Copied {
 fn copy_out_long(
     mut length: u32,
     value_type: ValueType,
-    look: impl Fn(&mut [u8]) -> Found,
+    look: impl Fn(&mut [u8]) -> GetOutcome,
 ) -> Option<Entry> {
     loop {
         let mut room = Room::of(length as usize);
         match look(room.bytes()) {
-            Found::Hit(header) => {
+            GetOutcome::Hit(header) => {
                 let value = |kind| stored::Stored::kept(room, header.value_len as usize, kind);
                 return as_entry(&header, value_type, value);
             }
-            Found::TooSmall(header) => length = header.value_len,
-            Found::Miss => return None,
+            GetOutcome::TooSmall(header) => length = header.value_len,
+            GetOutcome::Miss => return None,
         }
     }
 }
@@ -113,7 +113,7 @@ fn as_entry(
 }
 
 /// An entry as the tier keeps it; an error where its value is not of this type.
-pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Record<'_>, Error> {
+pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewEntry<'_>, Error> {
     let value = match &entry.value {
         None => &[],
         Some(value) => {
@@ -121,7 +121,7 @@ pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Reco
             value.bytes()
         }
     };
-    Ok(Record {
+    Ok(NewEntry {
         version,
         deadline: entry.deadline.unwrap_or(NO_DEADLINE),
         kind: value_type as u8,
@@ -146,7 +146,7 @@ pub enum Stored {
 pub fn store(
     tier: &Tier,
     key: &HotKey,
-    record: &Record,
+    record: &NewEntry,
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
 ) -> Stored {
@@ -157,7 +157,7 @@ pub fn store(
         let set = tier.change(home, |partition| {
             still(partition).then(|| {
                 let set = partition.set(key, record, now, &mut grant);
-                if matches!(set, Set::Stored { .. }) {
+                if matches!(set, SetOutcome::Stored { .. }) {
                     stored();
                 }
                 set
@@ -165,9 +165,9 @@ pub fn store(
         });
         match set {
             None => return Stored::Refused,
-            Some(Set::Stored { .. }) => return Stored::Yes,
-            Some(Set::TooLarge) => return Stored::TooLarge,
-            Some(Set::NeedPages { pages, victim }) => {
+            Some(SetOutcome::Stored { .. }) => return Stored::Yes,
+            Some(SetOutcome::TooLarge) => return Stored::TooLarge,
+            Some(SetOutcome::NeedPages { pages, victim }) => {
                 tier.change(victim, |partition| {
                     partition.reclaim(pages, now, &mut grant)
                 });

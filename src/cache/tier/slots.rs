@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::Why;
+use pgcache_store::RemovalCause;
 use pgrx::pg_sys::Oid;
 
 use super::walk;
@@ -100,7 +100,7 @@ pub fn free(tier: &Tier, owner: u64) {
         return;
     };
     // A slot that is nobody's and not free would stay so.
-    session::uninterrupted(|| walk::remove_entries(tier, number, Why::Cleared, |_| true));
+    session::uninterrupted(|| walk::remove_entries(tier, number, RemovalCause::Cleared, |_| true));
     tier.assigning(|| tier.owner(number).store(0, SeqCst));
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, Verdict, Why};
+use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, RemovalCause, Verdict};
 
 use crate::pg::memory;
 use crate::pg::session;
@@ -16,7 +16,12 @@ const STEP: u32 = 512;
 
 /// Removes the entries of a slot that `judge` names; how many. Can be cancelled between two steps,
 /// except at the end of a transaction, where Postgres holds interrupts off.
-pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef) -> bool) -> u64 {
+pub fn remove_entries(
+    tier: &Tier,
+    slot: u32,
+    why: RemovalCause,
+    judge: impl Fn(&EntryRef) -> bool,
+) -> u64 {
     let mut removed = 0;
     for partition in 0..tier.partitions() {
         let mut cursor = Cursor::default();
@@ -48,7 +53,9 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
             let judge = |entry: &EntryRef| {
                 let header = entry.header();
                 match limit_of(header.cache) {
-                    Some(limit) if header.deadline <= limit.1 => Verdict::Remove(Why::Expired),
+                    Some(limit) if header.deadline <= limit.1 => {
+                        Verdict::Remove(RemovalCause::Expired)
+                    }
                     _ => Verdict::Keep,
                 }
             };
@@ -84,7 +91,7 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
                     return Verdict::Keep;
                 }
                 removed += 1;
-                Verdict::Remove(Why::Evicted)
+                Verdict::Remove(RemovalCause::Evicted)
             };
             partition.sweep_by_use(&mut cursor, STEP, judge).done
         });

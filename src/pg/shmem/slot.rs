@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use pgcache_store::{Change, Why};
+use pgcache_store::{EntryEvent, RemovalCause};
 use pgrx::pg_sys;
 
 /// Groups of counters, so that backends do not fight over one cache line.
@@ -61,15 +61,15 @@ impl Slot {
     }
 
     /// Counts an entry that comes or goes.
-    pub fn account(&self, change: Change) {
-        let sign = if change.why.is_none() { 1 } else { -1 };
+    pub fn account(&self, change: EntryEvent) {
+        let sign = if change.removed.is_none() { 1 } else { -1 };
         self.entries.fetch_add(sign, Ordering::Relaxed);
         self.bytes
             .fetch_add(sign * change.bytes as i64, Ordering::Relaxed);
-        match change.why {
-            Some(Why::Evicted) => self.evicted.fetch_add(1, Ordering::Relaxed),
-            Some(Why::Invalidated) => self.invalidated.fetch_add(1, Ordering::Relaxed),
-            Some(Why::Expired) => self.expired.fetch_add(1, Ordering::Relaxed),
+        match change.removed {
+            Some(RemovalCause::Evicted) => self.evicted.fetch_add(1, Ordering::Relaxed),
+            Some(RemovalCause::Invalidated) => self.invalidated.fetch_add(1, Ordering::Relaxed),
+            Some(RemovalCause::Expired) => self.expired.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };
     }

@@ -18,7 +18,7 @@ use std::mem::size_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region};
+use pgcache_store::{EntryEvent, Layout, PartitionMut, PartitionRef, Region};
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -148,7 +148,7 @@ impl Tier {
     /// Changes a partition under its exclusive lock.
     #[inline]
     pub fn change<R>(&self, partition: u32, change: impl FnOnce(&mut PartitionMut<'_>) -> R) -> R {
-        let mut ledger = |change: Change| self.account(change);
+        let mut ledger = |change: EntryEvent| self.account(change);
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_EXCLUSIVE);
         // SAFETY: lock `partition` is held exclusively until the end of this function.
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
@@ -221,7 +221,7 @@ impl Tier {
     }
 
     /// Keeps the sums by cache. Called by the store for each entry that comes or goes.
-    fn account(&self, change: Change) {
+    fn account(&self, change: EntryEvent) {
         self.slot(change.cache).account(change);
     }
 }

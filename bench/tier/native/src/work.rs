@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use pgcache_store::{Change, Found, Key, Layout, NO_DEADLINE, Record, Region, SET_ROUNDS, Set};
+use pgcache_store::{
+    EntryEvent, GetOutcome, Key, Layout, NO_DEADLINE, NewEntry, Region, SET_ROUNDS, SetOutcome,
+};
 
 use crate::lock::{Held, Lock};
 use crate::shared;
@@ -105,24 +107,23 @@ impl Tier {
         // SAFETY: lock `home` is held shared.
         let partition = unsafe { self.region.partition(home) };
         let found = partition.get(&key, 0, |header| header.version == 1, &mut buffer);
-        matches!(found, Found::Hit(_)).then_some(buffer)
+        matches!(found, GetOutcome::Hit(_)).then_some(buffer)
     }
 
     pub fn set(&self, number: u32) {
         let name = name(number);
         let key = key(number, &name);
-        let record =
-            Record { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: &VALUE };
+        let new = NewEntry { version: 1, deadline: NO_DEADLINE, kind: 0, negative: false, value: &VALUE };
         let home = self.region.partition_of(key.hash);
-        let mut ledger = |_: Change| {};
+        let mut ledger = |_: EntryEvent| {};
         let mut grant = self.region.grant();
         for _ in 0..SET_ROUNDS {
             let lock = self.exclusive(home);
             // SAFETY: lock `home` is held exclusively.
             let mut partition = unsafe { self.region.partition_mut(home, &mut ledger) };
-            let set = partition.set(&key, &record, 0, &mut grant);
+            let set = partition.set(&key, &new, 0, &mut grant);
             drop(lock);
-            let Set::NeedPages { pages, victim } = set else {
+            let SetOutcome::NeedPages { pages, victim } = set else {
                 return;
             };
             let _lock = self.exclusive(victim);

@@ -25,9 +25,12 @@
 //! Atomic steps: a section under the partition's lock, one word of a slot or of the global pair, a snapshot, the
 //! writing of a row, the removal of a row, a commit's becoming visible.
 
+mod fetcher;
 mod model;
+mod moves;
 mod search;
 mod step;
+mod writer;
 
-pub use model::{Actor, Clause, Extent, Model, Violation, Way, all};
+pub use model::{Actor, Clause, FetcherKind, MarkScope, Model, Violation, all};
 pub use search::{Run, counterexample, explore};

@@ -1,7 +1,7 @@
-//! Casts, clauses and the state of the model of leases.
+//! Configurations, clauses and the state of the model of leases.
 
-/// Actors of a cast.
-pub const MOST: usize = 3;
+/// Actors that a configuration has at most.
+pub const MAX_ACTORS: usize = 3;
 
 macro_rules! clauses {
     ($($(#[$doc:meta])* $clause:ident,)*) => {
@@ -55,7 +55,7 @@ clauses! {
 
 /// What a writer marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
+pub enum MarkScope {
     Key,
     Cache,
     Global,
@@ -63,7 +63,7 @@ pub enum Extent {
 
 /// How a fetcher stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum FetcherKind {
     Leased,
     /// Records or this session's leases are used up.
     Untracked,
@@ -75,25 +75,25 @@ pub enum Way {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
-    Writer(Extent),
-    Fetcher(Way),
+    Writer(MarkScope),
+    Fetcher(FetcherKind),
 }
 
 #[derive(Clone, Debug)]
 pub struct Model {
     pub name: &'static str,
-    pub cast: Vec<Actor>,
+    pub actors: Vec<Actor>,
     /// There is a row at first, and it has expired: a miss for all.
     pub expired_row: bool,
     dropped: u32,
 }
 
 impl Model {
-    pub fn new(name: &'static str, cast: &[Actor]) -> Model {
-        assert!(cast.len() <= MOST);
+    pub fn new(name: &'static str, actors: &[Actor]) -> Model {
+        assert!(actors.len() <= MAX_ACTORS);
         Model {
             name,
-            cast: cast.to_vec(),
+            actors: actors.to_vec(),
             expired_row: false,
             dropped: 0,
         }
@@ -114,25 +114,25 @@ impl Model {
     }
 }
 
-/// Every cast that is visited whole.
+/// Every configuration; each is visited whole.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Writer};
     let mut models = Vec::new();
-    for extent in [Extent::Key, Extent::Cache, Extent::Global] {
-        for way in [
-            Way::Leased,
-            Way::Untracked,
-            Way::RepeatableRead,
-            Way::Client,
+    for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::Global] {
+        for kind in [
+            FetcherKind::Leased,
+            FetcherKind::Untracked,
+            FetcherKind::RepeatableRead,
+            FetcherKind::Client,
         ] {
-            let two = [Writer(extent), Fetcher(way)];
+            let two = [Writer(scope), Fetcher(kind)];
             models.push(Model::new("a writer and a fetcher", &two));
             models.push(Model::new("over an expired row", &two).over_an_expired_row());
-            for other in [Way::Leased, Way::Untracked] {
-                let three = [Writer(extent), Fetcher(way), Fetcher(other)];
+            for other in [FetcherKind::Leased, FetcherKind::Untracked] {
+                let three = [Writer(scope), Fetcher(kind), Fetcher(other)];
                 models.push(Model::new("a writer and two fetchers", &three));
             }
-            let three = [Writer(extent), Writer(Extent::Key), Fetcher(way)];
+            let three = [Writer(scope), Writer(MarkScope::Key), Fetcher(kind)];
             models.push(Model::new("two writers and a fetcher", &three));
         }
     }
@@ -141,7 +141,7 @@ pub fn all() -> Vec<Model> {
 
 /// `ver` and `pend` of a stripe, a cache or the global pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Words {
+pub struct Counters {
     pub ver: u8,
     pub pend: u8,
 }
@@ -160,7 +160,7 @@ pub type Row = Option<u8>;
 
 /// Where an actor stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum At {
+pub enum Phase {
     #[default]
     Begin,
     // a writer
@@ -187,9 +187,11 @@ pub enum At {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
-    pub at: At,
-    /// A writer: it has removed the committed row. A fetcher: it has a lease.
-    pub holds: bool,
+    pub at: Phase,
+    /// A writer has removed the committed row.
+    pub has_removed: bool,
+    /// A fetcher has won the lease.
+    pub has_lease: bool,
     pub marked: bool,
     pub aborting: bool,
     /// A client has had its store rolled back once.
@@ -208,9 +210,9 @@ pub struct State {
     pub source: u8,
     pub row: Row,
     /// Stripe, cache, global.
-    pub words: [Words; 3],
+    pub words: [Counters; 3],
     pub lease: Lease,
-    pub backends: [Backend; MOST],
+    pub backends: [Backend; MAX_ACTORS],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,12 +233,12 @@ impl Model {
         let mut state = State {
             source: 0,
             row: self.expired_row.then_some(EXPIRED),
-            words: [Words::default(); 3],
+            words: [Counters::default(); 3],
             lease: Lease::Free,
-            backends: [Backend::default(); MOST],
+            backends: [Backend::default(); MAX_ACTORS],
         };
-        for backend in &mut state.backends[self.cast.len()..] {
-            backend.at = At::Done;
+        for backend in &mut state.backends[self.actors.len()..] {
+            backend.at = Phase::Done;
         }
         state
     }
@@ -244,7 +246,9 @@ impl Model {
 
 impl State {
     pub fn all_done(&self) -> bool {
-        self.backends.iter().all(|backend| backend.at == At::Done)
+        self.backends
+            .iter()
+            .all(|backend| backend.at == Phase::Done)
     }
 
     pub fn judge(&self) -> Option<Violation> {

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::model::{Actor, Model, State, Violation};
-use super::step::{Event, successors};
+use super::moves::Event;
+use super::step::successors;
 
 /// A run that breaks the promise, as short as can be.
 #[derive(Debug)]
@@ -80,9 +81,9 @@ fn run(m: &Model, visited: &[Visited], mut at: usize, violation: Violation) -> R
             before,
             event: (actor, verb),
         } = &visited[at];
-        let name = match m.cast[*actor] {
-            Actor::Writer(extent) => format!("W{actor}({extent:?})"),
-            Actor::Fetcher(way) => format!("F{actor}({way:?})"),
+        let name = match m.actors[*actor] {
+            Actor::Writer(scope) => format!("W{actor}({scope:?})"),
+            Actor::Fetcher(kind) => format!("F{actor}({kind:?})"),
         };
         let words = state
             .words

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgcache_store::Params;
-use pgcache_store::model::run;
-use pgcache_store::op::Op;
+use pgcache_store::check::model::run;
+use pgcache_store::check::op::Op;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, rest)) = bytes.split_first() else { return };

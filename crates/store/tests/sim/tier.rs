@@ -4,7 +4,8 @@ use std::alloc;
 use std::ptr::NonNull;
 
 use pgcache_store::{
-    Change, Found, Key, Layout, NO_DEADLINE, Params, Record, Region, SET_ROUNDS, Set,
+    EntryEvent, GetOutcome, Key, Layout, NO_DEADLINE, NewEntry, Params, Region, SET_ROUNDS,
+    SetOutcome,
 };
 
 use super::Cache;
@@ -46,7 +47,7 @@ impl Tier {
             bytes: name.as_bytes(),
         };
         let value = &self.value[..value_len];
-        let record = Record {
+        let new = NewEntry {
             version: 1,
             deadline: NO_DEADLINE,
             kind: 0,
@@ -54,20 +55,20 @@ impl Tier {
             value,
         };
         let home = self.region.partition_of(key.hash);
-        let mut ledger = |_: Change| {};
+        let mut ledger = |_: EntryEvent| {};
         let mut grant = self.region.grant();
         for round in 0..SET_ROUNDS {
             // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
             let answer = unsafe { self.region.partition_mut(home, &mut ledger) }
-                .set(&key, &record, 0, &mut grant);
+                .set(&key, &new, 0, &mut grant);
             match answer {
-                Set::Stored { .. } => return round,
-                Set::NeedPages { pages, victim } => {
-                    // SAFETY: as above.
+                SetOutcome::Stored { .. } => return round,
+                SetOutcome::NeedPages { pages, victim } => {
+                    // SAFETY: one thread, and the home's `PartitionMut` went with its statement.
                     unsafe { self.region.partition_mut(victim, &mut ledger) }
                         .reclaim(pages, 0, &mut grant);
                 }
-                Set::TooLarge => panic!("too large"),
+                SetOutcome::TooLarge => panic!("too large"),
             }
         }
         panic!("a write failed for want of space");
@@ -84,7 +85,7 @@ impl Tier {
         let partition = unsafe { self.region.partition(self.region.partition_of(key.hash)) };
         matches!(
             partition.get(&key, 0, |_| true, &mut self.buffer),
-            Found::Hit(_)
+            GetOutcome::Hit(_)
         )
     }
 }

@@ -5,8 +5,11 @@ use std::thread;
 use std::vec;
 use std::vec::Vec;
 
-use crate::testing::{Memory, hash, mix};
-use crate::{Cursor, Found, Key, NO_DEADLINE, Record, Region, SET_ROUNDS, Set, Verdict, Why};
+use super::testing::{Memory, hash, mix};
+use crate::{
+    Cursor, GetOutcome, Key, NO_DEADLINE, NewEntry, Region, RemovalCause, SET_ROUNDS, SetOutcome,
+    Verdict,
+};
 
 struct Shared<'m> {
     region: &'m Region,
@@ -43,7 +46,7 @@ impl Shared<'_> {
             bytes: &name,
         };
         let value = value_of(number, write, len);
-        let record = Record {
+        let new = NewEntry {
             version: write,
             deadline: NO_DEADLINE,
             kind: 0,
@@ -56,9 +59,9 @@ impl Shared<'_> {
             let lock = self.locks[home as usize].write().unwrap();
             // SAFETY: lock `home` is held exclusively.
             let answer = unsafe { self.region.partition_mut(home, &mut ledger) }
-                .set(&key, &record, 0, &mut grant);
+                .set(&key, &new, 0, &mut grant);
             drop(lock);
-            let Set::NeedPages { pages, victim } = answer else {
+            let SetOutcome::NeedPages { pages, victim } = answer else {
                 return true;
             };
             let _lock = self.locks[victim as usize].write().unwrap();
@@ -80,7 +83,7 @@ impl Shared<'_> {
         let _lock = self.locks[home as usize].read().unwrap();
         // SAFETY: lock `home` is held shared.
         match unsafe { self.region.partition(home) }.get(&key, 0, |_| true, buffer) {
-            Found::Hit(header) => {
+            GetOutcome::Hit(header) => {
                 let len = header.value_len as usize;
                 assert!(
                     buffer[..len] == value_of(number, header.version, len),
@@ -88,8 +91,8 @@ impl Shared<'_> {
                 );
                 true
             }
-            Found::TooSmall(_) => panic!("the buffer holds the longest value"),
-            Found::Miss => false,
+            GetOutcome::TooSmall(_) => panic!("the buffer holds the longest value"),
+            GetOutcome::Miss => false,
         }
     }
 
@@ -100,7 +103,7 @@ impl Shared<'_> {
         let mut partition = unsafe { self.region.partition_mut(id, &mut ledger) };
         partition.sweep(&mut Cursor::default(), 200, |entry| {
             match entry.header().version % 3 {
-                0 => Verdict::Remove(Why::Invalidated),
+                0 => Verdict::Remove(RemovalCause::Invalidated),
                 _ => Verdict::Keep,
             }
         });

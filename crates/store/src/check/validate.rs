@@ -7,14 +7,15 @@ use std::collections::HashSet;
 use std::vec;
 use std::vec::Vec;
 
-use crate::arena::{NO_PAGE, Run, longest, ones};
+use crate::arena::bitmap::{longest_run, mask};
+use crate::arena::page_table::RunKind;
+use crate::arena::placement::is_short_split;
 use crate::entry::EntryRef;
-use crate::index::Aim;
-use crate::layout::{GRANULE, PAGE_GRANULES};
-use crate::partition::{PartitionRef, field};
+use crate::index::Probe;
+use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word, queue_word};
+use crate::partition::PartitionRef;
 use crate::region::Region;
-use crate::write::is_short_split;
-use crate::{eviction, stats::Usage};
+use crate::stats::Usage;
 
 /// What the entries found in the index say each page should look like.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -62,12 +63,12 @@ impl Region {
             }
             if page.runs {
                 assert_eq!(
-                    self.starts(number, Run::Head),
+                    self.starts(number, RunKind::Head),
                     page.heads,
                     "heads of {number}"
                 );
                 assert_eq!(
-                    self.starts(number, Run::Tail),
+                    self.starts(number, RunKind::Tail),
                     page.tails,
                     "tails of {number}"
                 );
@@ -131,17 +132,17 @@ impl PartitionRef<'_> {
             let mut key = vec![0; header.key_len as usize];
             entry.copy_key(&mut key);
             let hash = hash(header.cache, &key);
-            let aim = Aim::new(hash, self.region().layout.buckets);
+            let probe = Probe::new(hash, self.region().layout.buckets);
             assert_eq!(
                 self.region().partition_of(hash),
                 self.id(),
                 "an entry is in its partition"
             );
             assert!(
-                aim.slots().any(|slot| slot == number),
+                probe.slots().any(|slot| slot == number),
                 "an entry is in one of its buckets"
             );
-            assert_eq!(aim.tag, slot.tag(), "a slot has the tag of its key");
+            assert_eq!(probe.tag, slot.tag(), "a slot has the tag of its key");
             assert!(keys.insert((header.cache, key)), "a key has one entry");
             self.occupy(&entry, pages);
             entries.push(slot.location());
@@ -150,20 +151,20 @@ impl PartitionRef<'_> {
     }
 
     fn occupy(&self, entry: &EntryRef, pages: &mut [Page]) {
-        let place = entry.place();
-        self.occupy_run(place.head, place.head_len, Run::Head, pages);
-        if place.tail != 0 {
-            let word = self.region().load(place.tail as usize * GRANULE);
-            assert_eq!(word as u32, place.head, "a tail names its head");
+        let allocation = entry.allocation();
+        self.occupy_run(allocation.head, allocation.head_len, RunKind::Head, pages);
+        if allocation.tail != 0 {
+            let word = self.region().load(allocation.tail as usize * GRANULE);
+            assert_eq!(word as u32, allocation.head, "a tail names its head");
             assert_eq!(
                 (word >> 32) as u32,
-                place.tail_len,
+                allocation.tail_len,
                 "a tail knows its length"
             );
-            self.occupy_run(place.tail, place.tail_len, Run::Tail, pages);
+            self.occupy_run(allocation.tail, allocation.tail_len, RunKind::Tail, pages);
         }
-        let mut number = place.first_page;
-        for _ in 0..place.pages {
+        let mut number = allocation.first_page;
+        for _ in 0..allocation.pages {
             let page = &mut pages[number as usize];
             assert_eq!(page.owner, None, "a value page has one owner");
             *page = Page {
@@ -179,7 +180,7 @@ impl PartitionRef<'_> {
         );
     }
 
-    fn occupy_run(&self, location: u32, len: u32, run: Run, pages: &mut [Page]) {
+    fn occupy_run(&self, location: u32, len: u32, run: RunKind, pages: &mut [Page]) {
         let number = self.region().page_of(location);
         let granule = location - self.region().location(number, 0);
         assert!(granule + len <= PAGE_GRANULES, "a run lies in one page");
@@ -190,22 +191,22 @@ impl PartitionRef<'_> {
             "a page has one use"
         );
         assert_eq!(
-            page.used & ones(granule, len),
+            page.used & mask(granule, len),
             0,
             "a granule belongs to one run"
         );
-        page.used |= ones(granule, len);
+        page.used |= mask(granule, len);
         match run {
-            Run::Head => page.heads |= 1 << granule,
-            Run::Tail => page.tails |= 1 << granule,
+            RunKind::Head => page.heads |= 1 << granule,
+            RunKind::Tail => page.tails |= 1 << granule,
         }
         (page.owner, page.runs) = (Some(self.id()), true);
     }
 
     fn check_queues(&self, entries: &[u32]) {
         let mut seen = HashSet::new();
-        self.check_queue(field::SMALL, false, &mut seen);
-        self.check_queue(field::MAIN, true, &mut seen);
+        self.check_queue(partition_word::SMALL, false, &mut seen);
+        self.check_queue(partition_word::MAIN, true, &mut seen);
         assert_eq!(
             seen,
             entries.iter().copied().collect(),
@@ -214,16 +215,16 @@ impl PartitionRef<'_> {
     }
 
     fn check_short_splits(&self, entries: &[u32]) {
-        let short = |location: &&u32| is_short_split(&self.entry(**location).place());
+        let short = |location: &&u32| is_short_split(&self.entry(**location).allocation());
         assert_eq!(
-            self.field(field::SHORT_SPLITS),
+            self.field(partition_word::SHORT_SPLITS),
             entries.iter().filter(short).count() as u64,
             "short entries in two runs"
         );
     }
 
     fn check_queue(&self, queue: usize, main: bool, seen: &mut HashSet<u32>) {
-        let mut location = self.field(queue) as u32;
+        let mut location = self.field(queue + queue_word::NEWEST) as u32;
         let (mut newer, mut granules, mut count) = (0, 0, 0);
         while location != 0 {
             let entry = self.entry(location);
@@ -239,22 +240,22 @@ impl PartitionRef<'_> {
                 main,
                 "a slot knows its queue"
             );
-            granules += entry.place().granules();
+            granules += entry.allocation().granules();
             count += 1;
             (newer, location) = (location, entry.older());
         }
         assert_eq!(
-            self.field(queue + 8) as u32,
+            self.field(queue + queue_word::OLDEST) as u32,
             newer,
             "the oldest ends the queue"
         );
         assert_eq!(
-            self.field(queue + eviction::COUNT),
+            self.field(queue + queue_word::COUNT),
             count,
             "entries in the queue"
         );
         assert_eq!(
-            self.field(queue + eviction::GRANULES),
+            self.field(queue + queue_word::GRANULES),
             granules,
             "granules in the queue"
         );
@@ -263,7 +264,7 @@ impl PartitionRef<'_> {
     fn check_hole_lists(&self, pages: &[Page]) {
         let mut listed = HashSet::new();
         for hole in 1..=PAGE_GRANULES {
-            if self.field(field::HOLE_LISTS) >> (hole - 1) & 1 == 1 {
+            if self.field(partition_word::HOLE_LISTS) >> (hole - 1) & 1 == 1 {
                 self.check_hole_list(hole, &mut listed);
             }
         }
@@ -277,18 +278,18 @@ impl PartitionRef<'_> {
         assert_eq!(listed, with_holes.collect(), "pages with holes are listed");
         let granules: u32 = runs.iter().map(|page| page.1.used.count_ones()).sum();
         assert_eq!(
-            self.field(field::RUN_PAGES),
+            self.field(partition_word::RUN_PAGES),
             runs.len() as u64,
             "pages that hold runs"
         );
         assert_eq!(
-            self.field(field::RUN_GRANULES),
+            self.field(partition_word::RUN_GRANULES),
             u64::from(granules),
             "granules in runs"
         );
         let values = all.iter().filter(mine).count() - runs.len();
         assert_eq!(
-            self.field(field::VALUE_PAGES),
+            self.field(partition_word::VALUE_PAGES),
             values as u64,
             "pages that hold values"
         );
@@ -305,7 +306,7 @@ impl PartitionRef<'_> {
                 "page links agree"
             );
             assert_eq!(
-                longest(!self.region().used(page)),
+                longest_run(!self.region().used(page)),
                 hole,
                 "a page is in the list of its hole"
             );

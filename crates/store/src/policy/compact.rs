@@ -2,19 +2,20 @@
 //!
 //! What it is not: a background activity; it runs inside a write that needs a page.
 //! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say, whatever the
-//! shape of the hole that his going leaves.
+//! shape of the hole that is left.
 
-use crate::arena::{NO_PAGE, Run, longest};
-use crate::index::Slot;
-use crate::layout::{GRANULE, PAGE_GRANULES};
-use crate::partition::{PartitionMut, field};
-use crate::stats::Counter;
+use crate::arena::bitmap::longest_run;
+use crate::arena::page_table::RunKind;
+use crate::index::IndexSlot;
+use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
+use crate::ledger::Counter;
+use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
     /// True if holes make up a page and more than this share (one in so many) of the pages that hold runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
-        let granules = self.field(field::RUN_PAGES) * u64::from(PAGE_GRANULES);
-        let free = granules.saturating_sub(self.field(field::RUN_GRANULES));
+        let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
+        let free = granules.saturating_sub(self.field(partition_word::RUN_GRANULES));
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
@@ -28,25 +29,25 @@ impl PartitionMut<'_> {
         let page = self.hole_list(hole);
         self.unlist(page, hole);
         self.vacating = page;
-        self.move_runs(page, Run::Head);
-        self.move_runs(page, Run::Tail);
+        self.move_runs(page, RunKind::Head);
+        self.move_runs(page, RunKind::Tail);
         self.vacating = NO_PAGE;
         let used = self.region().used(page);
         match used {
             0 => self.give_run_page(page),
-            _ => self.list(page, longest(!used)),
+            _ => self.list(page, longest_run(!used)),
         }
         used == 0
     }
 
-    fn move_runs(&mut self, page: u32, run: Run) {
+    fn move_runs(&mut self, page: u32, run: RunKind) {
         let mut starts = self.region().starts(page, run);
         while starts != 0 {
             let location = self.region().location(page, starts.trailing_zeros());
             starts &= starts - 1;
             let moved = match run {
-                Run::Head => self.move_head(location),
-                Run::Tail => self.move_tail(self.tail_owner(location)),
+                RunKind::Head => self.move_head(location),
+                RunKind::Tail => self.move_tail(self.tail_owner(location)),
             };
             if moved.is_some() {
                 self.count(Counter::Moved);
@@ -59,29 +60,30 @@ impl PartitionMut<'_> {
     }
 
     fn move_head(&mut self, old: u32) -> Option<()> {
-        let place = self.entry(old).place();
-        let new = self.cut_run(place.head_len, Run::Head)?;
-        self.copy_run(old, new, place.head_len);
+        let allocation = self.entry(old).allocation();
+        let new = self.cut_run(allocation.head_len, RunKind::Head)?;
+        self.copy_run(old, new, allocation.head_len);
         let number = self.entry(new).slot();
         let slot = self.slot(number);
         self.relink(slot.in_main(), old, new);
         self.set_slot(
             number,
-            Slot::live(slot.tag(), slot.in_main(), slot.hits(), new),
+            IndexSlot::live(slot.tag(), slot.in_main(), slot.hits(), new),
         );
-        if place.tail != 0 {
-            self.entry(new).adopt_tail(place.tail, place.tail_len);
+        if allocation.tail != 0 {
+            self.entry(new)
+                .link_tail(allocation.tail, allocation.tail_len);
         }
-        self.free_run(old, place.head_len, Run::Head);
+        self.free_run(old, allocation.head_len, RunKind::Head);
         Some(())
     }
 
     fn move_tail(&mut self, owner: u32) -> Option<()> {
-        let place = self.entry(owner).place();
-        let new = self.cut_run(place.tail_len, Run::Tail)?;
-        self.copy_run(place.tail, new, place.tail_len);
+        let allocation = self.entry(owner).allocation();
+        let new = self.cut_run(allocation.tail_len, RunKind::Tail)?;
+        self.copy_run(allocation.tail, new, allocation.tail_len);
         self.entry(owner).set_tail(new);
-        self.free_run(place.tail, place.tail_len, Run::Tail);
+        self.free_run(allocation.tail, allocation.tail_len, RunKind::Tail);
         Some(())
     }
 

@@ -4,9 +4,9 @@
 
 use std::vec::Vec;
 
+use super::model::run;
+use super::op::Op;
 use crate::Params;
-use crate::model::run;
-use crate::op::Op;
 use proptest::prelude::*;
 
 fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -73,7 +73,7 @@ proptest! {
 fn store_agrees_with_the_model_over_a_long_run() {
     let mut state = 42;
     let mut next = || {
-        state = crate::testing::mix(state);
+        state = super::testing::mix(state);
         Op::from_bytes(state.to_le_bytes())
     };
     let count = if cfg!(miri) { 60 } else { 60_000 };

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::vec;
 use std::vec::Vec;
 
-use crate::op::{Op, length, name};
-use crate::testing::{Memory, hash};
+use super::op::{Op, length, name};
+use super::testing::{Memory, hash};
 use crate::{
-    Change, Cursor, Found, Grant, Key, NO_DEADLINE, Params, PartitionMut, Record, SET_ROUNDS, Set,
-    Stripe, Verdict, Why,
+    Cursor, EntryEvent, GetOutcome, Grant, Key, NO_DEADLINE, NewEntry, Params, PartitionMut,
+    RemovalCause, SET_ROUNDS, SetOutcome, Stripe, Verdict,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,20 +25,22 @@ struct Stored {
 
 /// What the ledger has heard.
 #[derive(Default)]
-struct Heard {
+struct LedgerSums {
     bytes: BTreeMap<u32, i64>,
     entries: BTreeMap<u32, i64>,
     /// Entries that went for space or time since the model last looked.
     lost: usize,
 }
 
-impl Heard {
-    fn note(&mut self, change: Change) {
-        let sign = if change.why.is_none() { 1 } else { -1 };
-        *self.bytes.entry(change.cache).or_default() += sign * change.bytes as i64;
-        *self.entries.entry(change.cache).or_default() += sign;
-        self.lost +=
-            usize::from(change.why == Some(Why::Evicted) || change.why == Some(Why::Expired));
+impl LedgerSums {
+    fn note(&mut self, event: EntryEvent) {
+        let sign = if event.removed.is_none() { 1 } else { -1 };
+        *self.bytes.entry(event.cache).or_default() += sign * event.bytes as i64;
+        *self.entries.entry(event.cache).or_default() += sign;
+        self.lost += usize::from(
+            event.removed == Some(RemovalCause::Evicted)
+                || event.removed == Some(RemovalCause::Expired),
+        );
     }
 }
 
@@ -46,7 +48,7 @@ struct Model<'m> {
     memory: &'m Memory,
     stored: HashMap<(u32, Vec<u8>), Stored>,
     stripes: HashMap<(u32, u32), Stripe>,
-    heard: Heard,
+    sums: LedgerSums,
     grant: Grant<'m>,
     now: i64,
     writes: u64,
@@ -59,7 +61,7 @@ pub fn run(params: Params, ops: &[Op]) {
         memory: &memory,
         stored: HashMap::new(),
         stripes: HashMap::new(),
-        heard: Heard::default(),
+        sums: LedgerSums::default(),
         grant: memory.region.grant(),
         now: 1_000,
         writes: 0,
@@ -99,8 +101,8 @@ impl<'m> Model<'m> {
     }
 
     fn with<T>(&mut self, partition: u32, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
-        let heard = &mut self.heard;
-        let mut ledger = |change| heard.note(change);
+        let sums = &mut self.sums;
+        let mut ledger = |change| sums.note(change);
         // SAFETY: one thread, one `PartitionMut` at a time.
         act(&mut unsafe { self.memory.region.partition_mut(partition, &mut ledger) })
     }
@@ -155,7 +157,7 @@ impl<'m> Model<'m> {
             negative,
             ref value,
         } = next;
-        let record = Record {
+        let new = NewEntry {
             version,
             deadline,
             kind,
@@ -165,15 +167,15 @@ impl<'m> Model<'m> {
         let (now, mut grant) = (self.now, region.grant());
         for _ in 0..SET_ROUNDS {
             let home = region.partition_of(at.hash);
-            match self.with(home, |part| part.set(&at, &record, now, &mut grant)) {
-                Set::Stored { .. } => {
+            match self.with(home, |part| part.set(&at, &new, now, &mut grant)) {
+                SetOutcome::Stored { .. } => {
                     self.stored.insert((cache, bytes), next);
                     return;
                 }
-                Set::NeedPages { pages, victim } => {
+                SetOutcome::NeedPages { pages, victim } => {
                     self.with(victim, |part| part.reclaim(pages, now, &mut grant));
                 }
-                Set::TooLarge => {
+                SetOutcome::TooLarge => {
                     assert!(
                         value.len() > region.layout().max_value(bytes.len()),
                         "it would fit"
@@ -191,7 +193,7 @@ impl<'m> Model<'m> {
         let found = self.on_key(key, |part, key| part.get(key, now, |_| true, &mut buffer));
         let expected = self.stored.get(&name(key));
         match (found, expected) {
-            (Found::Hit(header), Some(stored)) => {
+            (GetOutcome::Hit(header), Some(stored)) => {
                 assert!(now < stored.deadline, "an expired value was served");
                 assert_eq!(
                     buffer[..header.value_len as usize],
@@ -205,19 +207,19 @@ impl<'m> Model<'m> {
                 );
                 assert_eq!(header.deadline, stored.deadline);
             }
-            (Found::Miss, Some(stored)) => {
+            (GetOutcome::Miss, Some(stored)) => {
                 assert!(
-                    now >= stored.deadline || self.heard.lost > 0,
+                    now >= stored.deadline || self.sums.lost > 0,
                     "a live value was not found"
                 );
             }
-            (Found::Miss, None) => {}
+            (GetOutcome::Miss, None) => {}
             (found, expected) => panic!("{found:?} where {expected:?} was stored"),
         }
     }
 
     fn remove(&mut self, key: u16) {
-        let removed = self.on_key(key, |part, key| part.remove(key, Why::Cleared));
+        let removed = self.on_key(key, |part, key| part.remove(key, RemovalCause::Cleared));
         let expected = self.stored.get(&name(key));
         assert!(removed.is_none() || removed.map(|h| h.version) == expected.map(|s| s.version));
         if removed.is_some() {
@@ -262,7 +264,7 @@ impl<'m> Model<'m> {
         let stripe = self.on_key(key, |part, key| part.mark(key));
         let gone = self.on_key(key, |part, key| part.peek(key).is_none());
         assert!(gone, "a marked key has no entry");
-        if self.stored.remove(&name(key)).is_some() && self.heard.lost > 0 {
+        if self.stored.remove(&name(key)).is_some() && self.sums.lost > 0 {
             self.check_losses_by_scan();
         }
         let expected = self.stripe(key);
@@ -289,7 +291,7 @@ impl<'m> Model<'m> {
         self.with(partition, |part| {
             part.sweep(&mut Cursor::default(), u32::from(slots), |entry| {
                 match now >= entry.header().deadline {
-                    true => Verdict::Remove(Why::Expired),
+                    true => Verdict::Remove(RemovalCause::Expired),
                     false => Verdict::Keep,
                 }
             });
@@ -301,7 +303,7 @@ impl<'m> Model<'m> {
         for partition in 0..self.memory.region.layout.partitions {
             let mut cursor = Cursor::default();
             let judge = |entry: &crate::EntryRef| match entry.header().cache == cache {
-                true => Verdict::Remove(Why::Invalidated),
+                true => Verdict::Remove(RemovalCause::Invalidated),
                 false => Verdict::Keep,
             };
             while !self
@@ -334,7 +336,7 @@ impl<'m> Model<'m> {
                     let header = entry.header();
                     let mut key = vec![0; header.key_len as usize];
                     entry.copy_key(&mut key);
-                    let bytes = entry.place().granules() as i64 * 64;
+                    let bytes = entry.allocation().granules() as i64 * 64;
                     present
                         .insert((header.cache, key), (header.version, bytes))
                         .is_none()
@@ -355,17 +357,17 @@ impl<'m> Model<'m> {
             );
         }
         self.stored.retain(|key, _| present.contains_key(key));
-        self.heard.lost = 0;
+        self.sums.lost = 0;
         for cache in 0..3 {
             let of_cache = present.iter().filter(|entry| entry.0.0 == cache);
             let (count, bytes) = of_cache.fold((0, 0), |sum, entry| (sum.0 + 1, sum.1 + entry.1.1));
             assert_eq!(
-                self.heard.bytes.get(&cache).copied().unwrap_or(0),
+                self.sums.bytes.get(&cache).copied().unwrap_or(0),
                 bytes,
                 "bytes of {cache}"
             );
             assert_eq!(
-                self.heard.entries.get(&cache).copied().unwrap_or(0),
+                self.sums.entries.get(&cache).copied().unwrap_or(0),
                 count,
                 "entries"
             );
@@ -373,7 +375,7 @@ impl<'m> Model<'m> {
     }
 
     fn check(&mut self) {
-        let (before, lost) = (self.stored.len(), self.heard.lost);
+        let (before, lost) = (self.stored.len(), self.sums.lost);
         self.check_losses_by_scan();
         assert!(
             before - self.stored.len() <= lost,

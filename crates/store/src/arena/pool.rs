@@ -1,6 +1,6 @@
 //! The pool of free pages, shared by all partitions without a lock.
 //!
-//! What it is not: it does not know what a page is used for; `arena.rs` does.
+//! What it is not: it does not know what a page is used for; `runs.rs` does.
 //! The rule it guards: a page has one owner. One bit a page says "free". Whoever clears the bit in an
 //! atomic read-modify-write owns the page, whoever owns it may set the bit: the bit is the truth and
 //! there is no list, so there is no ABA. Acquire and release on the bit carry the last owner's writes
@@ -12,19 +12,15 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-use crate::arena::NO_PAGE;
-use crate::region::{FREE_AT, HAND_AT, HINT_AT, Region};
+use crate::layout::region_word;
+use crate::region::Region;
 
-/// Passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move
-/// behind the searcher; each such move is another backend's progress.
-const PASSES: usize = 64;
-/// Pages looked at to find a victim before the next partition in line is taken.
-const PROBES: usize = 16;
+/// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time, but it can
+/// move behind the searcher; each such move is another backend's progress.
+const CLAIM_ROUNDS: usize = 64;
 /// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever is next:
 /// a third of what `SET_ROUNDS` allows.
-const TURNS: u32 = 32;
-/// Steps through the pages so that consecutive victims are spread over the arena (golden ratio).
-const STRIDE: u64 = 0x9E37_79B1;
+const MAX_SINGLE_TURNS: u32 = 32;
 
 /// Pages reserved by one writer while it moves between partition locks. Dropping it gives them back.
 pub struct Grant<'r> {
@@ -41,9 +37,9 @@ impl Grant<'_> {
     }
 
     /// Counts a turn in which only one entry is judged; false once there were enough of them.
-    pub(crate) fn take_turn(&mut self) -> bool {
+    pub(crate) fn take_single_turn(&mut self) -> bool {
         self.turns += 1;
-        self.turns <= TURNS
+        self.turns <= MAX_SINGLE_TURNS
     }
 
     /// Reserves up to `wanted` in total; true if the grant now covers it.
@@ -87,16 +83,16 @@ impl Region {
             self.disown_page(page);
             self.mark_free(page);
         }
-        self.store(FREE_AT, u64::from(self.layout.pages));
+        self.store(region_word::FREE_PAGES, u64::from(self.layout.pages));
     }
 
     /// Pages that anybody may reserve now.
     pub fn free_pages(&self) -> u32 {
-        self.load(FREE_AT) as u32
+        self.load(region_word::FREE_PAGES) as u32
     }
 
     fn reserve_pages(&self, wanted: u32) -> u32 {
-        let free = self.word(FREE_AT);
+        let free = self.word(region_word::FREE_PAGES);
         let mut seen = free.load(Relaxed);
         while seen > 0 {
             let take = seen.min(u64::from(wanted));
@@ -110,7 +106,8 @@ impl Region {
 
     fn unreserve_pages(&self, pages: u32) {
         if pages > 0 {
-            self.word(FREE_AT).fetch_add(u64::from(pages), AcqRel);
+            self.word(region_word::FREE_PAGES)
+                .fetch_add(u64::from(pages), AcqRel);
         }
     }
 
@@ -137,15 +134,15 @@ impl Region {
     /// Claims any free page. The caller holds a reservation, so one exists.
     fn claim_page(&self) -> Option<u32> {
         let words = self.layout.summary_words;
-        let start = self.load(HINT_AT) as usize % words.max(1);
-        for step in 0..words * PASSES {
+        let start = self.load(region_word::SUMMARY_HINT) as usize % words.max(1);
+        for step in 0..words * CLAIM_ROUNDS {
             let index = (start + step) % words;
             let mut groups = self.summary(index).load(Acquire);
             while groups != 0 {
                 let word = index * 64 + groups.trailing_zeros() as usize;
                 if let Some(page) = self.claim_in(word) {
                     if step > 0 {
-                        self.store(HINT_AT, index as u64);
+                        self.store(region_word::SUMMARY_HINT, index as u64);
                     }
                     return Some(page);
                 }
@@ -187,41 +184,13 @@ impl Region {
     pub(crate) fn page_is_free(&self, page: u32) -> bool {
         self.load(self.layout.pool_at + page as usize / 64 * 8) >> (page % 64) & 1 == 1
     }
-
-    /// A partition to take pages from: the owner of the next page in a walk that visits the arena evenly.
-    /// So partitions are chosen in proportion to what they hold, every entry's time in the tier is the
-    /// same whatever its partition, and many small queues behave as one large queue would. Where the queues
-    /// are `short`, the tier's shares say from which queue the next entry goes, and only an owner that has
-    /// one there will do.
-    pub(crate) fn next_victim(&self, short: bool) -> u32 {
-        let pages = u64::from(self.layout.pages);
-        let wanted = short.then(|| self.queue_to_judge());
-        let mut turn = 0;
-        for _ in 0..PROBES {
-            turn = self.word(HAND_AT).fetch_add(1, Relaxed);
-            let page = ((turn.wrapping_mul(STRIDE) & 0xFFFF_FFFF) * pages) >> 32;
-            match self.page_owner(page as u32) {
-                NO_PAGE => continue,
-                owner if self.can_give(owner, wanted) => {
-                    return owner & (self.layout.partitions - 1);
-                }
-                _ => continue,
-            }
-        }
-        let last = self.layout.partitions - 1;
-        let from = turn as u32 & last;
-        (0..=last)
-            .map(|step| (from + step) & last)
-            .find(|id| self.can_give(*id, wanted))
-            .unwrap_or(from)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::SeqCst;
+    use crate::check::testing::Memory;
     use crate::region::Region;
-    use crate::testing::Memory;
     use std::sync::atomic::{AtomicU8, Ordering};
 
     #[test]
@@ -255,7 +224,7 @@ mod tests {
             }
         });
         assert_eq!(region.free_pages(), region.layout.pages);
-        region.validate(0, crate::testing::hash);
+        region.validate(0, crate::check::testing::hash);
     }
 
     fn take_turns(region: &Region, owners: &[AtomicU8], seed: u32, rounds: usize) {

@@ -1,0 +1,72 @@
+//! What a transaction remembers of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
+//!
+//! What it is not: the changes themselves; `table` has the rows.
+
+use crate::clause::Clause;
+use crate::model::Model;
+use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, State};
+
+impl State {
+    /// Rule 1: what a function notes.
+    pub fn note(&mut self, actor: usize, key: usize, value: u8, exact: bool) {
+        let backend = &mut self.backends[actor];
+        let node = &mut backend.keys[key];
+        if backend.cache.overflowed && !node.dirty {
+            return;
+        }
+        node.dirty = true;
+        node.value = if backend.cache.overflowed {
+            ABSENT
+        } else {
+            value
+        };
+        node.exact = exact;
+        node.by_subxact |= backend.in_subxact;
+    }
+
+    /// Rule 1: what the AFTER ROW trigger notes, when it fires.
+    pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
+        if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
+            self.note(actor, key, ABSENT, false);
+        }
+    }
+
+    pub fn overflow(&mut self, m: &Model, actor: usize) {
+        let backend = &mut self.backends[actor];
+        backend.cache.dirty = true;
+        backend.cache.overflowed = true;
+        for node in &mut backend.keys {
+            if !node.marked || !m.keeps(Clause::OverflowSparesMarked) {
+                *node = DirtyKey::default();
+            }
+        }
+    }
+
+    pub fn abort_subtransaction(&mut self, m: &Model, actor: usize) {
+        self.abort_subxact_rows(actor);
+        let backend = &mut self.backends[actor];
+        backend.in_subxact = false;
+        backend.locks &= !backend.subxact_locks;
+        backend.subxact_locks = 0;
+        for node in backend.keys.iter_mut().filter(|node| node.by_subxact) {
+            node.by_subxact = false;
+            if !m.keeps(Clause::SubabortKeepsKeys) {
+                *node = DirtyKey::default();
+            } else if m.keeps(Clause::SubabortDropsValues) {
+                node.value = ABSENT;
+            }
+        }
+    }
+
+    /// A key that is dirty but not marked.
+    pub fn unmarked_key(&self, actor: usize) -> Option<usize> {
+        let keys = &self.backends[actor].keys;
+        (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
+    }
+
+    /// Is the cache dirty, and not marked in full?
+    pub fn cache_unmarked(&self, actor: usize) -> bool {
+        let cache = &self.backends[actor].cache;
+        cache.dirty && cache.mark != MarkProgress::Full
+    }
+}

@@ -1,0 +1,121 @@
+//! Every step of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
+
+use super::model::{Clause, MarkScope, Phase};
+use super::moves::{Moves, removes, void};
+
+fn place(scope: MarkScope) -> usize {
+    scope as usize
+}
+
+impl Moves<'_> {
+    pub fn writer(&mut self, scope: MarkScope) {
+        let (m, words) = (self.m, place(scope));
+        let first = m.keeps(Clause::MarkBeforeRemoval);
+        let key = scope == MarkScope::Key;
+        let pend_first = key || m.keeps(Clause::PendBeforeVoid);
+        match self.me().at {
+            Phase::Begin if first => self.add("begins its commit", Phase::Marking, |_, _| {}),
+            Phase::Begin => self.add("begins its commit", Phase::Removing, |_, _| {}),
+            at @ (Phase::Marking | Phase::LateMarking) => {
+                let late = at == Phase::LateMarking;
+                let next = match (pend_first && !key, late) {
+                    (true, false) => Phase::Voiding,
+                    (true, true) => Phase::LateVoiding,
+                    (false, false) => Phase::Removing,
+                    (false, true) => Phase::Committing,
+                };
+                self.mark(words, key, next);
+            }
+            Phase::Voiding => self.void_all(Phase::Removing),
+            Phase::LateVoiding => self.void_all(Phase::Committing),
+            Phase::Removing => self.remove(match first {
+                true => Phase::Committing,
+                false => Phase::LateMarking,
+            }),
+            Phase::Committing => self.add(
+                "commits: others see the new source",
+                Phase::Unmarking,
+                |state, backend| {
+                    state.source += 1;
+                    if backend.has_removed {
+                        state.row = None;
+                        backend.has_removed = false;
+                    }
+                },
+            ),
+            Phase::Unmarking => {
+                let marked = self.me().marked;
+                self.add("unmarks", Phase::Unvoiding, |state, _| {
+                    if marked {
+                        state.words[words].ver += 1;
+                        state.words[words].pend -= 1;
+                    }
+                    if key && marked {
+                        void(state, None);
+                    }
+                });
+            }
+            Phase::Unvoiding => self.add("voids leases and has ended", Phase::Done, |state, _| {
+                if !key {
+                    void(state, None);
+                }
+            }),
+            _ => {}
+        }
+        let before = [
+            Phase::Marking,
+            Phase::Voiding,
+            Phase::Removing,
+            Phase::LateMarking,
+            Phase::LateVoiding,
+            Phase::Committing,
+        ];
+        if before.contains(&self.me().at) {
+            self.add("rolls back", Phase::Unmarking, |_, backend| {
+                backend.has_removed = false;
+            });
+        }
+    }
+
+    /// One section for a key; for a cache `pend` and `ver` here, leases before or after it.
+    fn mark(&mut self, words: usize, key: bool, next: Phase) {
+        let m = self.m;
+        if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
+            return self.add("voids leases first", self.me().at, |state, backend| {
+                void(state, None);
+                backend.again = true;
+            });
+        }
+        self.add("marks", next, |state, backend| {
+            backend.again = false;
+            backend.marked = true;
+            state.words[words].pend += 1;
+            state.words[words].ver += 1;
+            if key && m.keeps(Clause::MarkVoids) {
+                void(state, None);
+            }
+        });
+    }
+
+    fn void_all(&mut self, next: Phase) {
+        let voids = self.m.keeps(Clause::MarkVoids);
+        self.add("voids the leases of the cache", next, |state, _| {
+            if voids {
+                void(state, None);
+            }
+        });
+    }
+
+    /// Under the latest snapshot. A row that is being changed or removed is waited for in any case.
+    fn remove(&mut self, next: Phase) {
+        let unseen = self.others().any(|other| other.row.is_some());
+        let there = self.from.row.is_some();
+        let locked = there && (unseen || self.others().any(removes));
+        if locked || unseen && self.m.keeps(Clause::RemovalWaits) {
+            return;
+        }
+        self.add("removes the row, if it sees one", next, |_, backend| {
+            backend.has_removed = there;
+        });
+    }
+}

@@ -1,0 +1,74 @@
+//! The unsafe interface: what callers promise, who alone see the memory and its locks.
+//!
+//! What it is not: it takes no lock and touches no memory itself (`region.rs`). The rule it guards: whoever has a
+//! `PartitionRef` or a `PartitionMut` came through here, and so has promised that they hold the lock.
+
+use core::ptr::NonNull;
+
+use crate::layout::{Layout, region_word};
+use crate::ledger::EntryEvent;
+use crate::partition::{PartitionMut, PartitionRef};
+use crate::region::Region;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"pgcache1");
+
+impl Region {
+    /// Starts an empty region in memory of any content.
+    ///
+    /// # Safety
+    /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for as long
+    /// as any `Region` over it lives, and nobody else uses it during this call.
+    pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
+        // SAFETY: alignment, length and life of the memory are what our caller promises.
+        let region = unsafe { Region::over(base, layout) };
+        for at in (0..layout.arena_at).step_by(8) {
+            region.store(at, 0);
+        }
+        region.store(region_word::SIZE, region.bytes() as u64);
+        region.store(region_word::PAGES, u64::from(layout.pages));
+        region.store(region_word::PARTITIONS, u64::from(layout.partitions));
+        region.start_pool();
+        region.store(region_word::MAGIC, MAGIC);
+        region
+    }
+
+    /// Maps a region that `init` started with the same layout; `None` if it did not.
+    ///
+    /// # Safety
+    /// As for [`Region::init`], but other users of the region may be at work.
+    pub unsafe fn attach(base: NonNull<u8>, layout: &Layout) -> Option<Region> {
+        // SAFETY: alignment, length and life of the memory are what our caller promises; other users go by
+        // the access rules, and all that is read here are words, which are atomics.
+        let region = unsafe { Region::over(base, layout) };
+        let same = region.load(region_word::MAGIC) == MAGIC
+            && region.load(region_word::SIZE) == region.bytes() as u64
+            && region.load(region_word::PAGES) == u64::from(layout.pages)
+            && region.load(region_word::PARTITIONS) == u64::from(layout.partitions);
+        same.then_some(region)
+    }
+
+    /// For look-ups.
+    ///
+    /// # Safety
+    /// The caller holds lock `id`, shared or exclusive, until the value is gone.
+    #[inline]
+    pub unsafe fn partition(&self, id: u32) -> PartitionRef<'_> {
+        PartitionRef::new(self, id & (self.layout.partitions - 1))
+    }
+
+    /// For changes; each entry that comes or goes is reported to `ledger`.
+    ///
+    /// # Safety
+    /// The caller holds lock `id` exclusively until the value is gone.
+    #[inline]
+    pub unsafe fn partition_mut<'a>(
+        &'a self,
+        id: u32,
+        ledger: &'a mut dyn FnMut(EntryEvent),
+    ) -> PartitionMut<'a> {
+        PartitionMut::new(
+            PartitionRef::new(self, id & (self.layout.partitions - 1)),
+            ledger,
+        )
+    }
+}

@@ -1,0 +1,133 @@
+//! Memory for a whole entry: one run in a hole, head and tail in two holes, or a new page.
+//!
+//! What it is not: it evicts nobody and takes no page that is not in the pool (`policy`, `write.rs`).
+//! The rule it guards: all or nothing, and what a split costs is paid by long entries.
+
+use super::page_table::RunKind;
+use super::pool::Grant;
+use crate::footprint::{Allocation, Footprint};
+use crate::layout::{NO_PAGE, PAGE_GRANULES, partition_word};
+use crate::partition::PartitionMut;
+
+/// Granules of an entry below which it is never split: two accesses cost more than the hole.
+const MIN_SPLIT_GRANULES: u32 = 8;
+/// Granules of a hole that takes the head of any entry. So a page loses at most a tenth to holes, whatever the
+/// size of the values.
+const MIN_HEAD_GRANULES: u32 = 4;
+
+impl PartitionMut<'_> {
+    /// One run in a hole; or head and tail in two holes; or a new page. Takes all or nothing.
+    pub(crate) fn cut_runs(
+        &mut self,
+        footprint: &Footprint,
+        grant: &mut Grant,
+    ) -> Option<Allocation> {
+        let single = footprint.one_run_granules();
+        if let Some(head) = self.cut_run(single, RunKind::Head) {
+            return Some(one_run(head, single));
+        }
+        let hole = self.longest_hole();
+        if self.is_worth_splitting(footprint, hole)
+            && let Some(allocation) = self.cut_two(footprint, hole, grant)
+        {
+            return Some(allocation);
+        }
+        if !self.take_run_page(footprint, grant) {
+            return None;
+        }
+        if single <= PAGE_GRANULES {
+            return self
+                .cut_run(single, RunKind::Head)
+                .map(|head| one_run(head, single));
+        }
+        self.cut_two(footprint, PAGE_GRANULES, grant)
+    }
+
+    /// Takes a page for runs, but none that is reserved for the value's own pages.
+    fn take_run_page(&mut self, footprint: &Footprint, grant: &mut Grant) -> bool {
+        grant.fill(footprint.pages + 1) && self.add_run_page(grant)
+    }
+
+    /// A split entry leaves two holes when it goes, into which the next one is split: what a split costs, a
+    /// partition pays for good. So a short entry is split if that costs nothing, or while such entries are
+    /// fewer than pages: values of one size leave a hole a page, whatever sizes were there before.
+    fn is_worth_splitting(&self, footprint: &Footprint, hole: u32) -> bool {
+        let single = footprint.one_run_granules();
+        if single < MIN_SPLIT_GRANULES
+            || hole
+                < footprint
+                    .min_head_granules()
+                    .max(MIN_HEAD_GRANULES.min(single / 4))
+        {
+            return false;
+        }
+        single >= 2 * MIN_SPLIT_GRANULES
+            || hole + footprint.tail_granules(hole) <= single
+            || self.field(partition_word::SHORT_SPLITS) < self.field(partition_word::RUN_PAGES)
+    }
+
+    /// A head that fills the longest hole, and a tail elsewhere, in a new page if need be.
+    fn cut_two(
+        &mut self,
+        footprint: &Footprint,
+        head_len: u32,
+        grant: &mut Grant,
+    ) -> Option<Allocation> {
+        let tail_len = footprint.tail_granules(head_len);
+        if !(1..=PAGE_GRANULES).contains(&tail_len) {
+            return None;
+        }
+        let head = self.cut_run(head_len, RunKind::Head)?;
+        let mut tail = self.cut_run(tail_len, RunKind::Tail);
+        if tail.is_none() && self.take_run_page(footprint, grant) {
+            tail = self.cut_run(tail_len, RunKind::Tail);
+        }
+        match tail {
+            Some(tail) => {
+                let allocation = Allocation {
+                    tail,
+                    tail_len,
+                    ..one_run(head, head_len)
+                };
+                self.add_field(
+                    partition_word::SHORT_SPLITS,
+                    is_short_split(&allocation).into(),
+                );
+                Some(allocation)
+            }
+            None => {
+                self.free_run(head, head_len, RunKind::Head);
+                None
+            }
+        }
+    }
+
+    /// Frees the memory of an entry that nothing names any more.
+    pub(crate) fn free_allocation(&mut self, allocation: &Allocation) {
+        self.sub_field(
+            partition_word::SHORT_SPLITS,
+            is_short_split(allocation).into(),
+        );
+        if allocation.tail != 0 {
+            self.free_run(allocation.tail, allocation.tail_len, RunKind::Tail);
+        }
+        self.free_value_pages(allocation.first_page, allocation.pages);
+        self.free_run(allocation.head, allocation.head_len, RunKind::Head);
+    }
+}
+
+/// In two runs that are so short that the cost of the second is counted; see `is_worth_splitting`.
+pub(crate) fn is_short_split(allocation: &Allocation) -> bool {
+    allocation.tail != 0 && allocation.head_len + allocation.tail_len <= 2 * MIN_SPLIT_GRANULES
+}
+
+fn one_run(head: u32, head_len: u32) -> Allocation {
+    Allocation {
+        head,
+        head_len,
+        tail: 0,
+        tail_len: 0,
+        first_page: NO_PAGE,
+        pages: 0,
+    }
+}

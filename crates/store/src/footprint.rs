@@ -1,0 +1,81 @@
+//! How much memory an entry takes, and how it is cut: sums over lengths, without any memory.
+//!
+//! What it is not: it finds no memory (`arena`). The rule it guards: an entry wastes at most 63 bytes a run.
+//!
+//! A value lies in whole pages first, then in the head run, then in the tail run.
+
+use crate::layout::{ENTRY_HEADER, EXTENDED_HEADER, GRANULE, PAGE, PAGE_GRANULES, TAIL_HEADER};
+
+/// How much memory an entry takes: derived from lengths, so that it need not be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    pub key_len: usize,
+    /// Whole pages of the value.
+    pub pages: u32,
+    /// Bytes of the value that lie in runs.
+    pub run_bytes: usize,
+}
+
+impl Footprint {
+    #[inline]
+    pub fn new(key_len: usize, value_len: usize) -> Footprint {
+        let whole = ENTRY_HEADER + key_len + value_len <= PAGE;
+        let pages = if whole { 0 } else { value_len / PAGE };
+        Footprint {
+            key_len,
+            pages: pages as u32,
+            run_bytes: value_len - pages * PAGE,
+        }
+    }
+
+    /// Granules of one run that holds all the rest; above 64 there must be a tail.
+    pub fn one_run_granules(&self) -> u32 {
+        let header = if self.pages > 0 {
+            EXTENDED_HEADER
+        } else {
+            ENTRY_HEADER
+        };
+        (header + self.key_len + self.run_bytes).div_ceil(GRANULE) as u32
+    }
+
+    /// Granules of the shortest head run when there is a tail: header and key must be in it.
+    pub fn min_head_granules(&self) -> u32 {
+        (EXTENDED_HEADER + self.key_len).div_ceil(GRANULE) as u32
+    }
+
+    /// Granules of the tail beside a head of this size; 0 when the head holds all.
+    pub fn tail_granules(&self, head: u32) -> u32 {
+        match self.run_bytes.saturating_sub(self.head_value_bytes(head)) {
+            0 => 0,
+            over => (over + TAIL_HEADER).div_ceil(GRANULE) as u32,
+        }
+    }
+
+    /// Bytes of the value that fit in an extended head.
+    pub fn head_value_bytes(&self, head: u32) -> usize {
+        (head as usize * GRANULE).saturating_sub(EXTENDED_HEADER + self.key_len)
+    }
+}
+
+/// The memory of one entry: locations and lengths in granules, pages by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    pub head: u32,
+    pub head_len: u32,
+    /// 0: no tail.
+    pub tail: u32,
+    pub tail_len: u32,
+    pub first_page: u32,
+    pub pages: u32,
+}
+
+impl Allocation {
+    pub fn granules(&self) -> u64 {
+        u64::from(self.head_len + self.tail_len) + u64::from(self.pages) * u64::from(PAGE_GRANULES)
+    }
+
+    #[inline]
+    pub fn extended(&self) -> bool {
+        self.tail != 0 || self.pages > 0
+    }
+}

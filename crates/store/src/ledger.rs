@@ -1,0 +1,70 @@
+//! What happens to entries: what the caller's ledger is told, and the events that a partition counts.
+//!
+//! What it is not: sums by cache; those are the caller's, kept from [`EntryEvent`].
+//! The rule it guards: an entry that goes is reported with the bytes that it was reported with when it came.
+
+use crate::layout::partition_word;
+
+/// Why an entry went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalCause {
+    /// Another value took its place.
+    Overwritten,
+    /// For want of space.
+    Evicted,
+    /// Its time had come.
+    Expired,
+    /// The data behind it changed, or its version is of the past.
+    Invalidated,
+    /// Someone asked.
+    Cleared,
+}
+
+/// One entry was stored, or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryEvent {
+    /// Of its key.
+    pub cache: u32,
+    /// Of its header.
+    pub version: u64,
+    /// Whole granules, header and key included; the same when the entry goes as when it came.
+    pub bytes: u64,
+    /// Why it went; `None`: it was stored.
+    pub removed: Option<RemovalCause>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub(crate) enum Counter {
+    Sets,
+    Overwritten,
+    Evicted,
+    Expired,
+    Invalidated,
+    Cleared,
+    GhostHits,
+    Moved,
+    BucketEvictions,
+    Hits = 16,
+    Misses,
+}
+
+impl Counter {
+    pub(crate) fn at(self) -> usize {
+        // Readers' counters, from 16 on, lie on another cache line than those of writers.
+        const { assert!(partition_word::COUNTERS + 16 * 8 == partition_word::READ_COUNTERS) };
+        partition_word::COUNTERS + self as usize * 8
+    }
+}
+
+impl From<RemovalCause> for Counter {
+    fn from(cause: RemovalCause) -> Counter {
+        match cause {
+            RemovalCause::Overwritten => Counter::Overwritten,
+            RemovalCause::Evicted => Counter::Evicted,
+            RemovalCause::Expired => Counter::Expired,
+            RemovalCause::Invalidated => Counter::Invalidated,
+            RemovalCause::Cleared => Counter::Cleared,
+        }
+    }
+}

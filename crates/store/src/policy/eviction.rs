@@ -1,0 +1,146 @@
+//! S3-FIFO: which entry goes when space is needed, and what its removal leaves behind. See `params.rs` for the
+//! paper, and for what is counted otherwise here.
+//!
+//! What it is not: it does not say how much must go; `room.rs` does.
+//! The rule it guards: a hit costs a counter only; order changes under the exclusive lock, and whatever removes
+//! an entry does it here: out of its queue, its slot and its memory, and into the ledger.
+//!
+//! New entries join the small queue, or the main queue if their ghost is young. While the small queue
+//! holds more than its share its oldest entry is judged: hit often enough, it moves to the main queue,
+//! else it goes and leaves a ghost in its slot. The oldest of the main queue goes round again for each
+//! hit it has. All sizes are counted in granules, so large and small values share by bytes.
+
+use super::queue::queue_of;
+use crate::entry::{Header, Key};
+use crate::index::IndexSlot;
+use crate::layout::{GRANULE, partition_word, queue_word};
+use crate::ledger::{Counter, EntryEvent, RemovalCause};
+use crate::partition::PartitionMut;
+
+impl PartitionMut<'_> {
+    /// Judges one entry. False: it stays, and went to the young end of the main queue.
+    pub(crate) fn judge_one(&mut self, now: i64) -> bool {
+        matches!(self.judge_oldest(now), Judged::Removed)
+    }
+
+    /// Removes one entry for its space; an expired one that is met goes first. False if there is none.
+    pub(crate) fn evict_one(&mut self, now: i64) -> bool {
+        // Each entry can be passed over four times: three hits, and its promotion.
+        let bound = self.entries() * 4 + 1;
+        for _ in 0..bound {
+            match self.judge_oldest(now) {
+                Judged::Removed => return true,
+                Judged::Reinserted => {}
+                Judged::QueueEmpty => return false,
+            }
+        }
+        false
+    }
+
+    fn judge_oldest(&mut self, now: i64) -> Judged {
+        let main = !self.small_exceeds_its_share();
+        let location = self.field(queue_of(main) + queue_word::OLDEST) as u32;
+        if location == 0 {
+            return Judged::QueueEmpty;
+        }
+        let entry = self.entry(location);
+        let slot = self.slot(entry.slot());
+        if now >= entry.deadline() {
+            self.drop_entry(location, RemovalCause::Expired);
+            return Judged::Removed;
+        }
+        let enough = if main {
+            1
+        } else {
+            self.region().layout.params.promote_hits
+        };
+        if slot.hits() >= enough {
+            self.reinsert(location, main);
+            return Judged::Reinserted;
+        }
+        match main {
+            true => self.drop_entry(location, RemovalCause::Evicted),
+            false => self.evict_to_ghost(location),
+        }
+        Judged::Removed
+    }
+
+    /// To the young end of the main queue: promoted without hits, or reinserted with one hit less.
+    fn reinsert(&mut self, location: u32, from_main: bool) {
+        let entry = self.entry(location);
+        let (number, granules) = (entry.slot(), entry.allocation().granules());
+        let slot = self.slot(number);
+        let hits = if from_main { slot.hits() - 1 } else { 0 };
+        self.dequeue(from_main, location, granules);
+        self.set_slot(number, IndexSlot::live(slot.tag(), true, hits, location));
+        self.enqueue(true, location, granules);
+    }
+
+    fn evict_to_ghost(&mut self, location: u32) {
+        let entry = self.entry(location);
+        let (number, granules) = (entry.slot(), entry.allocation().granules());
+        let tag = self.slot(number).tag();
+        let clock = self.field(partition_word::GHOST_CLOCK);
+        self.add_field(partition_word::GHOST_CLOCK, granules);
+        self.remove_entry(
+            location,
+            RemovalCause::Evicted,
+            IndexSlot::ghost(tag, clock),
+        );
+    }
+
+    /// Removes an entry and leaves its slot empty.
+    pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
+        self.remove_entry(location, cause, IndexSlot::EMPTY);
+    }
+
+    fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
+        let entry = self.entry(location);
+        let (allocation, header) = (entry.allocation(), entry.header());
+        let slot = self.slot(entry.slot());
+        self.dequeue(slot.in_main(), location, allocation.granules());
+        self.set_slot(entry.slot(), successor);
+        self.free_allocation(&allocation);
+        self.count(cause.into());
+        self.report(EntryEvent {
+            cache: header.cache,
+            version: header.version,
+            bytes: allocation.granules() * GRANULE as u64,
+            removed: Some(cause),
+        });
+    }
+
+    /// Removes the entry of a key, whatever its deadline and version.
+    pub fn remove(&mut self, key: &Key, cause: RemovalCause) -> Option<Header> {
+        let (_, entry) = self.find(key)?;
+        let header = entry.header();
+        self.drop_entry(entry.location, cause);
+        Some(header)
+    }
+
+    /// Makes sure that a key has a slot: if both buckets are full of live entries, the one that is used least
+    /// goes.
+    pub(crate) fn ensure_slot(&mut self, hash: u64) {
+        let mut least: Option<IndexSlot> = None;
+        for number in self.probe(hash).slots() {
+            let slot = self.slot(number);
+            if !slot.is_live() {
+                return;
+            }
+            if least.is_none_or(|other| slot.use_rank() < other.use_rank()) {
+                least = Some(slot);
+            }
+        }
+        if let Some(slot) = least {
+            self.count(Counter::BucketEvictions);
+            self.drop_entry(slot.location(), RemovalCause::Evicted);
+        }
+    }
+}
+
+/// What became of the oldest entry of a queue.
+enum Judged {
+    Removed,
+    Reinserted,
+    QueueEmpty,
+}

@@ -1,0 +1,136 @@
+//! Room for an entry: pages and holes, made by evicting and by moving runs.
+//!
+//! What it is not: it does not take pages from partitions whose lock the caller does not hold, and it does not
+//! say who goes (`eviction.rs`). The rule it guards: bounded work, and no partition gives more than it must.
+
+use crate::arena::pool::Grant;
+use crate::footprint::{Allocation, Footprint};
+use crate::layout::{PAGE_GRANULES, partition_word};
+use crate::partition::PartitionMut;
+
+/// Evictions between two attempts to empty a page by moving its runs. So each search for a hole, and each
+/// `reclaim`, moves at most 64 runs, and 64 more for each page it empties and for each eight entries it evicts.
+const EVICTIONS_PER_MOVE: u32 = 8;
+/// A partition is sparse when one granule in so many is a hole. A page is then emptied for the pool at the first
+/// ratio, and at the second for a run that finds no hole, since the holes are of the wrong sizes then.
+const HOLE_RATIO_FOR_PAGES: u64 = 8;
+const HOLE_RATIO_FOR_RUNS: u64 = 32;
+/// Times that a write reclaims pages from its own partition before the caller is asked to go elsewhere.
+const LOCAL_ROUNDS: u32 = 8;
+
+impl PartitionMut<'_> {
+    /// Finds memory for an entry, evicting here; `Err(pages)`: this partition has nothing more to give.
+    pub(crate) fn allocate(
+        &mut self,
+        footprint: &Footprint,
+        now: i64,
+        grant: &mut Grant,
+    ) -> Result<Allocation, u32> {
+        self.reserve_pages_evicting(footprint, now, grant)?;
+        let mut allocation = self.cut_runs_evicting(footprint, now, grant)?;
+        for _ in 0..footprint.pages {
+            match self.add_value_page(grant, allocation.first_page) {
+                Some(page) => allocation.first_page = page,
+                None => {
+                    self.free_allocation(&allocation);
+                    return Err(footprint.pages + 1);
+                }
+            }
+            allocation.pages += 1;
+        }
+        Ok(allocation)
+    }
+
+    /// Reserves the pages of a large value before anything is cut: all or nothing.
+    fn reserve_pages_evicting(
+        &mut self,
+        footprint: &Footprint,
+        now: i64,
+        grant: &mut Grant,
+    ) -> Result<(), u32> {
+        if footprint.pages == 0 {
+            return Ok(());
+        }
+        let for_runs =
+            u32::from(self.longest_hole() < footprint.one_run_granules().min(PAGE_GRANULES));
+        let wanted = footprint.pages + for_runs;
+        for _ in 0..LOCAL_ROUNDS {
+            if grant.fill(wanted) {
+                return Ok(());
+            }
+            if self.region().next_victim(self.defers_to_tier()) != self.id() {
+                break;
+            }
+            self.reclaim(wanted, now, grant);
+        }
+        if grant.fill(wanted) {
+            Ok(())
+        } else {
+            Err(wanted)
+        }
+    }
+
+    fn cut_runs_evicting(
+        &mut self,
+        footprint: &Footprint,
+        now: i64,
+        grant: &mut Grant,
+    ) -> Result<Allocation, u32> {
+        let mut until_move = 0u32;
+        // An eviction or a vacated page each turn: when there is neither, nothing is left here.
+        let bound = self.entries() * 2 + 16;
+        for _ in 0..bound {
+            if let Some(allocation) = self.cut_runs(footprint, grant) {
+                return Ok(allocation);
+            }
+            if self.holds_less_than_its_share() {
+                break;
+            }
+            let moved =
+                until_move == 0 && self.is_sparse(HOLE_RATIO_FOR_RUNS) && self.vacate_page();
+            if !moved && !self.evict_one(now) {
+                break;
+            }
+            until_move = until_move.checked_sub(1).unwrap_or(EVICTIONS_PER_MOVE);
+        }
+        // Head and tail may need a page each; asking for one would go round in circles.
+        Err(footprint.pages + 2)
+    }
+
+    /// A partition with less than seven eighths of its share of pages takes from others before it evicts.
+    fn holds_less_than_its_share(&self) -> bool {
+        let layout = &self.region().layout;
+        let held = self.field(partition_word::RUN_PAGES) + self.field(partition_word::VALUE_PAGES);
+        held * 8 < u64::from(layout.pages / layout.partitions) * 7 && layout.partitions > 1
+    }
+
+    /// Evicts here until `grant` covers `pages`, or there is nothing left; gives what the grant covers.
+    /// For another partition's write: the caller holds only this partition's lock. With few entries here it
+    /// judges one, and the writer asks another partition for the next: else whoever is asked would lose
+    /// entries that are used, while others keep some that are not.
+    pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
+        let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
+        let mut until_move = 0;
+        for _ in 0..bound {
+            if grant.fill(pages) {
+                break;
+            }
+            if until_move == 0 && self.is_sparse(HOLE_RATIO_FOR_PAGES) {
+                if self.vacate_page() {
+                    continue;
+                }
+                until_move = EVICTIONS_PER_MOVE;
+            }
+            until_move = until_move.saturating_sub(1);
+            if self.defers_to_tier() && grant.take_single_turn() {
+                self.judge_one(now);
+                break;
+            }
+            if !self.evict_one(now) {
+                break;
+            }
+        }
+        grant.fill(pages);
+        grant.pages()
+    }
+}
