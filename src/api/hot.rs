@@ -103,7 +103,7 @@ fn tier_figures() -> Record<10> {
 /// Writers between mark and unmark: 0 when nobody is committing.
 fn pending(tier: &Tier) -> u64 {
     let stripes = tier.region().pending();
-    let slots: u64 = (0..tier.owners().len() as u32)
+    let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pend.load(SeqCst)))
         .sum();
     stripes + slots + tier.control().global_pend.load(SeqCst)

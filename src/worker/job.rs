@@ -76,7 +76,7 @@ impl Job {
     }
 
     pub fn is_of(&self, other: &Job) -> bool {
-        self.due.owner == other.due.owner
+        self.due.cache == other.due.cache
     }
 
     pub fn is_slow(&self) -> bool {

@@ -118,10 +118,12 @@ impl Launcher {
             };
             if began != 0 && lasted > LONGEST_STEP.as_micros() as i64 {
                 visit.overdue = true;
-                let record = self.board.record(note.owner.load(Relaxed));
-                upkeep::put_off(record);
-                record.rest(clock::now(), LONGEST_STEP);
-                pace::learn_end(record);
+                if let Some(cache) = note.cache.load(Relaxed) {
+                    let record = self.board.record(cache);
+                    upkeep::put_off(record);
+                    record.rest(clock::now(), LONGEST_STEP);
+                    pace::learn_end(record);
+                }
                 visit.worker.terminate();
                 pgrx::ereport!(
                     pgrx::PgLogLevel::WARNING,

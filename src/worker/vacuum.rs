@@ -51,7 +51,7 @@ impl Vacuums {
             return;
         }
         let last = Instant::now();
-        let of_due = |busy: &&mut Busy| busy.due.owner == due.owner;
+        let of_due = |busy: &&mut Busy| busy.due.cache == due.cache;
         match self.busy.iter_mut().find(of_due) {
             Some(busy) => busy.last = last,
             None => {
@@ -131,7 +131,7 @@ type Which = fn(Oid, &Record) -> Vec<Worth>;
 
 /// Vacuums those tables of a cache; whether there were any.
 fn vacuum(board: Board, due: &Due, which: Which) -> bool {
-    let record = board.record(due.owner);
+    let record = board.record(due.cache);
     let began = Instant::now();
     let done = try_vacuum(due, record, which);
     let took = began.elapsed();

@@ -125,7 +125,7 @@ impl Work {
         upkeep::expire_memory(self.board, &due.memory, interval / SHARE);
         let board = self.board;
         let job = |due: Due| {
-            let record = board.record(due.owner);
+            let record = board.record(due.cache);
             Job::new(due, record)
         };
         turns.begin_round(due.tables.into_iter().map(job));
@@ -169,7 +169,7 @@ impl Work {
 
     /// One transaction of a sweep, which the launcher sees begin and end.
     fn step(&mut self, job: &mut Job) -> Result<Option<Did>, Failure> {
-        self.note.owner.store(job.due.owner, Relaxed);
+        self.note.cache.store(Some(job.due.cache), Relaxed);
         self.note.step_began.store(clock::now(), Release);
         let result = background::in_transaction(|| job.step());
         self.note.step_began.store(0, Relaxed);

@@ -29,6 +29,7 @@ use crate::pg::events::{self, Phase};
 use crate::pg::memory;
 use crate::pg::session::transaction;
 use crate::pg::session::transaction_local::Kept;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
@@ -47,9 +48,9 @@ struct Transaction {
     /// What is marked already; a mark stands until the transaction has ended.
     marked: Marked,
     /// Caches all of whose leases are voided.
-    removals: Vec<u64>,
+    removals: Vec<CacheId>,
     /// Caches from which somebody removes entries because their source changes.
-    outdated: HashSet<u64>,
+    outdated: HashSet<CacheId>,
     created: Vec<Nested>,
     dropped: Vec<Nested>,
     databases: Vec<Oid>,
@@ -126,29 +127,29 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
-    let owner = slots::owner_of(relation);
+    let cache = CacheId::of(relation);
     note_outdated(relation);
     with(|transaction| match tier() {
         Some(tier) if events::phase() == Phase::Committing => {
-            transaction.marks.removal(tier, owner);
+            transaction.marks.removal(tier, cache);
         }
-        _ => transaction.removals.push(owner),
+        _ => transaction.removals.push(cache),
     });
 }
 
 /// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
-pub fn fence<'k>(tier: &Tier, slot: u32, owner: u64, keys: impl Iterator<Item = &'k [u8]>) {
-    with(|transaction| transaction.marks.fence(tier, slot, owner, keys));
+pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
+    with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
 /// The same for all entries of a memory cache.
-pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
-    with(|transaction| transaction.marks.fence_all(tier, slot, owner));
+pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
+    with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
 /// Entries of this cache go because somebody says that what they were made of changes with our commit.
 pub fn note_outdated(relation: Oid) {
-    with(|transaction| transaction.outdated.insert(slots::owner_of(relation)));
+    with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }
 
 /// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks for it after
@@ -268,7 +269,7 @@ impl Transaction {
     fn touched_a_cache(&self) -> bool {
         let has_slot = |&relation: &u32| {
             tier().is_some_and(|tier| {
-                slots::find(tier, slots::owner_of(Oid::from_u32(relation))).is_some()
+                slots::find(tier, CacheId::of(Oid::from_u32(relation))).is_some()
             })
         };
         self.wrote || self.tables.keys().any(has_slot)
@@ -300,8 +301,8 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
-        for owner in std::mem::take(&mut self.removals) {
-            self.marks.removal(tier, owner);
+        for cache in std::mem::take(&mut self.removals) {
+            self.marks.removal(tier, cache);
         }
         for (relation, extent) in std::mem::take(&mut self.tables) {
             self.marks.table(tier, relation, extent);
@@ -323,8 +324,8 @@ impl Transaction {
             return;
         };
         if committed {
-            for owner in ended.outdated {
-                load_token::note_removal(tier, owner);
+            for cache in ended.outdated {
+                load_token::note_removal(tier, cache);
             }
         }
         ended.marks.undo(tier);
@@ -334,7 +335,7 @@ impl Transaction {
             ended.created
         };
         for Nested { relation, .. } in gone {
-            slots::free(tier, slots::owner_of(Oid::from_u32(relation)));
+            slots::free(tier, CacheId::of(Oid::from_u32(relation)));
         }
         if committed {
             for database in ended.databases {
@@ -356,7 +357,7 @@ impl Transaction {
         self.created.retain(|nested| {
             let stays = nested.level < level;
             if let (false, Some(tier)) = (stays, tier()) {
-                slots::free(tier, slots::owner_of(Oid::from_u32(nested.relation)));
+                slots::free(tier, CacheId::of(Oid::from_u32(nested.relation)));
             }
             stays
         });

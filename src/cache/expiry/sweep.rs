@@ -26,7 +26,7 @@ const TO_SWEEP: Privileges = Privileges::SELECT
 /// What the last sweep of a cache wrote down, where there is shared memory.
 fn record(cache: &Cache) -> Option<&'static Record> {
     let board = board().filter(|_| !cache.temporary)?;
-    Some(board.record(cache.owner))
+    Some(board.record(cache.id))
 }
 
 /// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows

@@ -11,12 +11,13 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Storage};
 use crate::cache::memory::ops as memory_cache;
-use crate::cache::tier::slots::{self, owner_of};
+use crate::cache::tier::slots;
 use crate::cache::tier::walk;
 use crate::guc;
 use crate::pg::catalog::relation;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::{self, lock};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::tier;
 use crate::pg::shmem::worker_state::{Board, Record, board};
@@ -32,7 +33,7 @@ const NEVER_COUNTED: i64 = -1;
 #[derive(Clone)]
 pub struct Due {
     pub relation: Oid,
-    pub owner: u64,
+    pub cache: CacheId,
     /// As the log and pg_stat_activity name it.
     pub name: String,
     /// The table's counter of changes before the sweep.
@@ -83,11 +84,11 @@ fn due_table(relation: Oid) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
-    let owner = owner_of(relation);
+    let cache = CacheId::of(relation);
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = board().and_then(|board| board.find(owner)) {
+    if let Some(record) = board().and_then(|board| board.find(cache)) {
         if is_put_off(record) {
             return None;
         }
@@ -98,7 +99,7 @@ fn due_table(relation: Oid) -> Option<Due> {
     }
     Some(Due {
         relation,
-        owner,
+        cache,
         name: relation::display_name(relation),
         changes,
     })
@@ -107,7 +108,7 @@ fn due_table(relation: Oid) -> Option<Due> {
 /// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
 /// holds a lock on it that keeps sweeps off until they count.
 pub fn look_again(relation: Oid) {
-    if let Some(record) = board().and_then(|board| board.find(owner_of(relation))) {
+    if let Some(record) = board().and_then(|board| board.find(CacheId::of(relation))) {
         record.changes.store(NEVER_COUNTED, Relaxed);
     }
 }
@@ -169,7 +170,7 @@ pub fn figures() -> Vec<Figures> {
 
 fn trimmed(relation: Oid) -> i64 {
     tier()
-        .and_then(|tier| Some(tier.slot(slots::find(tier, owner_of(relation))?)))
+        .and_then(|tier| Some(tier.slot(slots::find(tier, CacheId::of(relation))?)))
         .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
 }
 

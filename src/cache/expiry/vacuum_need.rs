@@ -17,10 +17,10 @@ use super::sweep;
 use super::upkeep::Due;
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::tier::slots::owner_of;
 use crate::pg::catalog::relation;
 use crate::pg::events::Dead;
 use crate::pg::session::{clock, lock};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Record, board};
 use crate::pg::table::storage::{self, Counted};
 
@@ -55,7 +55,7 @@ pub fn note_dead(relation: Oid, dead: Dead) {
         return;
     };
     let shared = || !relation::is_temporary(relation);
-    let Some(record) = board.own_or_free(owner_of(relation), shared) else {
+    let Some(record) = board.own_or_free(CacheId::of(relation), shared) else {
         return;
     };
     for (place, bytes) in [dead.rows as u64, dead.long as u64].into_iter().enumerate() {
@@ -88,7 +88,7 @@ pub fn answer(relation: Oid, record: &Record) -> Option<Due> {
     record.answered.store(clock::now(), Relaxed);
     Some(Due {
         relation,
-        owner: owner_of(relation),
+        cache: CacheId::of(relation),
         name: relation::display_name(relation),
         changes: 0,
     })

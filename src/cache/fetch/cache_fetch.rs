@@ -20,9 +20,9 @@ use crate::cache::entries::{self, Entry};
 use crate::cache::lease::leases::{self, Lease, Patience, Turn};
 use crate::cache::lease::load_token::{self, LoadToken};
 use crate::cache::memory::ops as memory_cache;
-use crate::cache::model::key::Key;
 use crate::cache::model::{deadline, pending};
 use crate::cache::open::{self, removal};
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
@@ -41,7 +41,7 @@ const TO_STORE: Privileges = Privileges::SELECT
 /// One call of `cache_fetch`.
 pub struct Fetch {
     pub relation: Oid,
-    pub key: Key,
+    pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
 }
@@ -52,7 +52,7 @@ impl Fetch {
         if let Some(ttl) = &self.ttl {
             deadline::check_ttl(ttl)?;
         }
-        loaders::check_recursion(self.relation, self.key)?;
+        loaders::check_recursion(self.relation, self.key.key)?;
         let patience = Patience::of(guc::fetch_wait());
         let mut commit = None;
         loop {
@@ -88,7 +88,7 @@ impl Fetch {
                     if let Some(served) = live.or(found) {
                         return Ok(served);
                     }
-                    if !sees_others(&cache) || !leases::wait(&cache, self.key, other, &patience) {
+                    if !sees_others(&cache) || !leases::wait(self.key, other, &patience) {
                         return self.load_only(&cache);
                     }
                 }
@@ -226,7 +226,7 @@ impl Fetch {
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
         pause::at(Window::ToldToWritten);
-        entries::set(cache, self.key, entry)
+        entries::set(cache, self.key.key, entry)
     }
 
     /// This transaction has changed what the entry depends on, or may have, untold. In a memory cache others would read at once what
@@ -236,7 +236,7 @@ impl Fetch {
             return false;
         }
         removal::settle();
-        pending::is_noted(self.relation, self.key.text().bytes()) || pending::may_miss_changes()
+        pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
     /// The same when something was loaded, also if a statement that changes the source has not ended: its triggers
@@ -249,7 +249,7 @@ impl Fetch {
     fn load(&self, cache: &Cache) -> Result<Made, Error> {
         let begun = clock::now();
         let before = loaders::unstored();
-        let value = loaders::run(self.relation, self.key, self.loader)?;
+        let value = loaders::run(self.relation, self.key.key, self.loader)?;
         pause::at(Window::LoadToStore);
         note_time(cache, clock::now() - begun);
         let is_untracked = loaders::unstored() != before

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use super::load_token::{self, LoadToken};
 use crate::cache::catalog::registry::Cache;
-use crate::cache::model::key::Key;
 use crate::cache::model::key_set::Keys;
-use crate::cache::tier::io;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::transaction_local::Kept;
 use crate::pg::session::{self, advisory, random, transaction, wait};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
@@ -68,14 +68,14 @@ struct Held {
 /// The transaction has stored loaded values in this cache.
 #[derive(Clone, Copy)]
 struct Open {
-    owner: u64,
+    cache: CacheId,
     level: i32,
 }
 
 impl Open {
     fn end(&self) {
         if let Some(tier) = tier() {
-            tier.stores(self.owner).fetch_sub(1, SeqCst);
+            tier.stores(self.cache).fetch_sub(1, SeqCst);
         }
     }
 }
@@ -120,13 +120,8 @@ impl Patience {
     }
 }
 
-/// The hash of a key, by which its lease is known.
-fn hash(tier: &Tier, cache: &Cache, key: Key) -> u64 {
-    io::hash(tier, cache.owner, key.text().bytes())
-}
-
 /// Asks for the lease of a key, for `cache_fetch`.
-pub fn ask_to_fetch(cache: &Cache, key: Key) -> Turn {
+pub fn ask_to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     let Some(tier) = tier() else {
         return ask_by_lock(cache, key);
     };
@@ -140,7 +135,7 @@ pub fn ask_to_fetch(cache: &Cache, key: Key) -> Turn {
     turn(tier, cache, key, lease, asked)
 }
 
-fn untracked(tier: &'static Tier, cache: &Cache, key: Key) -> Turn {
+fn untracked(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Turn {
     match LoadToken::take(tier, cache, key) {
         None => Turn::Pending,
         token => Turn::Untracked(token),
@@ -148,7 +143,7 @@ fn untracked(tier: &'static Tier, cache: &Cache, key: Key) -> Turn {
 }
 
 /// The same for `cache_lease`.
-pub fn ask_to_lease(cache: &Cache, key: Key) -> Result<Turn, Error> {
+pub fn ask_to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
     let tier = tier().ok_or(Error::NoLeases)?;
     if cache.temporary {
         return Ok(untracked(tier, cache, key));
@@ -165,13 +160,13 @@ enum For {
     Client,
 }
 
-fn ask(tier: &Tier, cache: &Cache, key: Key, whom: For) -> (Lease, Asked) {
-    let hash = hash(tier, cache, key);
+fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
+    let hash = key.hash;
     let now = clock::now();
     let client = whom == For::Client;
     let mut claim = Claim {
         id: random::number().max(1),
-        owner: cache.owner,
+        cache: cache.id,
         holder: if client { 0 } else { my_process() },
         now,
         deadline: now.saturating_add(guc::lease_time() * 1000),
@@ -191,7 +186,7 @@ fn ask(tier: &Tier, cache: &Cache, key: Key, whom: For) -> (Lease, Asked) {
     (Lease { hash, id }, asked)
 }
 
-fn turn(tier: &'static Tier, cache: &Cache, key: Key, lease: Lease, asked: Asked) -> Turn {
+fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked: Asked) -> Turn {
     match asked {
         Asked::Won => Turn::Mine(Some(lease)),
         Asked::Busy(other) => Turn::Theirs(Some(other)),
@@ -200,18 +195,18 @@ fn turn(tier: &'static Tier, cache: &Cache, key: Key, lease: Lease, asked: Asked
     }
 }
 
-fn lock_name(owner: u64, key: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64_with_seed(key, owner)
+fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, cache.seed())
 }
 
-fn ask_by_lock(cache: &Cache, key: Key) -> Turn {
+fn ask_by_lock(cache: &Cache, key: HashedKey) -> Turn {
     if held() >= MOST_AT_ONCE {
         return match advisory::try_all_leases(cache.relation) {
             true => Turn::Untracked(None),
             false => Turn::Pending,
         };
     }
-    match advisory::try_lease(cache.relation, lock_name(cache.owner, key.text().bytes())) {
+    match advisory::try_lease(cache.relation, lock_name(cache.id, key.bytes())) {
         advisory::Leased::Won => {
             with(|session| session.locks += 1);
             Turn::Mine(None)
@@ -229,7 +224,7 @@ const MOST_LOCKS: usize = 64;
 /// for, because he waits for us.
 pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) -> bool {
     let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
-        let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.owner, key)));
+        let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.id, key)));
         names.sort_unstable(); // two writers in one order
         names
     });
@@ -261,20 +256,20 @@ pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {
         return;
     };
-    let owner = cache.owner;
+    let cache = cache.id;
     let level = events::nesting_level();
     with(|session| {
-        let known = |open: &Open| open.owner == owner && open.level <= level;
+        let known = |open: &Open| open.cache == cache && open.level <= level;
         if !session.open.iter().any(known) {
-            memory::push(&mut session.open, Open { owner, level });
-            tier.stores(owner).fetch_add(1, SeqCst);
+            memory::push(&mut session.open, Open { cache, level });
+            tier.stores(cache).fetch_add(1, SeqCst);
         }
     });
 }
 
 /// Whether a value that was loaded for this cache may lie in a row that nobody else can see yet.
-pub fn has_open_stores(tier: &Tier, owner: u64) -> bool {
-    tier.stores(owner).load(SeqCst) > 0
+pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
+    tier.stores(cache).load(SeqCst) > 0
 }
 
 fn hold(lease: Lease, outlives_rollback: bool) {
@@ -295,7 +290,7 @@ pub fn may_wait() -> bool {
 }
 
 /// Waits a while for the end of somebody else's lease; false when there is no point in more waiting.
-pub fn wait(cache: &Cache, key: Key, other: Option<Other>, patience: &Patience) -> bool {
+pub fn wait(key: HashedKey, other: Option<Other>, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !may_wait() {
         return false;
@@ -309,7 +304,7 @@ pub fn wait(cache: &Cache, key: Key, other: Option<Other>, patience: &Patience) 
     if other.stored && other.deadline <= now {
         return false;
     }
-    let hash = hash(tier, cache, key);
+    let hash = key.hash;
     let partition = tier.region().partition_of(hash);
     let micros = left.min(other.deadline.max(now) - now);
     let millis = (micros / 1000 + 1).min(LONGEST_SLEEP);
@@ -324,9 +319,9 @@ pub fn wait(cache: &Cache, key: Key, other: Option<Other>, patience: &Patience) 
 }
 
 /// The lease of a key that a caller names by its number.
-pub fn named(cache: &Cache, key: Key, id: i64) -> Result<Option<Lease>, Error> {
-    let tier = tier().ok_or(Error::NoLeases)?;
-    let hash = hash(tier, cache, key);
+pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
+    tier().ok_or(Error::NoLeases)?;
+    let hash = key.hash;
     let id = u64::try_from(id).ok().filter(|&id| id != 0);
     Ok(id.map(|id| Lease { hash, id }))
 }
@@ -406,10 +401,10 @@ pub fn wake_waiting(tier: &Tier, hash: u64) {
 }
 
 /// Voids all leases of a cache.
-pub fn void_all(tier: &Tier, owner: u64) {
+pub fn void_all(tier: &Tier, cache: CacheId) {
     for partition in 0..tier.partitions() {
         let leases = tier.leases().of(partition);
-        if !leases.is_empty() && tier.change(partition, |_| leases.void_all(owner)) {
+        if !leases.is_empty() && tier.change(partition, |_| leases.void_all(cache)) {
             tier.leases().wake(partition);
         }
     }

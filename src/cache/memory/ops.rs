@@ -18,8 +18,8 @@ use crate::cache::lease::load_token::{self, LoadToken};
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::model::key::Key;
 use crate::cache::model::pending;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::walk;
 use crate::error::Error;
 use crate::pg::events::Change;
@@ -40,23 +40,21 @@ pub enum Decision<R> {
 pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
-pub fn get(cache: &Cache, key: Key, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
+pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     home.tier.region().prefetch_entry(hot_key.hash);
     Ok(home.copy_out_within(cache, &hot_key, grace))
 }
 
 /// Inserts or overwrites.
-pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
-    let text = key.text();
+pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
     // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
     // dropped, which ends the loop with an error.
     loop {
         let home = Home::of(cache)?;
-        if home.put(cache, &home.key(cache, text.bytes()), entry, |_| true)? {
-            notify::note(cache.relation, text.bytes(), Change::Set);
+        if home.put(cache, &key.in_slot(home.slot), entry, |_| true)? {
+            notify::note(cache.relation, key.bytes(), Change::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -64,14 +62,18 @@ pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
 }
 
 /// Stores a value that was computed under a lease, if the lease is still good; whether it was.
-pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Result<bool, Error> {
+pub fn set_leased(
+    cache: &Cache,
+    key: HashedKey,
+    entry: &Entry,
+    lease: Lease,
+) -> Result<bool, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
     let stored = home.put(cache, &hot_key, entry, still)?;
     if stored {
-        notify::note(cache.relation, text.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), Change::Set);
     }
     Ok(stored)
 }
@@ -80,19 +82,18 @@ pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Resul
 /// `refresh`: there was a live entry, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     entry: &Entry,
     token: &LoadToken,
     refresh: bool,
 ) -> Result<(), Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let still = |partition: &PartitionRef| {
         token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
     };
     if home.put(cache, &hot_key, entry, still)? {
-        notify::note(cache.relation, text.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), Change::Set);
     }
     Ok(())
 }
@@ -100,13 +101,12 @@ pub fn set_if_unchanged(
 /// Decides by the live entry under a key and carries the decision out, atomically.
 pub fn update<R>(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     decide: impl Fn(Option<&Entry>) -> Result<Decision<R>, Error>,
 ) -> Result<R, Error> {
-    let text = key.text();
     loop {
         let home = Home::of(cache)?;
-        let hot_key = home.key(cache, text.bytes());
+        let hot_key = key.in_slot(home.slot);
         let present = home.copy_out(cache, &hot_key);
         let still =
             |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
@@ -120,7 +120,7 @@ pub fn update<R>(
         };
         if done {
             if let Some(change) = change {
-                notify::note(cache.relation, text.bytes(), change);
+                notify::note(cache.relation, key.bytes(), change);
             }
             return Ok(answer);
         }
@@ -129,17 +129,16 @@ pub fn update<R>(
 }
 
 /// Removes an entry; says whether it was live.
-pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
+pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let live = Cell::new(false);
     home.remove(&hot_key, |partition| {
         live.set(home.live(partition, &hot_key).is_some());
         true
     });
     if live.get() {
-        notify::note(cache.relation, text.bytes(), Change::Gone);
+        notify::note(cache.relation, key.bytes(), Change::Gone);
     }
     Ok(live.get())
 }
@@ -148,14 +147,13 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
 pub fn touch<R>(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     deadline: Deadline,
     give: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
-    let text = key.text();
     loop {
         let home = Home::of(cache)?;
-        let hot_key = home.key(cache, text.bytes());
+        let hot_key = key.in_slot(home.slot);
         let Some(entry) = home.copy_out(cache, &hot_key) else {
             return Ok(None);
         };
@@ -166,7 +164,7 @@ pub fn touch<R>(
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
-            notify::note(cache.relation, text.bytes(), Change::Set);
+            notify::note(cache.relation, key.bytes(), Change::Set);
             return Ok(Some(answer));
         }
         session::check_for_interrupts();
@@ -220,8 +218,8 @@ pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
-    load_token::note_removal(home.tier, cache.owner);
-    leases::void_all(home.tier, cache.owner);
+    load_token::note_removal(home.tier, cache.id);
+    leases::void_all(home.tier, cache.id);
     let (version, now) = (home.version(), clock::now());
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
@@ -244,10 +242,10 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let slot = home.tier.slot(home.slot);
-    load_token::note_removal(home.tier, cache.owner);
-    leases::void_all(home.tier, cache.owner);
+    load_token::note_removal(home.tier, cache.id);
+    leases::void_all(home.tier, cache.id);
     slot.version.store(home.tier.new_version(), SeqCst);
-    leases::void_all(home.tier, cache.owner); // those that began while the first were voided
+    leases::void_all(home.tier, cache.id); // those that began while the first were voided
     let version = home.version();
     notify::note_clear(cache.relation);
     walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {

@@ -121,7 +121,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
         Some(tier) => {
             changes::mark_early();
             pause::at(Window::MarkToRemove);
-            if leases::has_open_stores(tier, cache.owner) {
+            if leases::has_open_stores(tier, cache.id) {
                 table::wait_for_unseen(cache, keys);
             }
         }
@@ -144,13 +144,13 @@ fn fence(cache: &Cache, noted: &Noted) {
     match noted.all {
         true => {
             notify::note_clear(cache.relation);
-            changes::fence_all(tier, slot, cache.owner);
+            changes::fence_all(tier, slot, cache.id);
         }
         false => {
             for key in noted.keys.iter() {
                 notify::note(cache.relation, key, Change::Gone);
             }
-            changes::fence(tier, slot, cache.owner, noted.keys.iter());
+            changes::fence(tier, slot, cache.id, noted.keys.iter());
         }
     }
 }

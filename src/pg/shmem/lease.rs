@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use pgrx::pg_sys;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 /// Bytes of the tier for each record: 1,024 records in 64 MB.
@@ -42,7 +43,7 @@ struct Record {
     hash: AtomicU64,
     id: AtomicU64,
     /// The cache, to find all of its leases.
-    owner: AtomicU64,
+    cache: AtomicCacheId,
     deadline: AtomicI64,
     /// The process that computes or has stored; 0 for a client that may come back through any session.
     holder: AtomicI32,
@@ -112,7 +113,7 @@ pub enum Asked {
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
-    pub owner: u64,
+    pub cache: CacheId,
     pub holder: i32,
     pub now: Timestamp,
     pub deadline: Timestamp,
@@ -300,13 +301,13 @@ impl<'l> Partition<'l> {
     }
 
     /// The same for all leases of a cache.
-    pub fn void_all(&self, owner: u64) -> bool {
+    pub fn void_all(&self, cache: CacheId) -> bool {
         if self.is_empty() {
             return false;
         }
         let mut freed = false;
         for record in self.records {
-            if record.id.load(Relaxed) != 0 && record.owner.load(Relaxed) == owner {
+            if record.id.load(Relaxed) != 0 && record.cache.is(cache, Relaxed) {
                 freed |= self.void_one(record);
             }
         }
@@ -334,7 +335,7 @@ impl<'l> Partition<'l> {
 impl Record {
     fn fill(&self, hash: u64, claim: &Claim) {
         self.hash.store(hash, Relaxed);
-        self.owner.store(claim.owner, Relaxed);
+        self.cache.store(Some(claim.cache), Relaxed);
         self.deadline.store(claim.deadline, Relaxed);
         self.holder.store(claim.holder, Relaxed);
         let state = if claim.doomed { DOOMED } else { COMPUTING };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 const SECOND: i64 = 1_000_000;
@@ -17,7 +18,7 @@ const LONGEST_REST: i64 = 600 * SECOND;
 /// What the last sweeps of one cache left for the next.
 #[repr(C, align(64))]
 pub struct Record {
-    pub(in crate::pg) owner: AtomicU64,
+    pub(in crate::pg) cache: AtomicCacheId,
     /// The block at which the next sweep begins.
     pub cursor: AtomicU32,
     /// Errors in a row.
@@ -80,19 +81,9 @@ impl Record {
         self.rests_until.load(Relaxed)
     }
 
-    pub(in crate::pg) fn database(&self) -> Oid {
-        Oid::from_u32((self.owner.load(Relaxed) >> 32) as u32)
-    }
-
-    /// Whether it is the cache's, or was free and is now.
-    pub(in crate::pg) fn claim(&self, owner: u64) -> bool {
-        match self.owner.load(Relaxed) {
-            0 => match self.owner.compare_exchange(0, owner, Relaxed, Relaxed) {
-                Ok(_) => true,
-                Err(now) => now == owner,
-            },
-            now => now == owner,
-        }
+    /// The database of its cache; None where it is free.
+    pub(in crate::pg) fn database(&self) -> Option<Oid> {
+        self.cache.load(Relaxed).map(CacheId::database)
     }
 
     pub(in crate::pg) fn reset(&self) {

@@ -23,6 +23,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use super::fence::Fences;
 use super::lease::{Leases, Shape};
 use super::slot::Slot;
@@ -76,8 +77,8 @@ pub struct Tier {
     leases: Leases,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
-    /// Which cache has which slot: database and relation, 0 for none.
-    owners: &'static [AtomicU64],
+    /// Which cache has which slot.
+    caches: &'static [AtomicCacheId],
     slots: &'static [Slot],
     size: usize,
 }
@@ -106,7 +107,7 @@ struct Plan {
 impl Plan {
     fn for_size(size: usize) -> Option<Plan> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
-        let head = size_of::<Control>() + slots * (size_of::<AtomicU64>() + size_of::<Slot>());
+        let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
         let partitions = Layout::new(size, 0).ok()?.partitions();
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
@@ -175,13 +176,15 @@ impl Tier {
         &self.slots[number as usize % self.slots.len()]
     }
 
+    /// Whose slot it is.
     #[inline]
-    pub fn owner(&self, number: u32) -> &AtomicU64 {
-        &self.owners[number as usize % self.owners.len()]
+    pub fn cache_of(&self, slot: u32) -> &AtomicCacheId {
+        &self.caches[slot as usize % self.caches.len()]
     }
 
-    pub fn owners(&self) -> &[AtomicU64] {
-        self.owners
+    /// Whose slots they are, by the number of the slot.
+    pub fn caches(&self) -> &[AtomicCacheId] {
+        self.caches
     }
 
     /// Runs with the assignment of slots locked against changes by others.
@@ -192,8 +195,8 @@ impl Tier {
 
     /// Transactions that have stored a loaded value in this cache, or in one that shares its place, and have
     /// not ended.
-    pub fn stores(&self, owner: u64) -> &AtomicU32 {
-        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+    pub fn stores(&self, cache: CacheId) -> &AtomicU32 {
+        let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
     }
 
@@ -317,7 +320,7 @@ fn attach(plan: &Plan) -> Tier {
             pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), plan.total, &mut found).cast();
         let base = memory.add(memory.align_offset(64));
         let slots_at = size_of::<Control>();
-        let owners_at = slots_at + plan.slots * size_of::<Slot>();
+        let caches_at = slots_at + plan.slots * size_of::<Slot>();
         let region_base = NonNull::new_unchecked(base.add(plan.region_at));
         if !found {
             base.write_bytes(0, plan.region_at);
@@ -334,7 +337,7 @@ fn attach(plan: &Plan) -> Tier {
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),
             slots: std::slice::from_raw_parts(base.add(slots_at).cast(), plan.slots),
-            owners: std::slice::from_raw_parts(base.add(owners_at).cast(), plan.slots),
+            caches: std::slice::from_raw_parts(base.add(caches_at).cast(), plan.slots),
             size: plan.total + (plan.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
         };
         if !found {

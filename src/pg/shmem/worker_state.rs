@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use pgrx::pg_sys::{self, Oid};
 
-pub use crate::pg::shmem::sweep_state::Record;
+use super::cache_id::{AtomicCacheId, CacheId};
+pub use super::sweep_state::Record;
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 use crate::pg::worker::background;
 
@@ -34,8 +35,8 @@ pub struct Visit {
     pub outcome: AtomicU32,
     /// When the step of a sweep that is under way began; 0: none is.
     pub step_began: AtomicI64,
-    /// The cache of that step, as its record names it.
-    pub owner: AtomicU64,
+    /// The cache of that step.
+    pub cache: AtomicCacheId,
     /// The worker's process, while it is there.
     worker: AtomicU32,
     /// It comes because of an alarm, and sweeps nothing.
@@ -165,7 +166,7 @@ impl Board {
             return;
         }
         self.head.alarms.fetch_add(1, Release);
-        let database = record.database().to_u32();
+        let database = record.database().map_or(0, Oid::to_u32);
         let here = |visit: &&Visit| visit.database.load(Relaxed) == database;
         let worker = self
             .head
@@ -182,7 +183,7 @@ impl Board {
         self.records
             .iter()
             .filter(|record| record.alarm.load(Relaxed) != 0)
-            .map(Record::database)
+            .filter_map(Record::database)
     }
 
     /// A database waits for a place, or for a worker.
@@ -196,19 +197,16 @@ impl Board {
     }
 
     /// The record of a cache, if it has one.
-    pub fn find(&self, owner: u64) -> Option<&'static Record> {
-        self.places(owner)
-            .map_while(|record| match record.owner.load(Relaxed) {
-                0 => None,
-                found => Some((found, record)),
-            })
-            .find_map(|(found, record)| (found == owner).then_some(record))
+    pub fn find(&self, cache: CacheId) -> Option<&'static Record> {
+        self.places(cache)
+            .map_while(|record| Some((record.cache.load(Relaxed)?, record)))
+            .find_map(|(found, record)| (found == cache).then_some(record))
     }
 
     /// All records in the order in which a cache looks for a place. None that was taken is ever free again,
     /// so what comes behind a free one is not the cache's own.
-    fn places(&self, owner: u64) -> impl Iterator<Item = &'static Record> {
-        let first = (owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % self.records.len();
+    fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static Record> {
+        let first = (cache.mixed() >> 32) as usize % self.records.len();
         let (before, from) = self.records.split_at(first);
         from.iter().chain(before)
     }
@@ -216,20 +214,21 @@ impl Board {
     /// The records of a database's caches, by relation.
     pub fn of_database(&self, database: Oid) -> impl Iterator<Item = (Oid, &'static Record)> {
         self.records.iter().filter_map(move |record| {
-            let owner = record.owner.load(Relaxed);
-            let ours = owner >> 32 == u64::from(database.to_u32());
-            ours.then_some((Oid::from_u32(owner as u32), record))
+            let cache = record.cache.load(Relaxed)?;
+            (cache.database() == database).then_some((cache.relation(), record))
         })
     }
 
     /// The record of a cache: its own, a free one, or one that another cache loses. With more caches than
     /// records each has a place of its own to fight for: taking the oldest would take each one in turn.
-    pub fn record(&self, owner: u64) -> &'static Record {
-        let own = self.places(owner).find(|record| record.claim(owner));
+    pub fn record(&self, cache: CacheId) -> &'static Record {
+        let own = self
+            .places(cache)
+            .find(|record| record.cache.claim(cache, Relaxed));
         own.unwrap_or_else(|| {
-            let place = self.places(owner).next().unwrap_or(&self.records[0]);
+            let place = self.places(cache).next().unwrap_or(&self.records[0]);
             place.reset();
-            place.owner.store(owner, Relaxed);
+            place.cache.store(Some(cache), Relaxed);
             place
         })
     }
@@ -237,13 +236,15 @@ impl Board {
     /// The same for a writer, who takes nobody's record, and does not look for long.
     pub fn own_or_free(
         &self,
-        owner: u64,
+        cache: CacheId,
         may_have_one: impl FnOnce() -> bool,
     ) -> Option<&'static Record> {
         const LOOKS: usize = 16;
-        let near = || self.places(owner).take(LOOKS);
-        let own = near().find(|record| record.owner.load(Relaxed) == owner);
-        own.or_else(|| may_have_one().then(|| near().find(|record| record.claim(owner)))?)
+        let near = || self.places(cache).take(LOOKS);
+        let own = near().find(|record| record.cache.is(cache, Relaxed));
+        own.or_else(|| {
+            may_have_one().then(|| near().find(|record| record.cache.claim(cache, Relaxed)))?
+        })
     }
 }
 
