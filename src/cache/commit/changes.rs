@@ -22,6 +22,7 @@ use crate::cache::lease::load_token;
 use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
+use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::relation;
@@ -51,8 +52,7 @@ struct Transaction {
     removals: Vec<CacheId>,
     /// Caches from which somebody removes entries because their source changes.
     outdated: HashSet<CacheId>,
-    created: Vec<Nested>,
-    dropped: Vec<Nested>,
+    relations: Savepoints<Relations>,
     databases: Vec<Oid>,
     marks: Marks,
 }
@@ -70,11 +70,19 @@ impl Marked {
     }
 }
 
-/// A relation and the savepoint level at which something happened to it.
-#[derive(Clone, Copy)]
-struct Nested {
-    relation: u32,
-    level: i32,
+/// Relations that were made or dropped, by savepoint. What is noted of rows is not taken back by a
+/// rollback to a savepoint: marking too much costs a miss, too little the truth.
+#[derive(Default)]
+struct Relations {
+    created: Vec<Oid>,
+    dropped: Vec<Oid>,
+}
+
+impl Join for Relations {
+    fn join(&mut self, later: Relations) {
+        self.created.join(later.created);
+        self.dropped.join(later.dropped);
+    }
 }
 
 thread_local! {
@@ -83,13 +91,6 @@ thread_local! {
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
-}
-
-fn nested(relation: Oid) -> Nested {
-    Nested {
-        relation: relation.to_u32(),
-        level: events::nesting_level(),
-    }
 }
 
 /// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
@@ -189,13 +190,13 @@ pub fn refuse_to_prepare() {
 pub fn note_created(relation: Oid) {
     with(|t| {
         t.new_files = true;
-        t.created.push(nested(relation));
+        memory::push(&mut t.relations_here().created, relation);
     });
 }
 
 /// Notes that a relation was dropped.
 pub fn note_dropped(relation: Oid) {
-    with(|t| t.dropped.push(nested(relation)));
+    with(|t| memory::push(&mut t.relations_here().dropped, relation));
     note_table(relation, Extent::Definition);
 }
 
@@ -223,12 +224,13 @@ pub fn unmark(committed: bool) {
 
 /// A savepoint was released.
 pub fn release_savepoint(level: i32) {
-    with(|t| t.raise(level));
+    with(|t| t.relations.release(level));
 }
 
 /// A savepoint was rolled back.
 pub fn roll_back_savepoint(level: i32) {
-    with(|t| t.forget(level));
+    let rolled_back = with(|t| t.relations.roll_back(level));
+    free_slots(rolled_back.created);
     flush_abort_of(with(|t| t.new_files));
 }
 
@@ -329,14 +331,11 @@ impl Transaction {
             }
         }
         ended.marks.undo(tier);
-        let gone = if committed {
-            ended.dropped
-        } else {
-            ended.created
-        };
-        for Nested { relation, .. } in gone {
-            slots::free(tier, CacheId::of(Oid::from_u32(relation)));
-        }
+        let relations = ended.relations.into_one();
+        free_slots(match committed {
+            true => relations.dropped,
+            false => relations.created,
+        });
         if committed {
             for database in ended.databases {
                 slots::free_database(tier, database);
@@ -344,22 +343,17 @@ impl Transaction {
         }
     }
 
-    /// A savepoint was released.
-    fn raise(&mut self, level: i32) {
-        for nested in self.created.iter_mut().chain(&mut self.dropped) {
-            nested.level = nested.level.min(level - 1);
-        }
+    fn relations_here(&mut self) -> &mut Relations {
+        self.relations.at(events::nesting_level())
     }
+}
 
-    /// A savepoint was rolled back. Keys stay: marking too much costs a miss, too little the truth.
-    fn forget(&mut self, level: i32) {
-        self.dropped.retain(|nested| nested.level < level);
-        self.created.retain(|nested| {
-            let stays = nested.level < level;
-            if let (false, Some(tier)) = (stays, tier()) {
-                slots::free(tier, CacheId::of(Oid::from_u32(nested.relation)));
-            }
-            stays
-        });
+/// The relations are gone, or were never there for others.
+fn free_slots(relations: Vec<Oid>) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    for relation in relations {
+        slots::free(tier, CacheId::of(relation));
     }
 }

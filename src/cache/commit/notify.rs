@@ -12,7 +12,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::model::savepoints::{Layers, Notes};
+use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events::{self, Change, Phase};
 use crate::pg::session;
 use crate::pg::session::transaction_local::Kept;
@@ -24,14 +24,14 @@ type Place = (u64, Option<Box<[u8]>>);
 /// When in the transaction the last change was, and what: a word of the payload's.
 type Last = HashMap<Place, (u64, &'static str)>;
 
-impl Notes for Last {
-    fn absorb(&mut self, later: Last) {
+impl Join for Last {
+    fn join(&mut self, later: Last) {
         self.extend(later);
     }
 }
 
 thread_local! {
-    static NOTED: Kept<Layers<Last>> = Kept::default();
+    static NOTED: Kept<Savepoints<Last>> = Kept::default();
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -75,17 +75,13 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     }
 }
 
-fn with<R>(change: impl FnOnce(&mut Layers<Last>) -> R) -> R {
+fn with<R>(change: impl FnOnce(&mut Savepoints<Last>) -> R) -> R {
     NOTED.with(|noted| noted.change(change))
 }
 
 /// Before the commit: hands everything to NOTIFY, which sends it.
 pub fn at_commit() {
-    let noted = with(std::mem::take);
-    let mut last = Last::new();
-    for layer in noted.iter() {
-        last.extend(layer.iter().map(|(place, change)| (place.clone(), *change)));
-    }
+    let last = with(std::mem::take).into_one();
     let mut changes: Vec<_> = last.into_iter().collect();
     changes.sort_unstable_by_key(|&(_, (turn, _))| turn);
     for ((id, key), (_, word)) in changes {
@@ -96,7 +92,7 @@ pub fn at_commit() {
 
 /// The transaction has ended.
 pub fn forget() {
-    with(|noted| *noted = Layers::default());
+    with(|noted| *noted = Savepoints::default());
 }
 
 /// The savepoint of this level was released.
@@ -106,7 +102,7 @@ pub fn release_savepoint(level: i32) {
 
 /// The savepoint of this level was rolled back.
 pub fn roll_back_savepoint(level: i32) {
-    with(|noted| noted.roll_back(level));
+    drop(with(|noted| noted.roll_back(level)));
 }
 
 /// `{"op": "set", "key": "..."}`; the key is null for a clear, and where it would not fit.

@@ -7,8 +7,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::entries::{self, Entry};
-use crate::cache::lease::leases::{self, Lease, Patience, Turn};
+use crate::cache::lease::ask::{self, Turn};
+use crate::cache::lease::held;
+use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token;
+use crate::cache::lease::wait::{self, Patience};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::deadline;
 use crate::cache::open;
@@ -48,14 +51,14 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
             let state = State::Hit;
             return Ok(Leased { found, state });
         }
-        let state = match leases::ask_to_lease(&cache, key)? {
+        let state = match ask::to_lease(&cache, key)? {
             Turn::Mine(Some(lease)) => return won(&cache, key, lease),
             Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
             Turn::Theirs(_) if found.is_some() => State::Stale,
             Turn::Theirs(other) => {
                 let in_sight =
                     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
-                if in_sight && leases::wait(key, other, &patience) {
+                if in_sight && wait::for_lease(key, other, &patience) {
                     continue;
                 }
                 State::Busy
@@ -72,7 +75,7 @@ fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let is_hit = found.is_some_and(is_live);
     let keeps = !is_hit && load_token::loads_what_is_valid(cache);
     if !keeps {
-        leases::release(lease);
+        held::release(lease);
     }
     let state = match is_hit {
         true => State::Hit,
@@ -93,12 +96,12 @@ pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> R
     if cache.storage == Storage::Memory {
         let stored = memory_cache::set_leased(cache, key, &entry, lease)?;
         return Ok(stored && {
-            leases::release(lease);
+            held::release(lease);
             true
         });
     }
-    leases::note_store(cache);
-    if !leases::store_for_client(lease) {
+    held::note_store(cache);
+    if !held::store_for_client(lease) {
         return Ok(false);
     }
     let set = || entries::set(cache, key.key, entry);
@@ -112,5 +115,5 @@ pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> R
 /// Gives a lease up; whether it was good.
 pub fn release(key: HashedKey, lease: Option<i64>) -> Result<bool, Error> {
     let lease = leases::named(key, lease.unwrap_or(0))?;
-    Ok(lease.is_some_and(leases::release))
+    Ok(lease.is_some_and(held::release))
 }

@@ -20,7 +20,7 @@ use crate::pg::shmem::tier::{Tier, tier};
 
 /// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under the
 /// partition's lock: whoever marks the whole cache voids its leases under it after `pend` has risen.
-pub fn pends(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
+pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
     stripe.pend > 0
         || tier.control().global_pend.load(SeqCst) > 0
         || cache
@@ -101,5 +101,5 @@ fn see(tier: &Tier, cache: &Cache, stripe: Stripe) -> Option<Seen> {
         cache: cache_seen,
         global_epoch,
     };
-    (!pends(tier, cache, stripe)).then_some(seen)
+    (!has_pending_writer(tier, cache, stripe)).then_some(seen)
 }

@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 
 use super::key;
 use super::key_set::Keys;
-use super::savepoints::{Layers, Notes};
+use super::savepoints::{Join, Savepoints};
 use crate::error::Error;
 use crate::pg::catalog::inheritance;
 use crate::pg::events::{self, Phase};
@@ -32,8 +32,8 @@ pub struct Noted {
 /// By the cache's oid, so that two transactions take locks in one order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
-impl Notes for ByCache {
-    fn absorb(&mut self, later: ByCache) {
+impl Join for ByCache {
+    fn join(&mut self, later: ByCache) {
         for (cache, noted) in later {
             match self.entry(cache) {
                 Entry::Vacant(place) => drop(place.insert(noted)),
@@ -53,7 +53,7 @@ impl Noted {
 /// What the present transaction has noted, and how far its removal has come.
 #[derive(Default)]
 struct Transaction {
-    noted: Layers<ByCache>,
+    noted: Savepoints<ByCache>,
     /// What was noted and is being removed by the commit, during which triggers may still look.
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
@@ -95,8 +95,8 @@ impl Transaction {
 
     fn noted_of(&self, cache: Oid) -> impl Iterator<Item = &Noted> {
         let leaving = self.leaving.iter().map(Rc::as_ref);
-        let layers = self.noted.iter().chain(leaving);
-        layers.filter_map(move |layer| layer.get(&cache.to_u32()))
+        let all = self.noted.iter().chain(leaving);
+        all.filter_map(move |noted| noted.get(&cache.to_u32()))
     }
 }
 
@@ -177,7 +177,7 @@ pub fn look_behind() {
         return;
     }
     let mut sources: Vec<u32> = look(|t| {
-        let caches = t.noted.iter().flat_map(|layer| layer.keys().copied());
+        let caches = t.noted.iter().flat_map(|noted| noted.keys().copied());
         bytes::collect(caches)
     });
     let mut behind = HashSet::new();
@@ -285,8 +285,8 @@ pub fn end_removal() {
 pub fn noted() -> Rc<ByCache> {
     look(|t| {
         let mut all = ByCache::new();
-        for layer in t.noted.iter() {
-            for (&cache, noted) in layer {
+        for by_cache in t.noted.iter() {
+            for (&cache, noted) in by_cache {
                 all.entry(cache).or_default().add(noted);
             }
         }
@@ -324,7 +324,7 @@ pub fn release_savepoint(level: i32) {
 /// The savepoint of this level was rolled back, and with it what was removed under it.
 pub fn roll_back_savepoint(level: i32) {
     with(|t| {
-        t.noted.roll_back(level);
+        drop(t.noted.roll_back(level));
         // One that a trigger made while we remove is over; we go on.
         if t.removing.is_none_or(|since| level <= since) {
             t.pending = !t.noted.is_empty();
