@@ -28,7 +28,7 @@ use crate::pg::catalog::relation;
 use crate::pg::events::{self, Phase};
 use crate::pg::memory;
 use crate::pg::session::transaction;
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
@@ -77,7 +77,7 @@ struct Nested {
 }
 
 thread_local! {
-    static TRANSACTION: Kept<Transaction> = Kept::default();
+    static TRANSACTION: TransactionLocal<Transaction> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {

@@ -21,7 +21,7 @@ use crate::cache::tier::io;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::session::{self, advisory, random, transaction, wait};
 use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
@@ -89,7 +89,7 @@ struct Session {
 }
 
 thread_local! {
-    static SESSION: Kept<Session> = Kept::default();
+    static SESSION: TransactionLocal<Session> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {

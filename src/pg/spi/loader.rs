@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 
 use super::plan::{Connection, Output, current_context, failed};
 use crate::error::Error;
-use crate::pg::memory::context::Context;
+use crate::pg::spi::loader_context::Context;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 

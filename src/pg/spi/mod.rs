@@ -2,5 +2,5 @@
 
 pub mod expression;
 pub mod loader;
-pub mod notify;
+pub mod loader_context;
 pub mod plan;

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use crate::pg::hooks::meant::Meant;
+use crate::pg::hooks::name_guard::NameGuard;
 use crate::pg::memory::{self, list};
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::{self, lock};
@@ -40,10 +40,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The same for a statement over one table, however its name is understood later: see [`crate::pg::hooks::meant`].
+    /// The same for a statement over one table, however its name is understood later: see [`crate::pg::hooks::name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut plan = {
-            let _meant = Meant::by(&sql, table);
+            let _guard = NameGuard::of_query(&sql, table);
             Plan::prepare(&sql, types, paths)
         };
         plan.about = Some((sql, table));
@@ -120,7 +120,7 @@ impl Plan {
         let (mut values, nulls) = parameters(arguments, &self.types);
         let only_reads = session::in_parallel_mode();
         let about = self.about.as_ref();
-        let _meant = about.map(|(sql, table)| Meant::by(sql, *table));
+        let _guard = about.map(|(sql, table)| NameGuard::of_query(sql, *table));
         // SAFETY: the plan is kept and takes parameters of these types; both arrays live through it.
         let code = unsafe {
             pg_sys::SPI_execute_snapshot(

@@ -10,7 +10,7 @@ use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
 use super::scan::{Row, copy_row, key_equals};
 use super::target::Target;
-use crate::pg::events::Dead;
+use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::clock::Timestamp;
 use crate::pg::value::datum::ValueType;
@@ -26,7 +26,7 @@ pub struct New {
 
 /// What is to become of a row.
 #[derive(Clone, Copy)]
-pub enum Change {
+pub enum RowAction {
     Keep,
     /// A new row, or a new version of the one that is there.
     Put(New),
@@ -127,7 +127,7 @@ pub struct Writer<'t> {
     /// The executor's description of the table and its indexes, from the first time that it is needed.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
     /// What it has left to VACUUM so far.
-    pub dead: Dead,
+    pub dead: DeadBytes,
 }
 
 impl<'t> Writer<'t> {
@@ -174,7 +174,7 @@ impl<'t> Writer<'t> {
                 index,
                 value_type,
                 executor: None,
-                dead: Dead::default(),
+                dead: DeadBytes::default(),
             })
         }
     }
@@ -183,7 +183,7 @@ impl<'t> Writer<'t> {
     pub fn close(&self) {
         // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
         let dead = unsafe { guarded(|| self.end()) };
-        dead.tell(self.target.relation);
+        dead.emit(self.target.relation);
     }
 
     /// What is dead once the row in the slot `present` is gone.
@@ -191,16 +191,16 @@ impl<'t> Writer<'t> {
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     #[inline(always)]
-    pub unsafe fn dead_with_present(&self) -> Dead {
+    pub unsafe fn dead_with_present(&self) -> DeadBytes {
         // SAFETY: as the caller says; a target's value is of one of our types.
-        unsafe { Dead::with_row(self.present, self.target.value) }
+        unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
     /// The same inside of `guarded`; what is dead is told afterwards.
     ///
     /// # Safety
     /// As `close`, inside of `guarded`.
-    pub unsafe fn end(&self) -> Dead {
+    pub unsafe fn end(&self) -> DeadBytes {
         // SAFETY: each was opened by `open` or `indexes`.
         unsafe {
             if let Some((state, result)) = self.executor {
