@@ -12,8 +12,7 @@ use crate::cache::expiry::vacuum_need::{self, Worth};
 use crate::guc;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
-use crate::pg::table::storage;
-use crate::pg::worker::background;
+use crate::pg::worker::{background, vacuum};
 
 /// Between two looks at what Postgres has counted, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ impl Vacuums {
 
     /// Vacuums a cache if it is worth it, and remembers that it was.
     pub fn look_at(&mut self, due: &Due) {
-        if !vacuum(self.shmem, due, vacuum_need::worth_vacuum) {
+        if !vacuum_tables(self.shmem, due, vacuum_need::worth_vacuum) {
             return;
         }
         let last = Instant::now();
@@ -117,12 +116,12 @@ impl Vacuums {
             }
             looked = Instant::now();
             self.busy.retain_mut(|busy| {
-                if vacuum(shmem, &busy.due, vacuum_need::worth_vacuum) {
+                if vacuum_tables(shmem, &busy.due, vacuum_need::worth_vacuum) {
                     busy.last = Instant::now();
                 }
                 let rests = busy.last.elapsed() >= REST;
                 if rests {
-                    vacuum(shmem, &busy.due, vacuum_need::worth_shortening);
+                    vacuum_tables(shmem, &busy.due, vacuum_need::worth_shortening);
                 }
                 !rests
             });
@@ -134,7 +133,7 @@ impl Vacuums {
 type Which = fn(Oid, &SweepState) -> Vec<Worth>;
 
 /// Vacuums those tables of a cache; false where there are none, or it could not be done.
-fn vacuum(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
+fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     let state = shmem.sweep_state(due.owner);
     let began = Instant::now();
     let done = try_vacuum(due, state, which);
@@ -154,7 +153,7 @@ fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
     for table in &worth {
         background::show(Some(&format!("vacuuming {}", due.name)));
         vacuum_need::begin(table, state);
-        match storage::vacuum(table.table, table.shorten) {
+        match vacuum::vacuum(table.table, table.shorten) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {

@@ -22,7 +22,8 @@ use crate::pg::memory;
 use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
-use crate::pg::spi::plan::{Output, query_once};
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::query_once;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 

@@ -16,7 +16,7 @@ use crate::cache::model::statement::Statement;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::worker_state::SweepState;
-use crate::pg::spi::plan::Output;
+use crate::pg::spi::output::Output;
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 

@@ -7,8 +7,9 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::row::{New, RowAction, Seek, Version, Writer, fill};
+use super::row::{New, RowAction, Version, fill};
 use super::scan::Row;
+use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;
 use crate::pg::version;

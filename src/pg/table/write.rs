@@ -22,11 +22,12 @@
 
 use pgrx::pg_sys::Datum;
 
-use super::row::{New, RowAction, Seek, Writer};
+use super::row::{New, RowAction};
 use super::scan::{Row, UsePlan};
 use super::search::RowPlace;
 use super::step::{self, Step};
 use super::target::Target;
+use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::{self, lock};
