@@ -15,7 +15,7 @@ use crate::pg::session::clock;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
-use crate::pg::value::rows::{Record, Stream};
+use crate::pg::value::rows::{OutRow, Stream};
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
@@ -39,11 +39,11 @@ fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
 }
 
 #[pg_extern]
-fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<Record<3>> {
+fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     let found = find(key, cache)?;
     let is_there = Typed::of(Some(found.is_some()));
     let [value, deadline] = found.as_ref().map_or([Typed::NULL; 2], columns);
-    Ok(Record([is_there, value, deadline]))
+    Ok(OutRow([is_there, value, deadline]))
 }
 
 #[pg_extern]

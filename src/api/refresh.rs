@@ -15,7 +15,7 @@ use crate::pg::catalog::privilege;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Json, Text, Value};
-use crate::pg::value::rows::Record;
+use crate::pg::value::rows::OutRow;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
@@ -58,7 +58,7 @@ fn fetch<V: Value>(
 
 /// Columns: value, state, lease.
 #[pg_extern]
-fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<Record<3>> {
+fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_READ);
     let wait = wait.ok_or(Error::NullArgument("wait"))?;
@@ -67,7 +67,7 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
     }
     let Some(key) = Key::read(key)? else {
         open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
-        return Ok(Record([Typed::NULL; 3]));
+        return Ok(OutRow([Typed::NULL; 3]));
     };
     let key = HashedKey::of(CacheId::of(relation), key);
     let leased = cache_lease::lease(relation, key, &wait)?;
@@ -78,7 +78,7 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         State::Win(lease) => ("win", lease),
         State::Busy => ("busy", None),
     };
-    Ok(Record([
+    Ok(OutRow([
         value.map(convert::result::<Text>).into(),
         Text::new(word.as_bytes()).into(),
         Typed::of(lease.map(|number| number as i64)),

@@ -1,7 +1,7 @@
-//! The sweep of one cache in a visit: a pass, a trimming, and both again while writers are so fast that the limit
-//! does not hold yet; then its VACUUM. Made in steps, each a transaction, between which others have their turn.
+//! The sweep of one cache in a visit, step by step: a pass, a trimming, and both again while writers are so fast
+//! that the cache is above its limit; then its VACUUM. Other caches have their turns between the steps.
 //!
-//! Not when a step is made, nor the transaction around it: that is `visit`.
+//! `visit` decides when a step is made, and opens a transaction around each.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -13,14 +13,15 @@ use crate::cache::expiry::sweep;
 use crate::cache::expiry::trim::{Spare, Trim};
 use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
-use crate::pg::shmem::worker_state::Record;
+use crate::pg::shmem::worker_state::SweepState;
 
-/// A pass that finds little may work for this part of the interval, then goes on at the next visit.
+/// A pass that finds little may work for one part in so many of the interval, then goes on at the next visit.
 pub const SHARE: u32 = 5;
 
+/// One cache's sweep, as far as it has come.
 pub struct Job {
     pub due: Due,
-    pub record: &'static Record,
+    pub state: &'static SweepState,
     began: Instant,
     /// Time that it has used in this round.
     used: Duration,
@@ -38,7 +39,7 @@ enum Stage {
 struct Passing {
     pass: Option<Pass>,
     fruitless: Duration,
-    /// There is no limit for which all rows must be counted.
+    /// The cache has no `max_entries`, for which all rows must be counted: the pass may end early.
     bounded: bool,
 }
 
@@ -47,23 +48,23 @@ struct Trimming {
     spare: Spare,
     trim: Option<Trim>,
     excess: Option<i64>,
-    /// It had more to trim than the limit's tolerance.
+    /// There were more rows above the limit than are tolerated.
     again: bool,
 }
 
 /// What a step did.
 pub struct Did {
-    /// It removed as many rows as it may, or had less of the table to look at than there was.
+    /// It had as much to do as it may take on, so its time says how long a whole step takes.
     whole: bool,
     worthwhile: bool,
     complete: bool,
 }
 
 impl Job {
-    pub fn new(due: Due, record: &'static Record) -> Job {
+    pub fn new(due: Due, state: &'static SweepState) -> Job {
         Job {
             due,
-            record,
+            state,
             began: Instant::now(),
             used: Duration::ZERO,
             longest: Duration::ZERO,
@@ -80,27 +81,27 @@ impl Job {
     }
 
     pub fn is_slow(&self) -> bool {
-        self.record.is_slow()
+        self.state.is_slow()
     }
 
-    /// Who has the least of it is next.
+    /// The cache with the least rank is next: those without long steps first, then by the time used.
     pub fn rank(&self) -> (u32, Duration) {
-        (self.record.slow_since(), self.used)
+        (self.state.slow_since(), self.used)
     }
 
-    /// What a step cost.
+    /// Charges the time of a step to the cache.
     pub fn charge(&mut self, took: Duration) {
         self.used += took;
         self.longest = self.longest.max(took);
         if took > LONG {
-            self.record.rest(clock::now(), took);
+            self.state.rest(clock::now(), took);
         }
     }
 
-    /// It has ended.
+    /// The sweep has ended. Without a long step in it the cache no longer counts as slow.
     pub fn end(&self) {
         if self.longest <= LONG {
-            self.record.is_slow_no_more();
+            self.state.end_rest();
         }
     }
 
@@ -108,7 +109,7 @@ impl Job {
         matches!(self.stage, Stage::Vacuum)
     }
 
-    /// Nothing more is swept; what has died all the same is vacuumed.
+    /// Sweeps no more; what has died until now is still vacuumed.
     pub fn give_up(&mut self) {
         self.stage = Stage::Vacuum;
     }
@@ -116,16 +117,17 @@ impl Job {
     /// One step, inside of a transaction; None when the cache cannot be swept.
     pub fn step(&mut self) -> Option<Did> {
         match &mut self.stage {
-            Stage::Pass(passing) => passing.step(&self.due, self.record),
-            Stage::Trim(trimming) => trimming.step(&self.due, self.record),
+            Stage::Pass(passing) => passing.step(&self.due, self.state),
+            Stage::Trim(trimming) => trimming.step(&self.due, self.state),
             Stage::Vacuum => None,
         }
     }
 
-    /// Goes on to what is next after a step that took so long. `share`: see [`SHARE`].
+    /// Goes on after a step: to the next step, or the next stage. `took` is the step's time, `share` the part of
+    /// the interval that [`SHARE`] stands for.
     pub fn go_on(&mut self, did: Option<Did>, took: Duration, share: Duration) {
         if let Some(did) = &did {
-            pace::learn(self.record, took, did.whole);
+            pace::learn(self.state, took, did.whole);
         }
         let stage = std::mem::replace(&mut self.stage, Stage::Vacuum);
         let (next, succeeded) = match stage {
@@ -134,29 +136,29 @@ impl Job {
             Stage::Vacuum => (Stage::Vacuum, false),
         };
         if succeeded {
-            self.record.failures.store(0, Relaxed);
+            self.state.failures.store(0, Relaxed);
         }
         self.stage = next;
     }
 }
 
 impl Passing {
-    fn step(&mut self, due: &Due, record: &Record) -> Option<Did> {
+    fn step(&mut self, due: &Due, state: &SweepState) -> Option<Did> {
         let open = sweep::open(due.relation)?;
         if open.cache.storage == Storage::Memory || !advisory::try_sweep(due.relation) {
             return None;
         }
         self.bounded = open.cache.settings.max_entries.is_none();
-        let (most, blocks) = (pace::rows(record), pace::blocks(record));
+        let (most, blocks) = (pace::rows(state), pace::blocks(state));
         let pass = self
             .pass
-            .get_or_insert_with(|| Pass::begin(&open.cache, Some(record)));
+            .get_or_insert_with(|| Pass::begin(&open.cache, Some(state)));
         pass.set_reach(blocks);
         let step = (!pass.is_complete()).then(|| pass.step(&open.cache, most));
-        pass.note(record);
-        // Under the lock on the table: who changes its settings afterwards has the last word.
+        pass.note(state);
+        // Under the lock on the table, so a change of its settings comes before this or after it.
         if pass.is_complete() {
-            record.changes.store(due.changes, Relaxed);
+            state.changes.store(due.changes, Relaxed);
         }
         let removed = step.as_ref().map_or(0, |step| step.removed);
         Some(Did {
@@ -166,7 +168,7 @@ impl Passing {
         })
     }
 
-    /// A pass goes as far as it is worth its time.
+    /// The pass goes on until it is complete, or has spent its share of the interval on steps that found little.
     fn next(mut self, did: Option<Did>, took: Duration, share: Duration) -> (Stage, bool) {
         let (Some(did), Some(pass)) = (did, self.pass.take()) else {
             return (Stage::Vacuum, false);
@@ -197,12 +199,12 @@ impl Trimming {
     }
 
     /// Brings a cache down to its `max_entries` after a complete pass.
-    fn step(&mut self, due: &Due, record: &Record) -> Option<Did> {
+    fn step(&mut self, due: &Due, state: &SweepState) -> Option<Did> {
         let open = sweep::open(due.relation)?;
         if !advisory::try_sweep(due.relation) {
             return None;
         }
-        let most = pace::rows(record);
+        let most = pace::rows(state);
         let pass = &self.pass;
         let excess = *self
             .excess
@@ -222,7 +224,7 @@ impl Trimming {
         })
     }
 
-    /// Where it may have grown beyond its limit again meanwhile, all begins anew.
+    /// Where the cache may be above its limit again, all begins anew.
     fn next(mut self, did: Option<Did>, too_long: bool) -> (Stage, bool) {
         if did.is_some_and(|did| !did.complete) {
             return (Stage::Trim(self), false);
@@ -232,7 +234,7 @@ impl Trimming {
             self.spare = Spare::None;
             return (Stage::Trim(self), false);
         }
-        // Where rows cannot go, a second time would be no better.
+        // Where rows cannot be removed, a second time would do no better.
         let again = self.again && self.excess.is_some_and(|left| left <= 0);
         match again && !too_long {
             true => (Stage::Pass(Passing::default()), false),

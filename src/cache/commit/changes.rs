@@ -29,7 +29,7 @@ use crate::pg::catalog::relation;
 use crate::pg::events::{self, Phase};
 use crate::pg::memory;
 use crate::pg::session::transaction;
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
@@ -86,7 +86,7 @@ impl Join for Relations {
 }
 
 thread_local! {
-    static TRANSACTION: Kept<Transaction> = Kept::default();
+    static TRANSACTION: TransactionLocal<Transaction> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {

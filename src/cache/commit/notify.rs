@@ -13,10 +13,10 @@ use pgrx::pg_sys::Oid;
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::savepoints::{Join, Savepoints};
-use crate::pg::events::{self, Change, Phase};
+use crate::pg::events::{self, Phase, RowChange};
 use crate::pg::session;
-use crate::pg::session::transaction_local::Kept;
-use crate::pg::spi::notify::{self, PAYLOAD_LIMIT};
+use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
+use crate::pg::session::transaction_local::TransactionLocal;
 
 /// A channel, and the key that changed; None: all of them.
 type Place = (u64, Option<Box<[u8]>>);
@@ -31,7 +31,7 @@ impl Join for Last {
 }
 
 thread_local! {
-    static NOTED: Kept<Savepoints<Last>> = Kept::default();
+    static NOTED: TransactionLocal<Savepoints<Last>> = TransactionLocal::default();
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -41,11 +41,11 @@ pub fn channel(id: u64) -> String {
 }
 
 /// An entry of a cache was set or is gone.
-pub fn note(cache: Oid, key: &[u8], change: Change) {
+pub fn note(cache: Oid, key: &[u8], change: RowChange) {
     let word = match change {
-        Change::Set => "set",
-        Change::Gone if Sweeping::is_on() => "expire",
-        Change::Gone => "delete",
+        RowChange::Set => "set",
+        RowChange::Gone if Sweeping::is_on() => "expire",
+        RowChange::Gone => "delete",
     };
     put(cache, Some(key), word);
 }

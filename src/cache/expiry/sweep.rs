@@ -16,7 +16,7 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{database, relation};
 use crate::pg::memory;
 use crate::pg::session::{self, advisory, lock, subtransaction};
-use crate::pg::shmem::worker_state::{Record, board};
+use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 
 /// What the statements of a sweep need.
 const TO_SWEEP: Privileges = Privileges::SELECT
@@ -24,9 +24,9 @@ const TO_SWEEP: Privileges = Privileges::SELECT
     .and(Privileges::DELETE);
 
 /// What the last sweep of a cache wrote down, where there is shared memory.
-fn record(cache: &Cache) -> Option<&'static Record> {
-    let board = board().filter(|_| !cache.temporary)?;
-    Some(board.record(cache.id))
+fn record(cache: &Cache) -> Option<&'static SweepState> {
+    let shmem = worker_shmem().filter(|_| !cache.temporary)?;
+    Some(shmem.sweep_state(cache.id))
 }
 
 /// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows

@@ -9,7 +9,7 @@ use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::session::transaction;
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
@@ -69,7 +69,7 @@ struct Session {
 }
 
 thread_local! {
-    static SESSION: Kept<Session> = Kept::default();
+    static SESSION: TransactionLocal<Session> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {

@@ -22,7 +22,7 @@ use crate::cache::model::pending;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::walk;
 use crate::error::Error;
-use crate::pg::events::Change;
+use crate::pg::events::RowChange;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::tier;
@@ -54,7 +54,7 @@ pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
     loop {
         let home = Home::of(cache)?;
         if home.put(cache, &key.in_slot(home.slot), entry, |_| true)? {
-            notify::note(cache.relation, key.bytes(), Change::Set);
+            notify::note(cache.relation, key.bytes(), RowChange::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -73,7 +73,7 @@ pub fn set_leased(
     let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
     let stored = home.put(cache, &hot_key, entry, still)?;
     if stored {
-        notify::note(cache.relation, key.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(stored)
 }
@@ -93,7 +93,7 @@ pub fn set_if_unchanged(
         token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
     };
     if home.put(cache, &hot_key, entry, still)? {
-        notify::note(cache.relation, key.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(())
 }
@@ -114,9 +114,11 @@ pub fn update<R>(
             Decision::Keep(answer) => (true, answer, None),
             Decision::Put(entry, answer) => {
                 let done = home.put(cache, &hot_key, &entry, still)?;
-                (done, answer, Some(Change::Set))
+                (done, answer, Some(RowChange::Set))
             }
-            Decision::Remove(answer) => (home.remove(&hot_key, still), answer, Some(Change::Gone)),
+            Decision::Remove(answer) => {
+                (home.remove(&hot_key, still), answer, Some(RowChange::Gone))
+            }
         };
         if done {
             if let Some(change) = change {
@@ -138,7 +140,7 @@ pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
         true
     });
     if live.get() {
-        notify::note(cache.relation, key.bytes(), Change::Gone);
+        notify::note(cache.relation, key.bytes(), RowChange::Gone);
     }
     Ok(live.get())
 }
@@ -164,7 +166,7 @@ pub fn touch<R>(
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
-            notify::note(cache.relation, key.bytes(), Change::Set);
+            notify::note(cache.relation, key.bytes(), RowChange::Set);
             return Ok(Some(answer));
         }
         session::check_for_interrupts();
@@ -224,7 +226,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
         for key in walk::least_keys(home.tier, home.slot, usize::MAX, matches) {
-            notify::note(cache.relation, &key, Change::Gone);
+            notify::note(cache.relation, &key, RowChange::Gone);
         }
     }
     let live = Cell::new(0);
@@ -285,7 +287,7 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
         if home.remove_because(&key, Why::Expired, is_expired) {
-            notify::note(cache.relation, &bytes, Change::Gone);
+            notify::note(cache.relation, &bytes, RowChange::Gone);
             removed += 1;
         }
     }

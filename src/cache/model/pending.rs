@@ -19,7 +19,7 @@ use crate::pg::catalog::inheritance;
 use crate::pg::events::{self, Phase};
 use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
-use crate::pg::session::transaction_local::{self, Kept};
+use crate::pg::session::transaction_local::{self, TransactionLocal};
 
 /// What changed rows say of one cache.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Transaction {
 }
 
 thread_local! {
-    static TRANSACTION: Kept<Transaction> = Kept::default();
+    static TRANSACTION: TransactionLocal<Transaction> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
@@ -204,7 +204,7 @@ pub fn note_declared() {
 /// these are new, to come, off or gone, and a rollback would bring back what was before. Of no cache in particular:
 /// whose trigger it was can no longer be told.
 pub fn may_miss_changes() -> bool {
-    transaction_local::any()
+    transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
@@ -231,12 +231,12 @@ pub fn due(cache: Oid) -> usize {
 /// the commit; the session itself does not find it, until it has stored one itself.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
-    transaction_local::any() && look(|t| t.hides(cache, key))
+    transaction_local::any_changed() && look(|t| t.hides(cache, key))
 }
 
 /// Whether this transaction has changed a row on which the entry under this key depends.
 pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
-    transaction_local::any() && look(|t| t.notes(cache, key))
+    transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
 
 /// This session has stored an entry of a memory cache, whatever it was made of.

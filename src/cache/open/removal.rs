@@ -17,7 +17,7 @@ use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::ops as table;
 use crate::pg::catalog::privilege::AsOwner;
-use crate::pg::events::Change;
+use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
@@ -148,7 +148,7 @@ fn fence(cache: &Cache, noted: &Noted) {
         }
         false => {
             for key in noted.keys.iter() {
-                notify::note(cache.relation, key, Change::Gone);
+                notify::note(cache.relation, key, RowChange::Gone);
             }
             changes::fence(tier, slot, cache.id, noted.keys.iter());
         }

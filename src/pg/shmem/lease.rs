@@ -39,7 +39,7 @@ const STORED_VOID: u32 = 2;
 const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
-struct Record {
+struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
     /// The cache, to find all of its leases.
@@ -77,14 +77,14 @@ impl Shape {
     }
 
     pub fn bytes(self) -> usize {
-        self.partitions * (size_of::<Ended>() + self.each * size_of::<Record>())
+        self.partitions * (size_of::<Ended>() + self.each * size_of::<LeaseRecord>())
     }
 }
 
 /// All records of the server.
 pub struct Leases {
     ended: &'static [Ended],
-    records: &'static [Record],
+    records: &'static [LeaseRecord],
     each: usize,
     wait_event: u32,
 }
@@ -185,7 +185,7 @@ impl Leases {
 /// The leases of a partition, under its lock.
 pub struct Partition<'l> {
     taken: &'l AtomicU32,
-    records: &'l [Record],
+    records: &'l [LeaseRecord],
 }
 
 impl<'l> Partition<'l> {
@@ -193,16 +193,17 @@ impl<'l> Partition<'l> {
         self.taken.load(SeqCst) == 0
     }
 
-    fn find(&self, hash: u64) -> Option<&'l Record> {
+    fn find(&self, hash: u64) -> Option<&'l LeaseRecord> {
         if self.is_empty() {
             return None;
         }
-        let is_it =
-            |record: &&Record| record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0;
+        let is_it = |record: &&LeaseRecord| {
+            record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0
+        };
         self.records.iter().find(is_it)
     }
 
-    fn find_id(&self, hash: u64, id: u64) -> Option<&'l Record> {
+    fn find_id(&self, hash: u64, id: u64) -> Option<&'l LeaseRecord> {
         self.find(hash)
             .filter(|record| record.id.load(Relaxed) == id)
     }
@@ -223,7 +224,7 @@ impl<'l> Partition<'l> {
             record.fill(hash, claim);
             return Asked::Won;
         }
-        let free = |record: &&Record| record.id.load(Relaxed) == 0;
+        let free = |record: &&LeaseRecord| record.id.load(Relaxed) == 0;
         let Some(record) = self.records.iter().find(free) else {
             return self.take_over_expired(hash, claim);
         };
@@ -234,7 +235,7 @@ impl<'l> Partition<'l> {
 
     /// A record whose lease of another key has ended by time.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
-        let expired = |record: &&Record| {
+        let expired = |record: &&LeaseRecord| {
             record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
         };
         match self.records.iter().find(expired) {
@@ -248,7 +249,7 @@ impl<'l> Partition<'l> {
 
     /// The lease of a hash, if there is one at this moment.
     pub fn present(&self, hash: u64) -> Option<Other> {
-        self.find(hash).map(Record::as_other)
+        self.find(hash).map(LeaseRecord::as_other)
     }
 
     /// Whether a lease may still be used.
@@ -314,7 +315,7 @@ impl<'l> Partition<'l> {
         freed
     }
 
-    fn void_one(&self, record: &Record) -> bool {
+    fn void_one(&self, record: &LeaseRecord) -> bool {
         if [COMPUTING, DOOMED].contains(&record.state.load(Relaxed)) {
             self.free(record);
             return true;
@@ -325,14 +326,14 @@ impl<'l> Partition<'l> {
         false
     }
 
-    fn free(&self, record: &Record) {
+    fn free(&self, record: &LeaseRecord) {
         record.id.store(0, Relaxed);
         record.hash.store(0, Relaxed);
         self.taken.fetch_sub(1, SeqCst);
     }
 }
 
-impl Record {
+impl LeaseRecord {
     fn fill(&self, hash: u64, claim: &Claim) {
         self.hash.store(hash, Relaxed);
         self.cache.store(Some(claim.cache), Relaxed);

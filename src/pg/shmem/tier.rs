@@ -95,8 +95,9 @@ pub fn tier() -> Option<&'static Tier> {
 }
 
 /// How the memory is cut: computed the same way for the request and at the start.
-struct Plan {
-    layout: Layout,
+struct ShmemLayout {
+    /// The store's own.
+    region: Layout,
     leases: Shape,
     leases_at: usize,
     slots: usize,
@@ -104,8 +105,8 @@ struct Plan {
     total: usize,
 }
 
-impl Plan {
-    fn for_size(size: usize) -> Option<Plan> {
+impl ShmemLayout {
+    fn for_size(size: usize) -> Option<ShmemLayout> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
         let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
         let partitions = Layout::new(size, 0).ok()?.partitions();
@@ -115,19 +116,19 @@ impl Plan {
         let region_at = (leases_at + leases.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
-        let layout = Layout::new(room, partitions).ok()?;
-        Some(Plan {
+        let region = Layout::new(room, partitions).ok()?;
+        Some(ShmemLayout {
             leases,
             leases_at,
             slots,
             region_at,
-            total: region_at + layout.region_bytes() + 4096,
-            layout,
+            total: region_at + region.region_bytes() + 4096,
+            region,
         })
     }
 
     fn locks(&self) -> i32 {
-        self.layout.partitions() as i32 + 1
+        self.region.partitions() as i32 + 1
     }
 }
 
@@ -273,17 +274,17 @@ unsafe extern "C-unwind" fn request() {
     if size == 0 {
         return;
     }
-    let Some(plan) = Plan::for_size(size) else {
+    let Some(layout) = ShmemLayout::for_size(size) else {
         return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
     };
-    if !mapping::system_gives(plan.total) {
+    if !mapping::system_gives(layout.total) {
         // Postgres fails right after this, and its hint speaks of its own settings only.
-        ErrorReport::from(Error::NoSharedMemory(plan.total)).report(PgLogLevel::WARNING);
+        ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     }
     // SAFETY: this is the request hook, where both are allowed.
     unsafe {
-        pg_sys::RequestAddinShmemSpace(plan.total);
-        pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), plan.locks());
+        pg_sys::RequestAddinShmemSpace(layout.total);
+        pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), layout.locks());
         version::request_wait_event(FETCH_WAIT);
     }
 }
@@ -299,15 +300,15 @@ unsafe extern "C-unwind" fn startup() {
     }
     let size = crate::guc::hot_size();
     worker_state::attach(size);
-    let plan = if size == 0 {
+    let layout = if size == 0 {
         None
     } else {
-        Plan::for_size(size)
+        ShmemLayout::for_size(size)
     };
-    TIER.set(plan.map(|plan| &*Box::leak(Box::new(attach(&plan)))));
+    TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
 }
 
-fn attach(plan: &Plan) -> Tier {
+fn attach(layout: &ShmemLayout) -> Tier {
     let mut found = false;
     // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first to come initialises
     // them. The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are
@@ -317,28 +318,28 @@ fn attach(plan: &Plan) -> Tier {
             &raw mut (*pg_sys::MainLWLockArray.add(version::ADDIN_SHMEM_INIT_LOCK)).lock;
         LWLockAcquire(init_lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let memory: *mut u8 =
-            pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), plan.total, &mut found).cast();
+            pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), layout.total, &mut found).cast();
         let base = memory.add(memory.align_offset(64));
         let slots_at = size_of::<Control>();
-        let caches_at = slots_at + plan.slots * size_of::<Slot>();
-        let region_base = NonNull::new_unchecked(base.add(plan.region_at));
+        let caches_at = slots_at + layout.slots * size_of::<Slot>();
+        let region_base = NonNull::new_unchecked(base.add(layout.region_at));
         if !found {
-            base.write_bytes(0, plan.region_at);
+            base.write_bytes(0, layout.region_at);
         }
         let region = match found {
-            true => Region::attach(region_base, &plan.layout),
+            true => Region::attach(region_base, &layout.region),
             false => None,
         }
-        .unwrap_or_else(|| Region::init(region_base, &plan.layout));
+        .unwrap_or_else(|| Region::init(region_base, &layout.region));
         let wait_event = version::wait_event(FETCH_WAIT);
         let tier = Tier {
             region,
-            leases: Leases::attach(base.add(plan.leases_at), plan.leases, found, wait_event),
+            leases: Leases::attach(base.add(layout.leases_at), layout.leases, found, wait_event),
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),
-            slots: std::slice::from_raw_parts(base.add(slots_at).cast(), plan.slots),
-            caches: std::slice::from_raw_parts(base.add(caches_at).cast(), plan.slots),
-            size: plan.total + (plan.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
+            slots: std::slice::from_raw_parts(base.add(slots_at).cast(), layout.slots),
+            caches: std::slice::from_raw_parts(base.add(caches_at).cast(), layout.slots),
+            size: layout.total + (layout.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
         };
         if !found {
             let seed = pg_sys::GetCurrentTimestamp() as u64 ^ u64::from(std::process::id()) << 40;
