@@ -1,5 +1,5 @@
-//! The sweep of one cache in a visit, step by step: a pass, a trimming, and both again while writers are so fast
-//! that the cache is above its limit; then its VACUUM. Other caches have their turns between the steps.
+//! The sweep of one cache in a visit, step by step, and once more while writers are so fast that the cache is above
+//! its limit; then its VACUUM. Other caches have their turns between the steps.
 //!
 //! `visit` decides when a step is made, and opens a transaction around each.
 
@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::pace::{self, LONG};
 use crate::cache::catalog::registry::Storage;
-use crate::cache::expiry::pass::Pass;
-use crate::cache::expiry::sweep;
-use crate::cache::expiry::trim::{Spare, Trim};
+use crate::cache::expiry::open;
+use crate::cache::expiry::sweep::{Step, StepSize, Sweep};
 use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
@@ -26,38 +25,12 @@ pub struct Job {
     /// Time that it has used in this round.
     used: Duration,
     longest: Duration,
-    stage: Stage,
-}
-
-enum Stage {
-    Pass(Passing),
-    Trim(Trimming),
-    Vacuum,
-}
-
-#[derive(Default)]
-struct Passing {
-    pass: Option<Pass>,
+    /// None before its first step.
+    sweep: Option<Sweep>,
+    /// Time of steps that found little.
     fruitless: Duration,
-    /// The cache has no `max_entries`, for which all rows must be counted: the pass may end early.
-    bounded: bool,
-}
-
-struct Trimming {
-    pass: Pass,
-    spare: Spare,
-    trim: Option<Trim>,
-    excess: Option<i64>,
-    /// There were more rows above the limit than are tolerated.
-    again: bool,
-}
-
-/// What a step did.
-pub struct Did {
-    /// It had as much to do as it may take on, so its time says how long a whole step takes.
-    whole: bool,
-    worthwhile: bool,
-    complete: bool,
+    /// Its sweep has ended; its VACUUM is next.
+    swept: bool,
 }
 
 impl Job {
@@ -68,7 +41,9 @@ impl Job {
             began: Instant::now(),
             used: Duration::ZERO,
             longest: Duration::ZERO,
-            stage: Stage::Pass(Passing::default()),
+            sweep: None,
+            fruitless: Duration::ZERO,
+            swept: false,
         }
     }
 
@@ -106,139 +81,52 @@ impl Job {
     }
 
     pub fn is_swept(&self) -> bool {
-        matches!(self.stage, Stage::Vacuum)
+        self.swept
     }
 
     /// Sweeps no more; what has died until now is still vacuumed.
     pub fn give_up(&mut self) {
-        self.stage = Stage::Vacuum;
+        self.swept = true;
     }
 
     /// One step, inside of a transaction; None when the cache cannot be swept.
-    pub fn step(&mut self) -> Option<Did> {
-        match &mut self.stage {
-            Stage::Pass(passing) => passing.step(&self.due, self.state),
-            Stage::Trim(trimming) => trimming.step(&self.due, self.state),
-            Stage::Vacuum => None,
-        }
-    }
-
-    /// Goes on after a step: to the next step, or the next stage. `took` is the step's time, `share` the part of
-    /// the interval that [`SHARE`] stands for.
-    pub fn go_on(&mut self, did: Option<Did>, took: Duration, share: Duration) {
-        if let Some(did) = &did {
-            pace::learn(self.state, took, did.whole);
-        }
-        let stage = std::mem::replace(&mut self.stage, Stage::Vacuum);
-        let (next, succeeded) = match stage {
-            Stage::Pass(passing) => passing.next(did, took, share),
-            Stage::Trim(trimming) => trimming.next(did, self.began.elapsed() > share * SHARE),
-            Stage::Vacuum => (Stage::Vacuum, false),
-        };
-        if succeeded {
-            self.state.failures.store(0, Relaxed);
-        }
-        self.stage = next;
-    }
-}
-
-impl Passing {
-    fn step(&mut self, due: &Due, state: &SweepState) -> Option<Did> {
-        let open = sweep::open(due.relation)?;
-        if open.cache.storage == Storage::Memory || !advisory::try_sweep(due.relation) {
+    pub fn step(&mut self) -> Option<Step> {
+        let open = open::to_sweep(self.due.relation)?;
+        let cache = &*open.cache;
+        if cache.storage == Storage::Memory || !advisory::try_sweep(self.due.relation) {
             return None;
         }
-        self.bounded = open.cache.settings.max_entries.is_none();
-        let (most, blocks) = (pace::rows(state), pace::blocks(state));
-        let pass = self
-            .pass
-            .get_or_insert_with(|| Pass::begin(&open.cache, Some(state)));
-        pass.set_reach(blocks);
-        let step = (!pass.is_complete()).then(|| pass.step(&open.cache, most));
-        pass.note(state);
-        // Under the lock on the table, so a change of its settings comes before this or after it.
-        if pass.is_complete() {
-            state.changes.store(due.changes, Relaxed);
-        }
-        let removed = step.as_ref().map_or(0, |step| step.removed);
-        Some(Did {
-            whole: removed >= most || removed == 0,
-            worthwhile: step.is_some_and(|step| step.worthwhile),
-            complete: pass.is_complete(),
-        })
+        let (state, changes) = (self.state, self.due.changes);
+        let sweep = self
+            .sweep
+            .get_or_insert_with(|| Sweep::of_worker(cache, state, changes));
+        let size = StepSize {
+            rows: pace::rows(state),
+            blocks: pace::blocks(state),
+        };
+        Some(sweep.step(cache, size))
     }
 
-    /// The pass goes on until it is complete, or has spent its share of the interval on steps that found little.
-    fn next(mut self, did: Option<Did>, took: Duration, share: Duration) -> (Stage, bool) {
-        let (Some(did), Some(pass)) = (did, self.pass.take()) else {
-            return (Stage::Vacuum, false);
+    /// Goes on after a step. `took` is the step's time, `share` the part of the interval that [`SHARE`]
+    /// stands for: a pass goes on until it is complete, or has spent this on steps that found little.
+    pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
+        let (Some(step), Some(sweep)) = (step, &self.sweep) else {
+            return self.give_up();
         };
-        if did.complete {
-            return (Stage::Trim(Trimming::after(pass)), false);
-        }
-        if !did.worthwhile {
+        pace::learn(self.state, took, step.whole);
+        if !step.worthwhile {
             self.fruitless += took;
         }
-        if self.bounded && self.fruitless > share {
-            return (Stage::Vacuum, true);
+        if !sweep.is_complete() && !(sweep.may_end_early() && self.fruitless > share) {
+            return;
         }
-        self.pass = Some(pass);
-        (Stage::Pass(self), false)
-    }
-}
-
-impl Trimming {
-    fn after(pass: Pass) -> Trimming {
-        Trimming {
-            pass,
-            spare: Spare::Used,
-            trim: None,
-            excess: None,
-            again: false,
+        let too_long = self.began.elapsed() > share * SHARE;
+        if sweep.is_to_repeat() && !too_long {
+            self.sweep = None;
+            self.fruitless = Duration::ZERO;
+            return;
         }
-    }
-
-    /// Brings a cache down to its `max_entries` after a complete pass.
-    fn step(&mut self, due: &Due, state: &SweepState) -> Option<Did> {
-        let open = sweep::open(due.relation)?;
-        if !advisory::try_sweep(due.relation) {
-            return None;
-        }
-        let most = pace::rows(state);
-        let pass = &self.pass;
-        let excess = *self
-            .excess
-            .get_or_insert_with(|| sweep::excess(&open.cache, pass));
-        self.again |= excess > sweep::tolerance(&open.cache);
-        let trim = self
-            .trim
-            .get_or_insert_with(|| Trim::begin(&open.cache, excess));
-        let removed = match trim.is_complete() {
-            true => 0,
-            false => trim.step(&open.cache, self.spare, most),
-        };
-        Some(Did {
-            whole: removed >= most,
-            worthwhile: true,
-            complete: trim.is_complete(),
-        })
-    }
-
-    /// Where the cache may be above its limit again, all begins anew.
-    fn next(mut self, did: Option<Did>, too_long: bool) -> (Stage, bool) {
-        if did.is_some_and(|did| !did.complete) {
-            return (Stage::Trim(self), false);
-        }
-        self.excess = self.trim.take().map(|trim| trim.excess());
-        if self.spare == Spare::Used {
-            self.spare = Spare::None;
-            return (Stage::Trim(self), false);
-        }
-        // Where rows cannot be removed, a second time would do no better.
-        let again = self.again && self.excess.is_some_and(|left| left <= 0);
-        match again && !too_long {
-            true => (Stage::Pass(Passing::default()), false),
-            false => (Stage::Vacuum, true),
-        }
+        self.swept = true;
+        self.state.failures.store(0, Relaxed);
     }
 }

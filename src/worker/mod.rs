@@ -15,7 +15,7 @@ mod turns;
 mod vacuum;
 mod visit;
 
-use crate::cache::expiry::sweep;
+use crate::cache::expiry::on_demand;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::pg::session::failure::Failure;
 use crate::pg::shmem::worker_state::SweepState;
@@ -32,6 +32,6 @@ pub fn register() {
 /// Notes that a cache could not be swept, so that it is left alone for a while; warns the first time.
 fn put_off(due: &Due, state: &SweepState, failure: &Failure) {
     if upkeep::put_off(state) == 1 {
-        failure.warn(sweep::could_not_sweep(&due.name));
+        failure.warn(on_demand::could_not_sweep(&due.name));
     }
 }

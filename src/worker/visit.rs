@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
-use super::job::{Did, Job, SHARE};
+use super::job::{Job, SHARE};
 use super::turns::Turns;
 use super::vacuum::Vacuums;
 use super::{pace, put_off};
+use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::guc;
 use crate::pg::catalog::database;
@@ -148,7 +149,7 @@ impl Work {
         let took = began.elapsed();
         job.charge(took);
         match done {
-            Ok(did) => job.go_on(did, took, share),
+            Ok(step) => job.go_on(step, took, share),
             Err(failure) => {
                 if failure.cancelled {
                     pace::learn(job.state, took, false);
@@ -168,7 +169,7 @@ impl Work {
     }
 
     /// Makes one step in a transaction; the launcher sees when it began and that it has ended.
-    fn step(&mut self, job: &mut Job) -> Result<Option<Did>, Failure> {
+    fn step(&mut self, job: &mut Job) -> Result<Option<Step>, Failure> {
         self.shared.cache.store(Some(job.due.cache), Relaxed);
         self.shared.step_began.store(clock::now(), Release);
         let result = background::in_transaction(|| job.step());

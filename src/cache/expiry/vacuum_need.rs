@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
-use super::sweep;
+use super::open;
 use super::upkeep::Due;
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
@@ -87,7 +87,7 @@ fn enough(record: &SweepState, place: usize) -> u64 {
 
 /// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be worked on now.
 pub fn answer(relation: Oid, record: &SweepState) -> Option<Due> {
-    sweep::open(relation)?;
+    open::to_sweep(relation)?;
     record.answered_at.store(clock::now(), Relaxed);
     Some(Due {
         relation,
