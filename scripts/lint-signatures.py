@@ -202,7 +202,7 @@ def compare_results(declared: Declared, written: Written):
     rust = written.result
     rust = inside(rust, "Answer") or inside(rust, "Result") or rust
     rust = inside(rust, "Option") or rust
-    rows, record = inside(rust, "Rows") or inside(rust, "Stream"), inside(rust, "Record")
+    rows, record = inside(rust, "Rows") or inside(rust, "Stream"), inside(rust, "OutRow")
     if inside(rust, "QueryStream"):
         # The query names the columns, and QueryStream itself compares them with its own at run time.
         if not (declared.is_set and declared.columns == 0):

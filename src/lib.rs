@@ -32,7 +32,7 @@ pub extern "C-unwind" fn _PG_init() {
         worker::register();
     }
     pg::memory::emergency::ask();
-    pg::hooks::invalidation::register();
-    pg::hooks::meant::register();
+    pg::catalog::invalidation::register();
+    pg::hooks::name_guard::register();
     cache::observer::register();
 }

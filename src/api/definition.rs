@@ -19,7 +19,7 @@ use crate::pg::encoding;
 use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
 use crate::pg::value::datum::{Text, ValueType};
-use crate::pg::value::rows::Record;
+use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
@@ -98,9 +98,9 @@ fn cache_drop(cache: Option<Oid>) -> Answer<()> {
 /// One row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
 /// that no longer works as a cache, so that the view itself never fails.
 #[pg_extern]
-fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
+fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
     let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
-        return Ok(Record([Typed::NULL; 5]));
+        return Ok(OutRow([Typed::NULL; 5]));
     };
     let Settings {
         ttl,
@@ -108,7 +108,7 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
         grace,
         ..
     } = cache.settings;
-    Ok(Record([
+    Ok(OutRow([
         Text::new(define::storage_word(cache.storage).as_bytes()).into(),
         Typed::oid(cache.value_type.oid()),
         Typed::of(ttl),
@@ -119,12 +119,12 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
 
 /// What `cache_tune` has set: negative_ttl, ttl_jitter, early_refresh.
 #[pg_extern]
-fn refresh_settings(cache: Option<Oid>) -> Answer<Record<3>> {
+fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
-        return Ok(Record([Typed::NULL; 3]));
+        return Ok(OutRow([Typed::NULL; 3]));
     };
     let settings = cache.settings;
-    Ok(Record([
+    Ok(OutRow([
         Typed::of(settings.negative_ttl),
         Typed::of(settings.ttl_jitter),
         Typed::of(settings.early_refresh),

@@ -4,7 +4,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE};
-use crate::cache::expiry::{cron, sweep};
+use crate::cache::expiry::{cron, on_demand};
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::name;
@@ -19,10 +19,10 @@ fn cache_expire(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
     }
     if cache.is_none() {
         transaction::require_writable(c"cache_expire()");
-        return Ok(sweep::expire_all(max_rows)?);
+        return Ok(on_demand::expire_all(max_rows)?);
     }
     let cache = open::to_write(cache, TO_DELETE, c"cache_expire()")?;
-    Ok(sweep::expire(&cache, max_rows)?)
+    Ok(on_demand::expire(&cache, max_rows)?)
 }
 
 #[pg_extern]

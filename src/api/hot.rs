@@ -17,7 +17,7 @@ use crate::pg::session;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::{Text, ValueType};
-use crate::pg::value::rows::{QueryStream, Record, Rows, Stream};
+use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;
 
 /// The live entries of a memory cache, for its view; in no order.
@@ -78,9 +78,9 @@ fn row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
 /// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes, free,
 /// pending. Bytes where not a count; size = bookkeeping + entries' bytes + holes + free.
 #[pg_extern]
-fn tier_figures() -> Record<10> {
+fn tier_figures() -> OutRow<10> {
     let Some(tier) = tier() else {
-        return Record([Typed::number(0); 10]);
+        return OutRow([Typed::number(0); 10]);
     };
     let (usage, stats, control) = (tier.region().usage(), tier.region().stats(), tier.control());
     let size = tier.size() as u64;
@@ -97,13 +97,13 @@ fn tier_figures() -> Record<10> {
         usage.free,
         pending(tier),
     ];
-    Record(numbers.map(|number| Typed::number(number as i64)))
+    OutRow(numbers.map(|number| Typed::number(number as i64)))
 }
 
 /// Writers between mark and unmark: 0 when nobody is committing.
 fn pending(tier: &Tier) -> u64 {
     let stripes = tier.region().pending();
-    let slots: u64 = (0..tier.owners().len() as u32)
+    let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pend.load(SeqCst)))
         .sum();
     stripes + slots + tier.control().global_pend.load(SeqCst)

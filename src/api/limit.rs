@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::pg::session::clock;
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
-use crate::pg::value::rows::Record;
+use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
@@ -21,7 +21,7 @@ fn cache_rate_limit(
     max_hits: Option<i64>,
     per: Option<Interval>,
     cache: Option<Oid>,
-) -> Answer<Record<3>> {
+) -> Answer<OutRow<3>> {
     let (cache, key) = open(key, cache, c"cache_rate_limit()")?;
     let max_hits = max_hits.ok_or(Error::NullArgument("max_hits"))?;
     let per = per.ok_or(Error::NullArgument("per"))?;
@@ -48,7 +48,7 @@ fn cache_rate_limit(
         true => clock::interval(0, 0, 0),
         false => wait.and_then(|micros| clock::interval(0, 0, micros)),
     };
-    Ok(Record([
+    Ok(OutRow([
         Typed::of(Some(verdict.allowed)),
         Typed::number(verdict.remaining),
         Typed::of(retry_after),

@@ -3,11 +3,11 @@
 use pgrx::prelude::*;
 
 use crate::cache::table::access_path;
-use crate::pg::value::rows::Record;
+use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
-fn table_path_taken() -> Record<2> {
+fn table_path_taken() -> OutRow<2> {
     let taken = access_path::taken();
-    Record([taken.direct, taken.plan].map(Typed::number))
+    OutRow([taken.direct, taken.plan].map(Typed::number))
 }

@@ -8,13 +8,14 @@ use super::{Answer, TO_READ};
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::key::Key;
 use crate::cache::open;
-use crate::cache::table::copies;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::catalog::privilege;
 use crate::pg::session::clock;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
-use crate::pg::value::rows::{Record, Stream};
+use crate::pg::value::rows::{OutRow, Stream};
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
@@ -38,11 +39,11 @@ fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
 }
 
 #[pg_extern]
-fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<Record<3>> {
+fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     let found = find(key, cache)?;
     let is_there = Typed::of(Some(found.is_some()));
     let [value, deadline] = found.as_ref().map_or([Typed::NULL; 2], columns);
-    Ok(Record([is_there, value, deadline]))
+    Ok(OutRow([is_there, value, deadline]))
 }
 
 #[pg_extern]
@@ -87,10 +88,12 @@ fn cache_scan(
 /// The live entry under a key; None for a miss and for a NULL key.
 fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    let key = Key::read(key);
-    if let Ok(Some(key)) = key {
-        copies::approach(relation, key);
-    }
+    let hashed = |key| {
+        let key = HashedKey::of(CacheId::of(relation), key);
+        key.prefetch();
+        key
+    };
+    let key = Key::read(key).map(|key| key.map(hashed));
     privilege::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),

@@ -9,11 +9,13 @@ use crate::cache::fetch::cache_fetch::Fetch;
 use crate::cache::fetch::cache_lease::{self, State};
 use crate::cache::model::key::Key;
 use crate::cache::open;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::catalog::privilege;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Json, Text, Value};
-use crate::pg::value::rows::Record;
+use crate::pg::value::rows::OutRow;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
@@ -47,7 +49,7 @@ fn fetch<V: Value>(
     privilege::require(relation, TO_WRITE);
     let fetch = Fetch {
         relation,
-        key: Key::write(key)?,
+        key: HashedKey::of(CacheId::of(relation), Key::write(key)?),
         loader: loader.ok_or(Error::NullArgument("loader"))?,
         ttl,
     };
@@ -56,7 +58,7 @@ fn fetch<V: Value>(
 
 /// Columns: value, state, lease.
 #[pg_extern]
-fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<Record<3>> {
+fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_READ);
     let wait = wait.ok_or(Error::NullArgument("wait"))?;
@@ -65,8 +67,9 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
     }
     let Some(key) = Key::read(key)? else {
         open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
-        return Ok(Record([Typed::NULL; 3]));
+        return Ok(OutRow([Typed::NULL; 3]));
     };
+    let key = HashedKey::of(CacheId::of(relation), key);
     let leased = cache_lease::lease(relation, key, &wait)?;
     let value = leased.found.and_then(|entry| entry.value);
     let (word, lease) = match leased.state {
@@ -75,7 +78,7 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         State::Win(lease) => ("win", lease),
         State::Busy => ("busy", None),
     };
-    Ok(Record([
+    Ok(OutRow([
         value.map(convert::result::<Text>).into(),
         Text::new(word.as_bytes()).into(),
         Typed::of(lease.map(|number| number as i64)),
@@ -91,7 +94,7 @@ fn cache_set_leased(
     cache: Option<Oid>,
 ) -> Answer<bool> {
     let cache = open::to_write(cache, TO_WRITE, c"cache_set_leased()")?;
-    let key = Key::write(key)?;
+    let key = HashedKey::of(cache.id, Key::write(key)?);
     let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(cache_lease::set(&cache, key, entry, lease)?)
 }
@@ -106,5 +109,6 @@ fn cache_release(
     let Some(key) = Key::read(key)? else {
         return Ok(None);
     };
-    Ok(Some(cache_lease::release(&cache, key, lease)?))
+    let key = HashedKey::of(cache.id, key);
+    Ok(Some(cache_lease::release(key, lease)?))
 }

@@ -17,6 +17,7 @@ use super::model::deadline::Deadline;
 use super::model::key::Key;
 use super::open;
 use super::table::{copies, ops as table};
+use super::tier::hashed_key::{self, HashedKey};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
@@ -30,19 +31,23 @@ use crate::pg::value::stored::Stored;
 pub use crate::cache::model::entry::Entry;
 
 /// The live entry under a key. The caller has checked the privileges.
-pub fn get(relation: Oid, key: Key) -> Result<Option<Entry>, Error> {
+pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     look(relation, key, Privileges::SELECT, |_| None)
 }
 
 /// The same, or the entry whose grace has not passed yet, for a call that needs these privileges.
-pub fn get_or_stale(relation: Oid, key: Key, needs: Privileges) -> Result<Option<Entry>, Error> {
+pub fn get_or_stale(
+    relation: Oid,
+    key: HashedKey,
+    needs: Privileges,
+) -> Result<Option<Entry>, Error> {
     look(relation, key, needs, |cache| cache.settings.grace)
 }
 
 #[inline]
 fn look(
     relation: Oid,
-    key: Key,
+    key: HashedKey,
     needs: Privileges,
     grace: impl Fn(&Cache) -> Option<Interval>,
 ) -> Result<Option<Entry>, Error> {
@@ -63,7 +68,7 @@ fn look(
 
 fn get_from_memory(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     grace: Option<Interval>,
 ) -> Result<Option<Entry>, Error> {
     let entry = memory_cache::get(cache, key, grace)?;
@@ -72,10 +77,10 @@ fn get_from_memory(
 }
 
 /// The token comes before the snapshot that the read takes.
-fn get_from_table(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
+fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
     let token = copies::token(cache, key);
     pause::at(Window::TokenToSnapshot);
-    let entry = table::get(cache, key, grace);
+    let entry = table::get(cache, key.key, grace);
     pause::at(Window::ReadToFill);
     count_read(cache, Figure::TableHits, entry.is_some());
     if let (Some(token), Some(entry)) = (token, &entry) {
@@ -94,9 +99,11 @@ const BATCH: usize = 32;
 
 /// The live entry under each of these keys, in their order.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
+    let hashed = keys.iter().map(|&key| HashedKey::of(cache.id, key));
+    let keys = &memory::collect(hashed)[..];
     let mut found = memory::list(keys.len());
     for batch in keys.chunks(BATCH) {
-        copies::approach_all(cache.relation, batch);
+        hashed_key::prefetch_all(batch);
         for &key in batch {
             found.push(match cache.storage {
                 Storage::Memory => memory_cache::get(cache, key, None)?,
@@ -116,18 +123,23 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
 }
 
 /// Finds what is missing in the table. The tokens come before the snapshot.
-fn get_many_from_table(cache: &Reading, keys: &[Key], found: &mut [Option<Entry>]) {
+fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<Entry>]) {
     let absent = |found: &[Option<Entry>]| {
         memory::collect((0..keys.len()).filter(|&place| found[place].is_none()))
     };
     let places = absent(found);
-    let missing = memory::collect(places.iter().map(|&place| keys[place]));
-    let tokens = memory::collect(missing.iter().map(|&key| copies::token(cache, key)));
+    let missing = memory::collect(places.iter().map(|&place| keys[place].key));
+    let tokens = memory::collect(
+        places
+            .iter()
+            .map(|&place| copies::token(cache, keys[place])),
+    );
     pause::at(Window::TokenToSnapshot);
     let rows = table::get_many(cache, &missing);
     pause::at(Window::ReadToFill);
-    for ((&place, &key), token) in places.iter().zip(&missing).zip(tokens) {
-        let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.text().bytes()));
+    for (&place, token) in places.iter().zip(tokens) {
+        let key = keys[place];
+        let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.bytes()));
         found[place] = row.ok().map(|row| rows[row].1);
         if let (Some(token), Some(entry)) = (token, &found[place]) {
             copies::fill(cache, key, &token, entry);
@@ -158,7 +170,7 @@ pub fn scan(
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::set(cache, key, &entry)?,
+        Storage::Memory => memory_cache::set(cache, HashedKey::of(cache.id, key), &entry)?,
         _ => table::set(cache, key, entry.value, entry.deadline),
     }
     cache.count(Figure::Sets, 1);
@@ -178,7 +190,11 @@ pub fn set_many(
         }
         for &(key, value) in &entries {
             let value = Some(value);
-            memory_cache::set(cache, key, &Entry { value, deadline })?;
+            memory_cache::set(
+                cache,
+                HashedKey::of(cache.id, key),
+                &Entry { value, deadline },
+            )?;
         }
     } else {
         table::set_many(cache, &entries, deadline)?;
@@ -190,9 +206,9 @@ pub fn set_many(
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => {
-            memory_cache::update(cache, key, |present| put_if(present.is_none(), entry))?
-        }
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+            put_if(present.is_none(), entry)
+        })?,
         _ => table::add(cache, key, entry.value, entry.deadline),
     };
     Ok(counted(cache, Figure::Sets, done))
@@ -201,9 +217,9 @@ pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
 /// Overwrites if a live entry is there.
 pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => {
-            memory_cache::update(cache, key, |present| put_if(present.is_some(), entry))?
-        }
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+            put_if(present.is_some(), entry)
+        })?,
         _ => table::replace(cache, key, entry.value, entry.deadline),
     };
     Ok(counted(cache, Figure::Sets, done))
@@ -217,7 +233,7 @@ pub fn replace_if(
     entry: Entry,
 ) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
             put_if(same_value(present.and_then(|e| e.value), expected), entry)
         })?,
         _ => table::replace_if(cache, key, expected, entry.value, entry.deadline),
@@ -254,7 +270,7 @@ pub fn increment(
         Ok(convert::argument(text, cache.value_type))
     };
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
             let stored = Some(sum(present.and_then(|entry| entry.value))?);
             let deadline = present.map_or(deadline, |entry| entry.deadline);
             let value = stored;
@@ -274,7 +290,7 @@ pub fn touch<R>(
     give: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::touch(cache, key, deadline, give),
+        Storage::Memory => memory_cache::touch(cache, HashedKey::of(cache.id, key), deadline, give),
         _ => Ok(table::touch(cache, key, deadline).as_ref().map(give)),
     }
 }
@@ -282,7 +298,9 @@ pub fn touch<R>(
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     match cache.storage {
-        Storage::Memory => Ok(memory_cache::touch(cache, key, None, |_| ())?.is_some()),
+        Storage::Memory => {
+            Ok(memory_cache::touch(cache, HashedKey::of(cache.id, key), None, |_| ())?.is_some())
+        }
         _ => Ok(table::persist(cache, key)),
     }
 }
@@ -290,7 +308,7 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// Removes an entry; says whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::delete(cache, key)?,
+        Storage::Memory => memory_cache::delete(cache, HashedKey::of(cache.id, key))?,
         _ => {
             note_deletion(cache, key);
             table::delete(cache, key)
@@ -302,7 +320,7 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// Removes an entry; what `give` makes of it if it was live. An error of `give` leaves it there.
 pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     let taken = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
             Ok(match present {
                 Some(entry) => Decision::Remove(Some(give(entry))),
                 None => Decision::Keep(None),
@@ -320,7 +338,7 @@ pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Op
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, key, |present| {
+        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
             Ok(match present {
                 Some(entry) if same_value(entry.value, expected) => Decision::Remove(true),
                 _ => Decision::Keep(false),
@@ -376,5 +394,5 @@ fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {
 
 /// What a read inside of a write finds: `cache_touch` without a ttl.
 pub fn get_to_touch(cache: &Rc<Cache>, key: Key) -> Result<Option<Entry>, Error> {
-    get(cache.relation, key)
+    get(cache.relation, HashedKey::of(cache.id, key))
 }

@@ -4,7 +4,7 @@ use super::commit::marks::Extent;
 use super::commit::{changes, notify};
 use super::definition::declare;
 use super::expiry::vacuum_need;
-use super::lease::leases;
+use super::lease::held;
 use super::model::pending;
 use super::open::removal;
 use crate::pg::events::{self, Moment, Observer, Phase};
@@ -75,25 +75,25 @@ fn at_moment(moment: Moment) {
             notify::forget();
             pause::at(Window::VisibleToUnmark);
             changes::unmark(true);
-            leases::end(true);
+            held::end(true);
         }
         Moment::Aborted => {
             pending::forget();
             notify::forget();
             changes::unmark(false);
-            leases::end(false);
+            held::end(false);
         }
         Moment::SubCommitted { level } => {
             pending::release_savepoint(level);
             notify::release_savepoint(level);
             changes::release_savepoint(level);
-            leases::release_savepoint(level);
+            held::release_savepoint(level);
         }
         Moment::SubAborted { level } => {
             pending::roll_back_savepoint(level);
             notify::roll_back_savepoint(level);
             changes::roll_back_savepoint(level);
-            leases::roll_back_savepoint(level);
+            held::roll_back_savepoint(level);
         }
     }
 }

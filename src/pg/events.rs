@@ -9,16 +9,16 @@ use pgrx::pg_sys::Oid;
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement ends.
-    pub row: fn(relation: Oid, key: &[u8], change: Change),
-    /// A change of a row left this for VACUUM; called when `row` is.
-    pub died: fn(relation: Oid, dead: Dead),
-    /// All rows of a cache may be other ones.
+    pub row: fn(relation: Oid, key: &[u8], change: RowChange),
+    /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
+    pub died: fn(relation: Oid, dead: DeadBytes),
+    /// All rows of a cache may have changed.
     pub truncated: fn(relation: Oid),
     /// A relation's definition or one of its triggers changes, or TRUNCATE removes its rows.
     pub altered: fn(relation: Oid),
     /// A row of a table changed on which an entry of a cache depends.
     pub depended_on: fn(cache: Oid, key: &[u8]),
-    /// All rows of such a table may have gone, or be other ones.
+    /// All rows of such a table may have gone or changed.
     pub depended_on_all: fn(cache: Oid),
     /// A table on which entries depend has, or had, this child.
     pub inherited: fn(child: Oid, parent: Oid),
@@ -30,14 +30,14 @@ pub struct Observer {
 
 /// Bytes of dead rows in a table, and in its TOAST table.
 #[derive(Clone, Copy, Default)]
-pub struct Dead {
+pub struct DeadBytes {
     pub rows: usize,
-    pub long: usize,
+    pub toast: usize,
 }
 
-/// What became of a row, seen from its key.
+/// What a change of a row means for its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum RowChange {
     /// It is there, new or changed.
     Set,
     /// It is gone.
@@ -70,9 +70,9 @@ pub enum Phase {
     /// The observer has not heard of an end.
     Open,
     /// It has heard of the commit. What changes from now on is done by callbacks of other extensions that
-    /// come after ours, and must be seen to at once, because it is not asked again before others see it.
+    /// run after ours. It must be dealt with at once: the observer is not called again before others see it.
     Committing,
-    /// It has let PREPARE TRANSACTION pass.
+    /// It has heard of PREPARE TRANSACTION and has not refused it.
     Preparing,
 }
 
@@ -86,8 +86,8 @@ pub(in crate::pg) fn set_observer(observer: Observer) {
     OBSERVER.set(Some(observer));
 }
 
-/// Tells the observer something, if there is one.
-pub fn tell(event: impl FnOnce(&Observer)) {
+/// Hands an event to the observer, if there is one.
+pub fn emit(event: impl FnOnce(&Observer)) {
     if let Some(observer) = OBSERVER.get() {
         event(&observer);
     }
@@ -108,7 +108,7 @@ pub fn phase() -> Phase {
     PHASE.get()
 }
 
-/// The end of the transaction has come so far.
+/// Notes how far the end of the transaction has come.
 #[inline]
 pub(in crate::pg) fn set_phase(phase: Phase) {
     PHASE.set(phase);

@@ -1,8 +1,8 @@
 //! The launcher: which database is visited when.
 //!
-//! It reads the list of databases from the catalogs that all share, and learns from the visits which of
-//! them have the extension. One that has not is looked at again when an extension was made or updated somewhere,
-//! and now and then, because a standby does not see that.
+//! It reads the list of databases from the catalogs that all databases share, and learns from the visits which
+//! of them have the extension. One without it is looked at again when an extension was made or updated in any
+//! database, and now and then all the same, because a standby does not see that.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -15,46 +15,48 @@ use crate::cache::expiry::upkeep;
 use crate::guc;
 use crate::pg::catalog::database;
 use crate::pg::session::{self, clock};
-use crate::pg::shmem::worker_state::{Board, Outcome, VISITS, board};
+use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
 
-/// Until a database without the extension is looked at again unasked: a look costs a process' start.
-const AGAIN: Duration = Duration::from_secs(600);
-/// The same on a standby, where CREATE EXTENSION comes from the primary.
-const AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
-/// The launcher's shortest sleep: an interval below it counts as this.
+/// How often a database without the extension is looked at although nothing points there: each look costs the
+/// start of a process.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+/// On a standby more often: CREATE EXTENSION comes from the primary, and no message with it.
+const LOOK_AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
+/// The launcher's shortest sleep: a shorter `pgcache.expire_interval` counts as this.
 const SHORTEST: Duration = Duration::from_millis(100);
-
-/// The same while no worker can be started, which nobody tells when it has changed.
-const AGAIN_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
+/// Its shortest sleep while no worker can be started: nothing wakes it when one can.
+const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
 /// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns would
 /// keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
-/// Between two visits that come because of an alarm; the first stays while there are more.
-const ALARMS_APART: Duration = Duration::from_secs(1);
+/// Between two visits to a database that only vacuum; the first one stays while there are more requests.
+const REQUESTS_APART: Duration = Duration::from_secs(1);
 
 /// What the launcher knows of a database.
 struct Known {
+    /// When it is to be swept next.
     next: Instant,
-    /// Not before this moment because of an alarm.
-    next_alarmed: Instant,
-    /// The last visit found no extension, and the board's news were these then.
+    /// Requests for a VACUUM are not answered before this moment.
+    next_request: Instant,
+    /// The last visit found no extension; `extension_generation` was this when it began.
     without: Option<u64>,
 }
 
 /// A visit under way.
 struct Visit {
     database: Oid,
-    news: u64,
+    /// `extension_generation` when it began.
+    generation: u64,
     worker: Started,
-    /// It took too long, and was told to end.
+    /// One of its steps took too long, and its worker was told to end.
     overdue: bool,
 }
 
 struct Launcher {
-    board: Board,
+    shmem: WorkerShmem,
     databases: HashMap<u32, Known>,
     visits: [Option<Visit>; VISITS],
     /// No worker could be started, and the log says so.
@@ -63,12 +65,12 @@ struct Launcher {
 
 /// The launcher's life. It ends with the server, or when it is terminated, and is then started again.
 pub fn run() {
-    let Some(board) = board() else {
+    let Some(shmem) = worker_shmem() else {
         background::end(0);
     };
-    board.launch();
+    shmem.set_launcher();
     let mut launcher = Launcher {
-        board,
+        shmem,
         databases: HashMap::new(),
         visits: [const { None }; VISITS],
         short_of_workers: false,
@@ -98,11 +100,11 @@ impl Launcher {
             let Some(visit) = self.visits[place].take() else {
                 continue;
             };
-            let note = self.board.visit(place);
-            note.end();
-            let without = note.outcome() == Outcome::NoExtension;
+            let shared = self.shmem.visit(place);
+            shared.end_answering();
+            let without = shared.outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
-                known.without = without.then_some(visit.news);
+                known.without = without.then_some(visit.generation);
             }
         }
     }
@@ -110,18 +112,20 @@ impl Launcher {
     /// Ends visits one of whose steps takes too long; the cache is put off, as after an error.
     fn end_overdue(&mut self) {
         for (place, visit) in self.visits.iter_mut().enumerate() {
-            let note = self.board.visit(place);
-            let began = note.step_began.load(Acquire);
+            let shared = self.shmem.visit(place);
+            let began = shared.step_began.load(Acquire);
             let lasted = clock::now().saturating_sub(began);
             let Some(visit) = visit.as_mut().filter(|visit| !visit.overdue) else {
                 continue;
             };
             if began != 0 && lasted > LONGEST_STEP.as_micros() as i64 {
                 visit.overdue = true;
-                let record = self.board.record(note.owner.load(Relaxed));
-                upkeep::put_off(record);
-                record.rest(clock::now(), LONGEST_STEP);
-                pace::learn_end(record);
+                if let Some(cache) = shared.cache.load(Relaxed) {
+                    let state = self.shmem.sweep_state(cache);
+                    upkeep::put_off(state);
+                    state.rest(clock::now(), LONGEST_STEP);
+                    pace::learn_end(state);
+                }
                 visit.worker.terminate();
                 pgrx::ereport!(
                     pgrx::PgLogLevel::WARNING,
@@ -144,38 +148,39 @@ impl Launcher {
         for database in present {
             self.databases.entry(database.to_u32()).or_insert(Known {
                 next: now,
-                next_alarmed: now,
+                next_request: now,
                 without: None,
             });
         }
     }
 
-    /// Starts visits while there are places. Where one must wait, those who stay are told to leave.
+    /// Starts visits while there are places. Where one must wait, the workers that could end are asked to.
     fn start_due(&mut self, interval: Duration) {
-        while let Some((database, alarmed)) = self.next_visit() {
+        while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
-                return self.board.await_place(true);
+                return self.shmem.set_place_wanted(true);
             };
             let now = Instant::now();
-            let next = self.due_after(database, alarmed, now, interval);
+            let next = self.due_after(database, only_vacuums, now, interval);
             let longest = next.saturating_duration_since(now);
-            let visit = self.start(place, database, alarmed, longest);
-            self.board.await_place(visit.is_none());
-            self.complain(visit.is_none());
+            let visit = self.start(place, database, only_vacuums, longest);
+            self.shmem.set_place_wanted(visit.is_none());
+            self.note_shortage(visit.is_none());
             if visit.is_none() {
                 return;
             }
             self.visits[place] = visit;
             if let Some(known) = self.databases.get_mut(&database.to_u32()) {
                 known.next = next;
-                if alarmed {
-                    known.next_alarmed = now + ALARMS_APART;
+                if only_vacuums {
+                    known.next_request = now + REQUESTS_APART;
                 }
             }
         }
     }
 
-    /// The database that is visited next, and whether it is for an alarm. The longest overdue comes first.
+    /// The database that is visited next, and whether only to vacuum. The longest overdue comes first; a
+    /// request for a VACUUM comes after all sweeps that are due.
     fn next_visit(&self) -> Option<(Oid, bool)> {
         let now = Instant::now();
         let due = self
@@ -183,45 +188,51 @@ impl Launcher {
             .filter(|(_, known)| self.due_at(known) <= now)
             .min_by_key(|(_, known)| known.next)
             .map(|(database, _)| (database, false));
-        let alarmed = || {
-            self.alarmed()
-                .filter(|(_, known)| known.next_alarmed <= now)
-                .min_by_key(|(_, known)| known.next_alarmed)
+        let requested = || {
+            self.to_vacuum()
+                .filter(|(_, known)| known.next_request <= now)
+                .min_by_key(|(_, known)| known.next_request)
                 .map(|(database, _)| (database, true))
         };
-        due.or_else(alarmed)
+        due.or_else(requested)
     }
 
     fn start(
         &self,
         place: usize,
         database: Oid,
-        alarmed: bool,
+        only_vacuums: bool,
         longest: Duration,
     ) -> Option<Visit> {
         use std::sync::atomic::Ordering::SeqCst;
-        let note = self.board.visit(place);
-        note.tell(Outcome::Unknown);
-        note.end();
-        note.step_began.store(0, SeqCst);
-        note.alarmed.store(alarmed, SeqCst);
-        note.set_longest(longest);
-        note.database.store(database.to_u32(), SeqCst);
-        let news = self.board.news();
+        let shared = self.shmem.visit(place);
+        shared.set_outcome(Outcome::Unknown);
+        shared.end_answering();
+        shared.step_began.store(0, SeqCst);
+        shared.only_vacuums.store(only_vacuums, SeqCst);
+        shared.set_longest(longest);
+        shared.database.store(database.to_u32(), SeqCst);
+        let generation = self.shmem.extension_generation();
         let worker = background::start(place)?;
         Some(Visit {
             database,
-            news,
+            generation,
             worker,
             overdue: false,
         })
     }
 
-    /// When a database that is visited now is due again: an interval after it was, so that the rhythm holds,
-    /// and not at once again after a long visit. One that comes for an alarm leaves the rhythm as it is.
-    fn due_after(&self, database: Oid, alarmed: bool, now: Instant, interval: Duration) -> Instant {
+    /// When a database that is visited now is due again: an interval after it was due, so that the rhythm
+    /// holds, and at least half an interval from now. A visit that only vacuums leaves the rhythm as it is.
+    fn due_after(
+        &self,
+        database: Oid,
+        only_vacuums: bool,
+        now: Instant,
+        interval: Duration,
+    ) -> Instant {
         match self.databases.get(&database.to_u32()) {
-            Some(known) if alarmed => known.next,
+            Some(known) if only_vacuums => known.next,
             Some(known) => (known.next + interval).max(now + interval / 2),
             None => now,
         }
@@ -241,18 +252,19 @@ impl Launcher {
             .filter(move |&(database, _)| !visited(database))
     }
 
-    /// Those of them whose caches have raised an alarm.
-    fn alarmed(&self) -> impl Iterator<Item = (Oid, &Known)> {
-        let alarmed: Vec<Oid> = self.board.alarmed().collect();
-        self.unvisited()
-            .filter(move |(database, known)| !self.is_without(known) && alarmed.contains(database))
+    /// Those of them in which writers have requested a VACUUM.
+    fn to_vacuum(&self) -> impl Iterator<Item = (Oid, &Known)> {
+        let requested: Vec<Oid> = self.shmem.databases_to_vacuum().collect();
+        self.unvisited().filter(move |(database, known)| {
+            !self.is_without(known) && requested.contains(database)
+        })
     }
 
-    /// A database without the extension waits for news, or for a long time.
+    /// When a database is due: one without the extension only after a long time, see [`LOOK_AGAIN`].
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
-            true => AGAIN_ON_STANDBY,
-            false => AGAIN,
+            true => LOOK_AGAIN_ON_STANDBY,
+            false => LOOK_AGAIN,
         };
         match self.is_without(known) {
             true => known.next + again,
@@ -260,12 +272,13 @@ impl Launcher {
         }
     }
 
-    /// Whether a database has no extension, as far as is known.
+    /// Whether the last visit found no extension, and none was made or updated since.
     fn is_without(&self, known: &Known) -> bool {
-        known.without == Some(self.board.news())
+        known.without == Some(self.shmem.extension_generation())
     }
 
-    /// How long to sleep: not beyond a visit's longest step while there is one. None: until a signal comes.
+    /// How long to sleep; None: until a signal comes. While there are visits not for longer than one of their
+    /// steps may take.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
@@ -274,17 +287,17 @@ impl Launcher {
         }
     }
 
-    /// Until the next visit is due; at most an interval, after which the list is read again. While all
-    /// places are taken, until one is free, which wakes the launcher.
+    /// Until the next visit is due; at most an interval, after which the list of databases is read again. A
+    /// visit that ends wakes the launcher before.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));
-        let alarmed = self.alarmed().map(|(_, known)| known.next_alarmed);
+        let requested = self.to_vacuum().map(|(_, known)| known.next_request);
         let shortest = match self.short_of_workers {
-            true => AGAIN_WITHOUT_WORKERS,
+            true => SHORTEST_WITHOUT_WORKERS,
             false => SHORTEST,
         };
-        due.chain(alarmed)
+        due.chain(requested)
             .map(|moment| moment.saturating_duration_since(now))
             .min()
             .unwrap_or(interval)
@@ -292,7 +305,7 @@ impl Launcher {
     }
 
     /// Says once that no worker could be started.
-    fn complain(&mut self, failed: bool) {
+    fn note_shortage(&mut self, failed: bool) {
         if failed && !self.short_of_workers {
             pgrx::ereport!(
                 pgrx::PgLogLevel::WARNING,

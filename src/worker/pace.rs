@@ -1,55 +1,57 @@
 //! How much of a cache one step of its sweep takes on.
 //!
 //! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for each row that goes or
-//! is looked at. Then a step takes fewer, so that it lasts about a second and the other caches of the database get
+//! is looked at. Then a step takes fewer rows, so that it lasts about a second and the other caches of the database get
 //! their turn. Where that does not help (a trigger that is slow for each statement) steps stay whole.
 //!
-//! Kept on the board, in one byte: by how many halvings a step is smaller, or that halving is of no use.
+//! Kept in one byte of the cache's [`SweepState`]: by how many halvings a step is smaller, or that halving is of
+//! no use.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::cache::expiry::pass::CHUNK;
 use crate::guc;
-use crate::pg::shmem::worker_state::Record;
+use crate::pg::shmem::worker_state::SweepState;
 
 /// A step that takes longer is one for which the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);
 
 /// Halvings down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// From this number on: halving was of no use. It is tried again after as many long steps as there are numbers left.
+/// From this number on: halving was of no use. Each further long step counts up; after the last number halving is
+/// tried again.
 const OF_NO_USE: u8 = 0xF0;
-/// Of a step that the launcher has ended nobody knows how long it would have taken.
+/// Halvings after a step that the launcher has ended: nobody knows how long it would have taken.
 const ENDED: u8 = 4;
 
-fn halvings(record: &Record) -> u8 {
-    match record.pace.load(Relaxed) {
+fn halvings(state: &SweepState) -> u8 {
+    match state.pace.load(Relaxed) {
         number if number >= OF_NO_USE => 0,
         number => number.min(MOST),
     }
 }
 
-/// Rows that a step removes at most.
-pub fn rows(record: &Record) -> i64 {
-    (guc::expire_batch() >> halvings(record)).max(1)
+/// How many rows a step may remove.
+pub fn rows(state: &SweepState) -> i64 {
+    (guc::expire_batch() >> halvings(state)).max(1)
 }
 
-/// Blocks at which a step looks.
-pub fn blocks(record: &Record) -> u32 {
-    (CHUNK >> halvings(record)).max(1)
+/// How many blocks a step looks at.
+pub fn blocks(state: &SweepState) -> u32 {
+    (CHUNK >> halvings(state)).max(1)
 }
 
 /// Learns from a step that took so long; `whole`: it found as much to do as it may take on.
-pub fn learn(record: &Record, took: Duration, whole: bool) {
-    let before = record.pace.load(Relaxed);
-    record.pace.store(after(before, took, whole), Relaxed);
+pub fn learn(state: &SweepState, took: Duration, whole: bool) {
+    let before = state.pace.load(Relaxed);
+    state.pace.store(after(before, took, whole), Relaxed);
 }
 
-/// The launcher has ended a step.
-pub fn learn_end(record: &Record) {
-    let fewer = (halvings(record) + ENDED).min(MOST);
-    record.pace.store(fewer, Relaxed);
+/// Learns that the launcher has ended a step.
+pub fn learn_end(state: &SweepState) {
+    let fewer = (halvings(state) + ENDED).min(MOST);
+    state.pace.store(fewer, Relaxed);
 }
 
 fn after(before: u8, took: Duration, whole: bool) -> u8 {
@@ -61,7 +63,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
         };
     }
     match is_long {
-        // What was to take a second takes several all the same.
+        // A step that was made smaller to take a second takes several all the same.
         true if before > 0 && took > LONG * 4 => OF_NO_USE,
         true => (before + doublings(took)).min(MOST),
         false if whole && took * 4 < LONG => before.saturating_sub(1),

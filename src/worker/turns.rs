@@ -1,11 +1,11 @@
 //! Whose turn it is: the caches that one visit sweeps share its time.
 //!
-//! They are swept step by step in turn: who has used least time is next, whatever came of its steps (rows that went, an
-//! error, a lock waited for in vain, a VACUUM). One of whose steps took over a second is slow until a whole sweep
-//! of it had none such: it comes behind all others, and behind those slow ones that have waited longer. While
-//! others have work, all slow ones rest for as long as the last such step took. That stands on the board, so it
-//! holds over visits. So nobody waits for more than one long step at a time, and no more than half of the time
-//! goes into such steps.
+//! Step by step, the cache that has used the least time is next, whatever its steps did: removed rows, failed,
+//! waited for a lock in vain, vacuumed. A cache is slow from a step of more than a second until a whole sweep of it
+//! had no such step. Slow caches come behind all others, those that have waited longest first. While other caches
+//! have work, all slow ones rest for as long as the last long step took. The rest is kept in shared memory, so it
+//! outlasts a visit. So no cache waits for more than one long step at a time, and at most half of the time goes
+//! into long steps.
 
 use super::job::Job;
 
@@ -18,7 +18,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A round begins: what was used counts no more, and others have become due.
+    /// A round begins: the time used so far no longer counts, and these caches have become due.
     pub fn begin_round(&mut self, due: impl Iterator<Item = Job>) {
         self.jobs.iter_mut().for_each(Job::begin_round);
         for job in due {
@@ -29,11 +29,11 @@ impl Turns {
         self.shared = self.jobs.len() > 1;
     }
 
-    /// Takes out who is next; None when nobody is. `rests`: whether slow ones rest at this moment.
+    /// Takes out the sweep that is next; None when there is none. `rests` says whether slow ones rest now.
     pub fn next(&mut self, rests: impl FnOnce() -> bool) -> Option<Job> {
         let least = |&place: &usize| self.jobs[place].rank();
         let place = (0..self.jobs.len()).min_by_key(least)?;
-        // All others are slow, too; the next visit looks again.
+        // Then all others are slow, too, and the next visit goes on with them.
         let waits = self.shared && self.jobs[place].is_slow() && rests();
         (!waits).then(|| self.jobs.remove(place))
     }
@@ -42,7 +42,7 @@ impl Turns {
         self.jobs.push(job);
     }
 
-    /// Whether others wait while one has its turn.
+    /// Whether no other cache waits for its turn.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }

@@ -1,4 +1,5 @@
-//! VACUUM of what was emptied: after a sweep, at an alarm, and again as long as a table dies quickly.
+//! VACUUM of what was emptied: after a sweep, when a writer requests it, and again as long as the rows of a table
+//! die quickly.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -10,48 +11,47 @@ use crate::cache::expiry::upkeep::{self, Due};
 use crate::cache::expiry::vacuum_need::{self, Worth};
 use crate::guc;
 use crate::pg::session::{self, clock};
-use crate::pg::shmem::worker_state::{Board, Record};
-use crate::pg::table::storage;
-use crate::pg::worker::background;
+use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
+use crate::pg::worker::{background, vacuum};
 
 /// Between two looks at what Postgres has counted, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A table that was not worth it for so long has come to rest.
+/// A table that was not worth a VACUUM for so long has come to rest.
 const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
-/// While others wait nobody stays for longer, however long the interval.
+/// How long a visit may stay at least although another database waits for its place.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The tables of one database.
 pub struct Vacuums {
-    board: Board,
-    /// The alarms that were looked at, by their number.
-    heard: u64,
+    shmem: WorkerShmem,
+    /// How many requests there were when they were last all answered.
+    answered: u64,
     busy: Vec<Busy>,
 }
 
-/// A cache that dies quickly, and when it was last worth it.
+/// A cache whose rows die quickly, and when it was last worth a VACUUM.
 struct Busy {
     due: Due,
     last: Instant,
 }
 
 impl Vacuums {
-    pub fn new(board: Board) -> Vacuums {
+    pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
-            board,
-            heard: 0,
+            shmem,
+            answered: 0,
             busy: Vec::new(),
         }
     }
 
     /// Vacuums a cache if it is worth it, and remembers that it was.
     pub fn look_at(&mut self, due: &Due) {
-        if !vacuum(self.board, due, vacuum_need::worth_vacuum) {
+        if !vacuum_tables(self.shmem, due, vacuum_need::worth_vacuum) {
             return;
         }
         let last = Instant::now();
-        let of_due = |busy: &&mut Busy| busy.due.owner == due.owner;
+        let of_due = |busy: &&mut Busy| busy.due.cache == due.cache;
         match self.busy.iter_mut().find(of_due) {
             Some(busy) => busy.last = last,
             None => {
@@ -61,45 +61,48 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches whose writers have raised an alarm since the last look. Outside of transactions. While
-    /// others wait for their turn, one that has just taken long does so, too: its alarm stays.
-    pub fn answer_alarms(&mut self, others_wait: bool) {
-        let alarms = self.board.alarms();
-        if alarms == self.heard {
+    /// Vacuums the caches for which writers have requested it since the last look; called outside of
+    /// transactions. While other caches wait for their turn, one that rests after a long step waits, too: its
+    /// request stays.
+    pub fn answer_requests(&mut self, others_wait: bool) {
+        let requests = self.shmem.vacuum_requests();
+        if requests == self.answered {
             return;
         }
         let mut left = false;
-        let board = self.board;
-        for (relation, record) in board.of_database(session::database()) {
-            if record.alarm.load(Relaxed) == 0 {
+        let shmem = self.shmem;
+        for (relation, state) in shmem.of_database(session::database()) {
+            if state.vacuum_requested.load(Relaxed) == 0 {
                 continue;
             }
-            if others_wait && record.rests_for(clock::now()).is_some() {
+            if others_wait && state.rests_for(clock::now()).is_some() {
                 left = true;
                 continue;
             }
-            record.alarm.store(0, Relaxed);
-            match background::in_transaction(|| vacuum_need::answer(relation, record)) {
-                Ok(Some(due)) if !upkeep::is_put_off(record) => self.look_at(&due),
-                _ => vacuum_need::forget(record),
+            state.vacuum_requested.store(0, Relaxed);
+            match background::in_transaction(|| vacuum_need::answer(relation, state)) {
+                Ok(Some(due)) if !upkeep::is_put_off(state) => self.look_at(&due),
+                _ => vacuum_need::forget(state),
             }
         }
         if !left {
-            self.heard = alarms;
+            self.answered = requests;
         }
     }
 
+    /// Whether no cache's rows die quickly any more.
     pub fn have_come_to_rest(&self) -> bool {
         self.busy.is_empty()
     }
 
-    /// Stays with what dies quickly until all of it has come to rest, or until then; after a while also
-    /// until somebody else needs the place.
+    /// Stays with the caches whose rows die quickly until all of them have come to rest, or until the moment
+    /// `until`; ends earlier, but not in the first ten seconds, where another database needs the place.
     pub fn stay(&mut self, until: Instant) {
-        let board = self.board;
+        let shmem = self.shmem;
         let began = Instant::now();
         let mut looked = began;
-        let is_over = |now: Instant| now >= until || (now - began >= TURN && board.is_awaited());
+        let is_over =
+            |now: Instant| now >= until || (now - began >= TURN && shmem.is_place_wanted());
         while !self.busy.is_empty() && !is_over(Instant::now()) {
             background::show(None);
             background::sleep(Some(PAUSE.saturating_sub(looked.elapsed())));
@@ -107,18 +110,18 @@ impl Vacuums {
             if guc::expire_interval().is_none() {
                 return;
             }
-            self.answer_alarms(false);
+            self.answer_requests(false);
             if looked.elapsed() < PAUSE {
                 continue;
             }
             looked = Instant::now();
             self.busy.retain_mut(|busy| {
-                if vacuum(board, &busy.due, vacuum_need::worth_vacuum) {
+                if vacuum_tables(shmem, &busy.due, vacuum_need::worth_vacuum) {
                     busy.last = Instant::now();
                 }
                 let rests = busy.last.elapsed() >= REST;
                 if rests {
-                    vacuum(board, &busy.due, vacuum_need::worth_shortening);
+                    vacuum_tables(shmem, &busy.due, vacuum_need::worth_shortening);
                 }
                 !rests
             });
@@ -127,38 +130,38 @@ impl Vacuums {
 }
 
 /// Which tables of a cache are to be vacuumed.
-type Which = fn(Oid, &Record) -> Vec<Worth>;
+type Which = fn(Oid, &SweepState) -> Vec<Worth>;
 
-/// Vacuums those tables of a cache; whether there were any.
-fn vacuum(board: Board, due: &Due, which: Which) -> bool {
-    let record = board.record(due.owner);
+/// Vacuums those tables of a cache; false where there are none, or it could not be done.
+fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
+    let state = shmem.sweep_state(due.cache);
     let began = Instant::now();
-    let done = try_vacuum(due, record, which);
+    let done = try_vacuum(due, state, which);
     let took = began.elapsed();
     if took > LONG {
-        record.rest(clock::now(), took);
+        state.rest(clock::now(), took);
     }
     if done.is_none() {
-        vacuum_need::forget(record);
+        vacuum_need::forget(state);
     }
     done.unwrap_or(false)
 }
 
 /// None where it could not be done.
-fn try_vacuum(due: &Due, record: &Record, which: Which) -> Option<bool> {
-    let worth = background::in_transaction(|| which(due.relation, record)).ok()?;
+fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
+    let worth = background::in_transaction(|| which(due.relation, state)).ok()?;
     for table in &worth {
         background::show(Some(&format!("vacuuming {}", due.name)));
-        vacuum_need::begin(table, record);
-        match storage::vacuum(table.table, table.shorten) {
+        vacuum_need::begin(table, state);
+        match vacuum::vacuum(table.table, table.shorten) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                crate::worker::put_off(due, record, &failure);
+                crate::worker::put_off(due, state, &failure);
                 return None;
             }
         }
-        background::in_transaction(|| vacuum_need::note(table, record)).ok()?;
+        background::in_transaction(|| vacuum_need::note(table, state)).ok()?;
     }
     Some(!worth.is_empty())
 }

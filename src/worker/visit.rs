@@ -1,71 +1,72 @@
-//! A visit to one database: sweep its caches, vacuum what was emptied, end. One that comes because of an
-//! alarm only vacuums.
+//! A visit to one database: sweep its caches, vacuum what was emptied, end. One that answers a writer's request
+//! for a VACUUM only vacuums.
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
 //! snapshot and no lock is older than that. Caches take turns by steps (`turns`). An error ends a cache's sweep, is
-//! logged once, and puts the cache off; the others are swept as ever. The same becomes of a step that takes too
-//! long, in which the launcher ends the worker.
+//! logged once, and puts the cache off; the others are swept as ever. A step that takes too long counts as an error,
+//! too: the launcher ends the worker in it.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
-use super::job::{Did, Job, SHARE};
+use super::job::{Job, SHARE};
 use super::turns::Turns;
 use super::vacuum::Vacuums;
 use super::{pace, put_off};
+use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::guc;
 use crate::pg::catalog::database;
 use crate::pg::session::failure::Failure;
 use crate::pg::session::{self, clock};
-use crate::pg::shmem::worker_state::{Board, Outcome, Visit, board};
+use crate::pg::shmem::worker_state::{Outcome, VisitState, WorkerShmem, worker_shmem};
 use crate::pg::worker::background;
 
-/// A round is not shorter, however short the interval: it begins with a look at all caches.
+/// A round lasts at least so long, however short the interval: it begins with a look at all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
 /// What the steps of a visit share.
 struct Work {
-    board: Board,
-    note: &'static Visit,
+    shmem: WorkerShmem,
+    shared: &'static VisitState,
     vacuums: Vacuums,
 }
 
 /// The life of a visiting worker.
 pub fn run(place: usize) {
-    let Some(board) = board() else {
+    let Some(shmem) = worker_shmem() else {
         background::end(0);
     };
-    let note = board.visit(place);
-    background::become_worker(Oid::from_u32(note.database.load(Relaxed)));
+    let shared = shmem.visit(place);
+    background::become_worker(Oid::from_u32(shared.database.load(Relaxed)));
     background::show(Some("looking for caches"));
     let has_extension = background::in_transaction(database::has_extension).unwrap_or(false);
-    note.tell(match has_extension {
+    shared.set_outcome(match has_extension {
         true => Outcome::Swept,
         false => Outcome::NoExtension,
     });
     if has_extension {
-        note.begin();
+        shared.begin_answering();
         let mut work = Work {
-            board,
-            note,
-            vacuums: Vacuums::new(board),
+            shmem,
+            shared,
+            vacuums: Vacuums::new(shmem),
         };
         work.run();
-        note.end();
+        shared.end_answering();
     }
     background::end(0);
 }
 
 impl Work {
-    /// Goes on, interval after interval, while tables die quickly and no other database needs its place:
-    /// while the next worker starts nobody vacuums.
+    /// Goes on, interval after interval, while rows die quickly and no other database needs the place: nothing
+    /// would be vacuumed while the next worker starts.
     fn run(&mut self) {
-        let mut until = Instant::now() + self.note.longest();
-        self.vacuums.answer_alarms(false);
-        let mut sweeps = !self.note.alarmed.load(Relaxed);
+        let mut until = Instant::now() + self.shared.longest();
+        self.vacuums.answer_requests(false);
+        let mut sweeps = !self.shared.only_vacuums.load(Relaxed);
         loop {
             if sweeps {
                 self.sweep_all();
@@ -74,7 +75,7 @@ impl Work {
             let Some(interval) = guc::expire_interval() else {
                 return;
             };
-            if self.vacuums.have_come_to_rest() || self.board.is_awaited() {
+            if self.vacuums.have_come_to_rest() || self.shmem.is_place_wanted() {
                 return;
             }
             sweeps = true;
@@ -82,8 +83,8 @@ impl Work {
         }
     }
 
-    /// Sweeps what is due, in turns. Who takes longer than an interval does not keep the others waiting that have
-    /// become due meanwhile.
+    /// Sweeps what is due, in turns. A round ends after an interval, so that a long sweep does not keep caches
+    /// waiting that have become due meanwhile.
     fn sweep_all(&mut self) {
         let mut turns = Turns::default();
         let mut ends = None;
@@ -93,7 +94,7 @@ impl Work {
                 return;
             };
             if ends.is_none_or(|ends| Instant::now() >= ends) {
-                let others_wait = ends.is_some() && self.board.is_awaited();
+                let others_wait = ends.is_some() && self.shmem.is_place_wanted();
                 if others_wait || !self.begin_round(&mut turns, interval) {
                     return;
                 }
@@ -109,11 +110,11 @@ impl Work {
                     turns.put_back(job);
                 }
             }
-            self.vacuums.answer_alarms(!turns.is_empty());
+            self.vacuums.answer_requests(!turns.is_empty());
         }
     }
 
-    /// False when what is due cannot be found out.
+    /// Adds what is due; false when that cannot be found out.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(upkeep::due) {
             Ok(due) => due,
@@ -122,25 +123,25 @@ impl Work {
                 return false;
             }
         };
-        upkeep::expire_memory(self.board, &due.memory, interval / SHARE);
-        let board = self.board;
+        upkeep::expire_memory(self.shmem, &due.memory, interval / SHARE);
+        let shmem = self.shmem;
         let job = |due: Due| {
-            let record = board.record(due.owner);
-            Job::new(due, record)
+            let state = shmem.sweep_state(due.cache);
+            Job::new(due, state)
         };
         turns.begin_round(due.tables.into_iter().map(job));
         true
     }
 
-    /// Whether a long step has ended so lately that it is the others' time.
+    /// Whether a long step has ended so lately that only caches without long steps may go on.
     fn slow_ones_rest(&self) -> bool {
         let now = clock::now();
-        self.board
+        self.shmem
             .of_database(session::database())
-            .any(|(_, record)| record.rests_for(now).is_some())
+            .any(|(_, state)| state.rests_for(now).is_some())
     }
 
-    /// One step, whose time the cache is charged whatever comes of it.
+    /// Makes one step. Its time is charged to the cache whatever comes of it.
     fn sweep(&mut self, job: &mut Job, share: Duration) {
         background::show(Some(&format!("sweeping {}", job.due.name)));
         let began = Instant::now();
@@ -148,12 +149,12 @@ impl Work {
         let took = began.elapsed();
         job.charge(took);
         match done {
-            Ok(did) => job.go_on(did, took, share),
+            Ok(step) => job.go_on(step, took, share),
             Err(failure) => {
                 if failure.cancelled {
-                    pace::learn(job.record, took, false);
+                    pace::learn(job.state, took, false);
                 } else if !failure.locked {
-                    put_off(&job.due, job.record, &failure);
+                    put_off(&job.due, job.state, &failure);
                 }
                 job.give_up();
             }
@@ -167,12 +168,12 @@ impl Work {
         job.end();
     }
 
-    /// One transaction of a sweep, which the launcher sees begin and end.
-    fn step(&mut self, job: &mut Job) -> Result<Option<Did>, Failure> {
-        self.note.owner.store(job.due.owner, Relaxed);
-        self.note.step_began.store(clock::now(), Release);
+    /// Makes one step in a transaction; the launcher sees when it began and that it has ended.
+    fn step(&mut self, job: &mut Job) -> Result<Option<Step>, Failure> {
+        self.shared.cache.store(Some(job.due.cache), Relaxed);
+        self.shared.step_began.store(clock::now(), Release);
         let result = background::in_transaction(|| job.step());
-        self.note.step_began.store(0, Relaxed);
+        self.shared.step_began.store(0, Relaxed);
         result
     }
 }

@@ -19,8 +19,9 @@ use crate::cache::model::settings::Settings;
 use crate::cache::model::statement::{Form, Parameter, Statement};
 use crate::cache::tier::slots;
 use crate::error::Error;
+use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::relation;
-use crate::pg::hooks::invalidation::Watch;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::spi::plan::{Plan, query_once};
@@ -49,8 +50,7 @@ pub enum Storage {
 /// A cache as this session knows it.
 pub struct Cache {
     pub relation: Oid,
-    /// The relation and its database: who the cache is for the whole server.
-    pub owner: u64,
+    pub id: CacheId,
     pub settings: Settings,
     pub value_type: ValueType,
     pub storage: Storage,
@@ -138,7 +138,7 @@ fn load(relation: Oid) -> Result<Cache, Error> {
     };
     Ok(Cache {
         relation,
-        owner: slots::owner_of(relation),
+        id: CacheId::of(relation),
         settings,
         value_type,
         storage,
@@ -208,9 +208,9 @@ impl Cache {
         let known = self
             .slot
             .get()
-            .filter(|&slot| tier.owner(slot).load(SeqCst) == self.owner);
+            .filter(|&slot| tier.cache_of(slot).is(self.id, SeqCst));
         if known.is_none() {
-            let found = slots::find(tier, self.owner);
+            let found = slots::find(tier, self.id);
             self.slot.set(found.filter(|&slot| self.is_own(tier, slot)));
         }
         self.slot.get()
@@ -222,10 +222,10 @@ impl Cache {
             return None;
         }
         self.slot(tier).or_else(|| {
-            if slots::find(tier, self.owner).is_some_and(|slot| !self.is_own(tier, slot)) {
-                slots::free(tier, self.owner);
+            if slots::find(tier, self.id).is_some_and(|slot| !self.is_own(tier, slot)) {
+                slots::free(tier, self.id);
             }
-            slots::assign(tier, self.owner, self.memory_id())
+            slots::assign(tier, self.id, self.memory_id())
         })
     }
 

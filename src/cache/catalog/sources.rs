@@ -6,7 +6,8 @@ use pgrx::pg_sys::{OIDOID, Oid};
 
 use crate::pg::hooks::source;
 use crate::pg::session::transaction;
-use crate::pg::spi::plan::{Output, query_once};
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
 /// Whether entries of a cache depend on some table.

@@ -22,13 +22,15 @@ use crate::cache::lease::load_token;
 use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
+use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Phase};
 use crate::pg::memory;
 use crate::pg::session::transaction;
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
@@ -47,11 +49,10 @@ struct Transaction {
     /// What is marked already; a mark stands until the transaction has ended.
     marked: Marked,
     /// Caches all of whose leases are voided.
-    removals: Vec<u64>,
+    removals: Vec<CacheId>,
     /// Caches from which somebody removes entries because their source changes.
-    outdated: HashSet<u64>,
-    created: Vec<Nested>,
-    dropped: Vec<Nested>,
+    outdated: HashSet<CacheId>,
+    relations: Savepoints<Relations>,
     databases: Vec<Oid>,
     marks: Marks,
 }
@@ -69,26 +70,27 @@ impl Marked {
     }
 }
 
-/// A relation and the savepoint level at which something happened to it.
-#[derive(Clone, Copy)]
-struct Nested {
-    relation: u32,
-    level: i32,
+/// Relations that were made or dropped, by savepoint. What is noted of rows is not taken back by a
+/// rollback to a savepoint: marking too much costs a miss, too little the truth.
+#[derive(Default)]
+struct Relations {
+    created: Vec<Oid>,
+    dropped: Vec<Oid>,
+}
+
+impl Join for Relations {
+    fn join(&mut self, later: Relations) {
+        self.created.join(later.created);
+        self.dropped.join(later.dropped);
+    }
 }
 
 thread_local! {
-    static TRANSACTION: Kept<Transaction> = Kept::default();
+    static TRANSACTION: TransactionLocal<Transaction> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
-}
-
-fn nested(relation: Oid) -> Nested {
-    Nested {
-        relation: relation.to_u32(),
-        level: events::nesting_level(),
-    }
 }
 
 /// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
@@ -126,29 +128,29 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
 pub fn note_removal(relation: Oid) {
-    let owner = slots::owner_of(relation);
+    let cache = CacheId::of(relation);
     note_outdated(relation);
     with(|transaction| match tier() {
         Some(tier) if events::phase() == Phase::Committing => {
-            transaction.marks.removal(tier, owner);
+            transaction.marks.removal(tier, cache);
         }
-        _ => transaction.removals.push(owner),
+        _ => transaction.removals.push(cache),
     });
 }
 
 /// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
-pub fn fence<'k>(tier: &Tier, slot: u32, owner: u64, keys: impl Iterator<Item = &'k [u8]>) {
-    with(|transaction| transaction.marks.fence(tier, slot, owner, keys));
+pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
+    with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
 /// The same for all entries of a memory cache.
-pub fn fence_all(tier: &Tier, slot: u32, owner: u64) {
-    with(|transaction| transaction.marks.fence_all(tier, slot, owner));
+pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
+    with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
 /// Entries of this cache go because somebody says that what they were made of changes with our commit.
 pub fn note_outdated(relation: Oid) {
-    with(|transaction| transaction.outdated.insert(slots::owner_of(relation)));
+    with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }
 
 /// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks for it after
@@ -188,13 +190,13 @@ pub fn refuse_to_prepare() {
 pub fn note_created(relation: Oid) {
     with(|t| {
         t.new_files = true;
-        t.created.push(nested(relation));
+        memory::push(&mut t.relations_here().created, relation);
     });
 }
 
 /// Notes that a relation was dropped.
 pub fn note_dropped(relation: Oid) {
-    with(|t| t.dropped.push(nested(relation)));
+    with(|t| memory::push(&mut t.relations_here().dropped, relation));
     note_table(relation, Extent::Definition);
 }
 
@@ -222,12 +224,13 @@ pub fn unmark(committed: bool) {
 
 /// A savepoint was released.
 pub fn release_savepoint(level: i32) {
-    with(|t| t.raise(level));
+    with(|t| t.relations.release(level));
 }
 
 /// A savepoint was rolled back.
 pub fn roll_back_savepoint(level: i32) {
-    with(|t| t.forget(level));
+    let rolled_back = with(|t| t.relations.roll_back(level));
+    free_slots(rolled_back.created);
     flush_abort_of(with(|t| t.new_files));
 }
 
@@ -268,7 +271,7 @@ impl Transaction {
     fn touched_a_cache(&self) -> bool {
         let has_slot = |&relation: &u32| {
             tier().is_some_and(|tier| {
-                slots::find(tier, slots::owner_of(Oid::from_u32(relation))).is_some()
+                slots::find(tier, CacheId::of(Oid::from_u32(relation))).is_some()
             })
         };
         self.wrote || self.tables.keys().any(has_slot)
@@ -300,8 +303,8 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
-        for owner in std::mem::take(&mut self.removals) {
-            self.marks.removal(tier, owner);
+        for cache in std::mem::take(&mut self.removals) {
+            self.marks.removal(tier, cache);
         }
         for (relation, extent) in std::mem::take(&mut self.tables) {
             self.marks.table(tier, relation, extent);
@@ -323,19 +326,16 @@ impl Transaction {
             return;
         };
         if committed {
-            for owner in ended.outdated {
-                load_token::note_removal(tier, owner);
+            for cache in ended.outdated {
+                load_token::note_removal(tier, cache);
             }
         }
         ended.marks.undo(tier);
-        let gone = if committed {
-            ended.dropped
-        } else {
-            ended.created
-        };
-        for Nested { relation, .. } in gone {
-            slots::free(tier, slots::owner_of(Oid::from_u32(relation)));
-        }
+        let relations = ended.relations.into_one();
+        free_slots(match committed {
+            true => relations.dropped,
+            false => relations.created,
+        });
         if committed {
             for database in ended.databases {
                 slots::free_database(tier, database);
@@ -343,22 +343,17 @@ impl Transaction {
         }
     }
 
-    /// A savepoint was released.
-    fn raise(&mut self, level: i32) {
-        for nested in self.created.iter_mut().chain(&mut self.dropped) {
-            nested.level = nested.level.min(level - 1);
-        }
+    fn relations_here(&mut self) -> &mut Relations {
+        self.relations.at(events::nesting_level())
     }
+}
 
-    /// A savepoint was rolled back. Keys stay: marking too much costs a miss, too little the truth.
-    fn forget(&mut self, level: i32) {
-        self.dropped.retain(|nested| nested.level < level);
-        self.created.retain(|nested| {
-            let stays = nested.level < level;
-            if let (false, Some(tier)) = (stays, tier()) {
-                slots::free(tier, slots::owner_of(Oid::from_u32(nested.relation)));
-            }
-            stays
-        });
+/// The relations are gone, or were never there for others.
+fn free_slots(relations: Vec<Oid>) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    for relation in relations {
+        slots::free(tier, CacheId::of(relation));
     }
 }

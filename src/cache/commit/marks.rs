@@ -10,8 +10,10 @@ use pgcache_store::{Key as HotKey, RemovalCause};
 use pgrx::pg_sys::Oid;
 
 use crate::cache::lease::leases;
-use crate::cache::tier::{io, slots, walk};
+use crate::cache::tier::hashed_key::hot_key;
+use crate::cache::tier::{slots, walk};
 use crate::pg::memory;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
 /// How a table changed as a whole.
@@ -32,8 +34,8 @@ enum Mark {
         hash: u64,
         voids: bool,
     },
-    /// The leases of a whole cache, by its owner.
-    Leases(u64),
+    /// The leases of a whole cache.
+    Leases(CacheId),
     Cache(u32),
     /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own mark.
     Removal(u32),
@@ -49,34 +51,34 @@ impl Marks {
     /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until the commit
     /// is visible. Tokens of before count no more, those of all caches: it is rare, and one more word in
     /// every token would cost all of them.
-    pub fn removal(&mut self, tier: &Tier, owner: u64) {
-        if let Some(number) = self.slot_or_global(tier, owner) {
+    pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
+        if let Some(number) = self.slot_or_global(tier, cache) {
             memory::push(&mut self.0, Mark::Removal(number));
             tier.slot(number).pend.fetch_add(1, SeqCst);
             tier.control().global_epoch.fetch_add(1, SeqCst);
         }
-        self.void_leases(tier, owner);
+        self.void_leases(tier, cache);
     }
 
     /// Comes after `pend` has risen: who is granted a lease in a partition before it is walked has it voided
     /// there, who asks later is refused.
-    fn void_leases(&mut self, tier: &Tier, owner: u64) {
-        memory::push(&mut self.0, Mark::Leases(owner));
-        leases::void_all(tier, owner);
+    fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
+        memory::push(&mut self.0, Mark::Leases(cache));
+        leases::void_all(tier, cache);
     }
 
     /// Definitions are noted of any relation, rows of caches only: a relation without a slot whose
     /// definition changes has no entries, and one that gets a slot later begins suspended.
     pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
-        let owner = slots::owner_of(Oid::from_u32(relation));
+        let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match extent {
-            Extent::Rows => self.slot_or_global(tier, owner),
-            Extent::Definition => slots::find(tier, owner),
+            Extent::Rows => self.slot_or_global(tier, cache),
+            Extent::Definition => slots::find(tier, cache),
         };
         if let Some(number) = slot {
             self.slot(tier, number, extent);
         }
-        self.void_leases(tier, owner);
+        self.void_leases(tier, cache);
     }
 
     fn slot(&mut self, tier: &Tier, number: u32, extent: Extent) {
@@ -99,15 +101,11 @@ impl Marks {
         relation: u32,
         keys: impl Iterator<Item = (&'k [u8], bool)>,
     ) {
-        let owner = slots::owner_of(Oid::from_u32(relation));
+        let cache = CacheId::of(Oid::from_u32(relation));
         // The slot first: whoever gets one later finds the stripes or the global pair marked.
-        let slot = self.slot_or_global(tier, owner);
+        let slot = self.slot_or_global(tier, cache);
         for (bytes, voids) in keys {
-            let key = HotKey {
-                hash: io::hash(tier, owner, bytes),
-                cache: slot.unwrap_or(u32::MAX),
-                bytes,
-            };
+            let key = hot_key(tier, cache, slot.unwrap_or(u32::MAX), bytes);
             self.key(tier, &key, voids);
         }
     }
@@ -129,16 +127,12 @@ impl Marks {
         &mut self,
         tier: &Tier,
         slot: u32,
-        owner: u64,
+        cache: CacheId,
         keys: impl Iterator<Item = &'k [u8]>,
     ) {
         let mut all_fenced = false;
         for bytes in keys {
-            let key = HotKey {
-                hash: io::hash(tier, owner, bytes),
-                cache: slot,
-                bytes,
-            };
+            let key = hot_key(tier, cache, slot, bytes);
             // The fence first: what is stored before it stands is removed after it.
             if !all_fenced && !self.fence_key(tier, key.hash) {
                 all_fenced = true;
@@ -164,9 +158,9 @@ impl Marks {
     }
 
     /// The same for all entries of a memory cache.
-    pub fn fence_all(&mut self, tier: &Tier, slot: u32, owner: u64) {
+    pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.fence_cache(tier, slot);
-        self.void_leases(tier, owner);
+        self.void_leases(tier, cache);
         tier.slot(slot).version.store(tier.new_version(), SeqCst);
         let version = tier.slot(slot).version.load(SeqCst);
         walk::remove_entries(tier, slot, RemovalCause::Invalidated, |entry| {
@@ -175,10 +169,10 @@ impl Marks {
     }
 
     /// The slot of a cache that was written; without a free one, the global pair is marked instead.
-    fn slot_or_global(&mut self, tier: &Tier, owner: u64) -> Option<u32> {
+    fn slot_or_global(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
         memory::push(&mut self.0, Mark::Global);
         let mut is_global = false;
-        let slot = slots::assign_or(tier, owner, || {
+        let slot = slots::assign_or(tier, cache, || {
             tier.control().global_pend.fetch_add(1, SeqCst);
             tier.control().global_epoch.fetch_add(1, SeqCst);
             is_global = true;
@@ -209,7 +203,7 @@ impl Mark {
                     leases::wake_waiting(tier, hash);
                 }
             }
-            Mark::Leases(owner) => leases::void_all(tier, owner),
+            Mark::Leases(cache) => leases::void_all(tier, cache),
             Mark::Cache(number) => {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);

@@ -12,11 +12,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::model::savepoints::{Layers, Notes};
-use crate::pg::events::{self, Change, Phase};
+use crate::cache::model::savepoints::{Join, Savepoints};
+use crate::pg::events::{self, Phase, RowChange};
 use crate::pg::session;
-use crate::pg::session::transaction_local::Kept;
-use crate::pg::spi::notify::{self, PAYLOAD_LIMIT};
+use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
+use crate::pg::session::transaction_local::TransactionLocal;
 
 /// A channel, and the key that changed; None: all of them.
 type Place = (u64, Option<Box<[u8]>>);
@@ -24,14 +24,14 @@ type Place = (u64, Option<Box<[u8]>>);
 /// When in the transaction the last change was, and what: a word of the payload's.
 type Last = HashMap<Place, (u64, &'static str)>;
 
-impl Notes for Last {
-    fn absorb(&mut self, later: Last) {
+impl Join for Last {
+    fn join(&mut self, later: Last) {
         self.extend(later);
     }
 }
 
 thread_local! {
-    static NOTED: Kept<Layers<Last>> = Kept::default();
+    static NOTED: TransactionLocal<Savepoints<Last>> = TransactionLocal::default();
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -41,11 +41,11 @@ pub fn channel(id: u64) -> String {
 }
 
 /// An entry of a cache was set or is gone.
-pub fn note(cache: Oid, key: &[u8], change: Change) {
+pub fn note(cache: Oid, key: &[u8], change: RowChange) {
     let word = match change {
-        Change::Set => "set",
-        Change::Gone if Sweeping::is_on() => "expire",
-        Change::Gone => "delete",
+        RowChange::Set => "set",
+        RowChange::Gone if Sweeping::is_on() => "expire",
+        RowChange::Gone => "delete",
     };
     put(cache, Some(key), word);
 }
@@ -75,17 +75,13 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     }
 }
 
-fn with<R>(change: impl FnOnce(&mut Layers<Last>) -> R) -> R {
+fn with<R>(change: impl FnOnce(&mut Savepoints<Last>) -> R) -> R {
     NOTED.with(|noted| noted.change(change))
 }
 
 /// Before the commit: hands everything to NOTIFY, which sends it.
 pub fn at_commit() {
-    let noted = with(std::mem::take);
-    let mut last = Last::new();
-    for layer in noted.iter() {
-        last.extend(layer.iter().map(|(place, change)| (place.clone(), *change)));
-    }
+    let last = with(std::mem::take).into_one();
     let mut changes: Vec<_> = last.into_iter().collect();
     changes.sort_unstable_by_key(|&(_, (turn, _))| turn);
     for ((id, key), (_, word)) in changes {
@@ -96,7 +92,7 @@ pub fn at_commit() {
 
 /// The transaction has ended.
 pub fn forget() {
-    with(|noted| *noted = Layers::default());
+    with(|noted| *noted = Savepoints::default());
 }
 
 /// The savepoint of this level was released.
@@ -106,7 +102,7 @@ pub fn release_savepoint(level: i32) {
 
 /// The savepoint of this level was rolled back.
 pub fn roll_back_savepoint(level: i32) {
-    with(|noted| noted.roll_back(level));
+    drop(with(|noted| noted.roll_back(level)));
 }
 
 /// `{"op": "set", "key": "..."}`; the key is null for a clear, and where it would not fit.

@@ -16,13 +16,14 @@ use crate::cache::model::{ddl, pending};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner};
 use crate::pg::catalog::{inheritance, name, relation};
-use crate::pg::hooks::dependency::{self, Found};
+use crate::pg::hooks::dependency::{self, DependencyTrigger};
 use crate::pg::hooks::source;
 use crate::pg::memory;
 use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
-use crate::pg::spi::plan::{Output, query_once};
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::query_once;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
@@ -140,7 +141,7 @@ fn follow(child: Oid, parent: Oid) {
 
 /// What a key calls runs as the owner of the table that has the trigger, so nobody else's key is put there.
 fn require_own(table: Oid, cache: Oid) {
-    let depends = |found: &Found| found.cache == cache;
+    let depends = |found: &DependencyTrigger| found.cache == cache;
     if !dependency::on_table(table).iter().any(depends) {
         let name = relation::display_name(table);
         ErrorReport::from(Error::ChildOfAnother(name)).report(PgLogLevel::ERROR);
@@ -149,7 +150,7 @@ fn require_own(table: Oid, cache: Oid) {
 
 /// Removes all dependencies of `cache` on `source`; how many triggers there were.
 pub fn remove_declared(source: Oid, cache: Oid) -> usize {
-    let ours = |found: &Found| found.cache == cache && !found.is_clone;
+    let ours = |found: &DependencyTrigger| found.cache == cache && !found.is_clone;
     let mut removed = 0;
     for table in plain_family(source, Mode::Read) {
         for found in dependency::on_table(table).into_iter().filter(ours) {
@@ -171,7 +172,7 @@ fn drop_trigger(table: Oid, name: &CStr) {
 }
 
 /// The first number that no trigger of the table has in its name.
-fn free_number(triggers: &[Found]) -> u32 {
+fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     let taken = |number: u32| {
         let prefix = format!("pgcache_depend_{number}_").into_bytes();
         triggers

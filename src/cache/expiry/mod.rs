@@ -1,6 +1,8 @@
 //! Sweeps of expired rows and of rows beyond `max_entries`, and when VACUUM pays.
 
 pub mod cron;
+pub mod on_demand;
+pub mod open;
 pub mod pass;
 pub mod sweep;
 pub mod trim;

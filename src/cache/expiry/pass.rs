@@ -15,8 +15,8 @@ use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::statement::Statement;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
-use crate::pg::shmem::worker_state::Record;
-use crate::pg::spi::plan::Output;
+use crate::pg::shmem::worker_state::SweepState;
+use crate::pg::spi::output::Output;
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
@@ -65,7 +65,7 @@ struct Look {
 
 impl Pass {
     /// A pass that begins where the last one ended. The caller holds a lock on the table.
-    pub fn begin(cache: &Cache, record: Option<&Record>) -> Pass {
+    pub fn begin(cache: &Cache, record: Option<&SweepState>) -> Pass {
         let blocks = storage::blocks(cache.relation);
         let first = record.map_or(0, |record| record.cursor.load(Relaxed));
         Pass {
@@ -167,7 +167,7 @@ impl Pass {
     }
 
     /// Writes down what the next sweep and the monitoring want to know.
-    pub fn note(&self, record: &Record) {
+    pub fn note(&self, record: &SweepState) {
         record.cursor.store(self.position(), Relaxed);
         record.waiting.store(self.waiting(), Relaxed);
         record.lag.store(self.lag, Relaxed);

@@ -1,174 +1,281 @@
-//! Sweeps: removing expired rows, and rows beyond `max_entries`. Reads never depend on it: it only
-//! gives space back.
+//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries`. Reads never
+//! depend on it: it only gives space back.
 //!
-//! One sweeper at a time works on a cache, whoever started it. A sweep waits for nobody: rows that
-//! somebody has locked stay for the next one, and so does a cache that is locked against writers.
+//! The one place that says what comes after what. `cache_expire` makes all steps in one transaction
+//! (`on_demand`), a worker each step in a transaction of its own, between which other caches have
+//! their turns (`worker::job`). A sweep waits for nobody: rows that somebody has locked stay for the
+//! next one.
 
-use pgrx::pg_sys::Oid;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::pass::Pass;
+use super::pass::{CHUNK, Pass};
 use super::trim::{Spare, Trim};
-use crate::cache::catalog::registry::{self, Cache, Storage};
-use crate::cache::memory::ops as memory_cache;
-use crate::cache::table::ops::as_owner_unless;
-use crate::error::Error;
-use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
-use crate::pg::catalog::{database, relation};
-use crate::pg::memory;
-use crate::pg::session::{self, advisory, lock, subtransaction};
-use crate::pg::shmem::worker_state::{Record, board};
+use crate::cache::catalog::registry::Cache;
+use crate::pg::shmem::worker_state::SweepState;
 
-/// What the statements of a sweep need.
-const TO_SWEEP: Privileges = Privileges::SELECT
-    .and(Privileges::UPDATE)
-    .and(Privileges::DELETE);
-
-/// What the last sweep of a cache wrote down, where there is shared memory.
-fn record(cache: &Cache) -> Option<&'static Record> {
-    let board = board().filter(|_| !cache.temporary)?;
-    Some(board.record(cache.owner))
+/// How much one step may take on.
+#[derive(Clone, Copy)]
+pub struct StepSize {
+    /// Rows that it may remove.
+    pub rows: i64,
+    /// Blocks of the table that it may look at, at most [`CHUNK`].
+    pub blocks: u32,
 }
 
-/// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows
-/// that are more than `max_entries`, however many.
-pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
-    if cache.storage == Storage::Memory {
-        return memory_cache::expire(cache, max_rows);
-    }
-    let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
-    // Two may sweep at once if they insist: none waits for the other, and each row goes once.
-    let alone = advisory::try_sweep(cache.relation);
-    let record = record(cache);
-    let mut pass = Pass::begin(cache, record);
-    while !pass.is_complete() && pass.removed < max_rows {
-        pass.step(cache, max_rows - pass.removed);
-        session::check_for_interrupts();
-    }
-    if let Some(record) = record.filter(|_| alone) {
-        pass.note(record);
-    }
-    let removed = pass.removed;
-    if alone && cache.settings.max_entries.is_some() {
-        trim(cache, pass);
-    }
-    Ok(removed)
+impl StepSize {
+    pub const WHOLE: StepSize = StepSize {
+        rows: i64::MAX,
+        blocks: CHUNK,
+    };
 }
 
-/// Brings a cache down to `max_entries`, after a pass that may have ended early.
-fn trim(cache: &Cache, mut pass: Pass) {
-    while !pass.is_complete() {
+/// What a step did.
+pub struct Step {
+    /// It had as much to do as it may take on, so its time says how long a whole step takes.
+    pub whole: bool,
+    /// It found enough to go on at once.
+    pub worthwhile: bool,
+}
+
+/// A sweep, as far as it has come. An error in a step ends it.
+pub struct Sweep {
+    /// What it leaves for the next sweep; None where there is no shared memory, or somebody else sweeps.
+    state: Option<&'static SweepState>,
+    /// The table's counter of changes before the sweep, to be noted when the pass is complete.
+    changes: Option<i64>,
+    /// Expired rows that it may remove; None: all. `max_entries` is kept whatever this is.
+    max_rows: Option<i64>,
+    /// Whether it keeps the cache to its `max_entries`.
+    trims: bool,
+    /// The cache has no `max_entries`, for which all rows must be counted.
+    may_end_early: bool,
+    /// There were more rows beyond the limit than are tolerated.
+    was_far_beyond: bool,
+    expired: i64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Removes expired rows.
+    Pass(Pass),
+    /// The pass has removed its `max_rows`: the rest of the table is counted.
+    Count(Pass),
+    /// Of what is beyond `max_entries`, expired rows go first.
+    Leftover {
+        pass: Pass,
+        wanted: i64,
+        excess: i64,
+    },
+    /// Live rows go that are beyond `max_entries`.
+    Trim(Trim),
+    /// Nothing is left to do; so many rows are still beyond `max_entries`.
+    Complete { excess: i64 },
+}
+
+impl Sweep {
+    /// A sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on the
+    /// table. `alone`: nobody else sweeps it; else the state is theirs to write, and the trimming to do.
+    pub fn on_demand(
+        cache: &Cache,
+        state: Option<&'static SweepState>,
+        max_rows: i64,
+        alone: bool,
+    ) -> Sweep {
+        Sweep {
+            state: state.filter(|_| alone),
+            changes: None,
+            max_rows: Some(max_rows),
+            trims: alone,
+            ..Sweep::begin(cache, state)
+        }
+    }
+
+    /// A sweep of the whole table, by a worker that is alone with it. `changes` is the table's counter of
+    /// changes before.
+    pub fn of_worker(cache: &Cache, state: &'static SweepState, changes: i64) -> Sweep {
+        Sweep {
+            changes: Some(changes),
+            ..Sweep::begin(cache, Some(state))
+        }
+    }
+
+    fn begin(cache: &Cache, state: Option<&'static SweepState>) -> Sweep {
+        Sweep {
+            state,
+            changes: None,
+            max_rows: None,
+            trims: true,
+            may_end_early: false,
+            was_far_beyond: false,
+            expired: 0,
+            stage: Stage::Pass(Pass::begin(cache, state)),
+        }
+    }
+
+    pub fn is_complete(&self) -> bool {
+        matches!(self.stage, Stage::Complete { .. })
+    }
+
+    /// Expired rows that it has removed.
+    pub fn expired(&self) -> i64 {
+        self.expired
+    }
+
+    /// Whether it may be ended before it is complete: the next one goes on where this one is.
+    pub fn may_end_early(&self) -> bool {
+        self.may_end_early && matches!(self.stage, Stage::Pass(_))
+    }
+
+    /// Whether the cache may be beyond its limit again after a complete sweep, because rows came while it
+    /// trimmed. Where rows cannot be removed, a second time would do no better.
+    pub fn is_to_repeat(&self) -> bool {
+        self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess <= 0)
+    }
+
+    /// One step. The caller holds a writer's lock on the table, and has the privileges.
+    pub fn step(&mut self, cache: &Cache, size: StepSize) -> Step {
+        let excess = 0;
+        match std::mem::replace(&mut self.stage, Stage::Complete { excess }) {
+            Stage::Pass(pass) => self.step_of_pass(cache, pass, size),
+            Stage::Count(pass) => self.count(cache, pass),
+            Stage::Leftover {
+                pass,
+                wanted,
+                excess,
+            } => self.expire_leftover(cache, pass, wanted, excess),
+            Stage::Trim(trim) => self.step_of_trim(cache, trim, size),
+            Stage::Complete { excess } => {
+                self.stage = Stage::Complete { excess };
+                Step {
+                    whole: false,
+                    worthwhile: false,
+                }
+            }
+        }
+    }
+
+    fn step_of_pass(&mut self, cache: &Cache, mut pass: Pass, size: StepSize) -> Step {
+        self.may_end_early = cache.settings.max_entries.is_none();
+        let left = self.max_rows.unwrap_or(i64::MAX) - pass.removed;
+        let most = size.rows.min(left);
+        pass.set_reach(size.blocks);
+        let step = (left > 0 && !pass.is_complete()).then(|| pass.step(cache, most));
+        self.note(&pass);
+        let removed = step.as_ref().map_or(0, |step| step.removed);
+        self.expired += removed;
+        self.stage = match pass.is_complete() || removed >= left {
+            true => self.after_pass(cache, pass),
+            false => Stage::Pass(pass),
+        };
+        Step {
+            whole: removed >= most || removed == 0,
+            worthwhile: step.is_some_and(|step| step.worthwhile),
+        }
+    }
+
+    /// Under the lock on the table, so a change of its settings comes before this or after it.
+    fn note(&self, pass: &Pass) {
+        let Some(state) = self.state else {
+            return;
+        };
+        pass.note(state);
+        if let Some(changes) = self.changes.filter(|_| pass.is_complete()) {
+            state.changes.store(changes, Relaxed);
+        }
+    }
+
+    fn after_pass(&mut self, cache: &Cache, pass: Pass) -> Stage {
+        if !self.trims || cache.settings.max_entries.is_none() {
+            return Stage::Complete { excess: 0 };
+        }
+        match pass.is_complete() {
+            true => self.after_count(cache, &pass),
+            false => Stage::Count(pass),
+        }
+    }
+
+    fn count(&mut self, cache: &Cache, mut pass: Pass) -> Step {
         pass.count_on(cache);
-        session::check_for_interrupts();
-    }
-    let expired = (pass.found - pass.removed).min(excess(cache, &pass));
-    if expired > 0 {
-        let mut first = Pass::begin(cache, None);
-        while !first.is_complete() && first.removed < expired {
-            first.step(cache, expired - first.removed);
+        self.stage = match pass.is_complete() {
+            true => self.after_count(cache, &pass),
+            false => Stage::Count(pass),
+        };
+        Step {
+            whole: true,
+            worthwhile: true,
         }
-        pass.removed += first.removed;
     }
-    let mut excess = excess(cache, &pass);
-    for spare in [Spare::Used, Spare::None] {
-        let mut trim = Trim::begin(cache, excess);
-        while !trim.is_complete() {
-            trim.step(cache, spare, i64::MAX);
-            session::check_for_interrupts();
+
+    /// All rows of the table are counted.
+    fn after_count(&mut self, cache: &Cache, pass: &Pass) -> Stage {
+        let excess = excess(cache, pass);
+        let wanted = (pass.found - pass.removed).min(excess);
+        if self.max_rows.is_some() && wanted > 0 {
+            return Stage::Leftover {
+                pass: Pass::begin(cache, None),
+                wanted,
+                excess,
+            };
         }
-        excess = trim.excess();
+        self.trim(cache, excess)
+    }
+
+    fn expire_leftover(&mut self, cache: &Cache, mut pass: Pass, wanted: i64, excess: i64) -> Step {
+        if !pass.is_complete() {
+            pass.step(cache, wanted - pass.removed);
+        }
+        self.stage = match pass.is_complete() || pass.removed >= wanted {
+            true => self.trim(cache, excess - pass.removed),
+            false => Stage::Leftover {
+                pass,
+                wanted,
+                excess,
+            },
+        };
+        Step {
+            whole: true,
+            worthwhile: true,
+        }
+    }
+
+    fn trim(&mut self, cache: &Cache, excess: i64) -> Stage {
+        self.was_far_beyond |= excess > tolerance(cache);
+        trimming(Trim::begin(cache, excess, Spare::Used))
+    }
+
+    fn step_of_trim(&mut self, cache: &Cache, mut trim: Trim, size: StepSize) -> Step {
+        let removed = trim.step(cache, size.rows);
+        self.stage = match (trim.is_complete(), trim.spare()) {
+            (false, _) => Stage::Trim(trim),
+            (true, Spare::Used) => trimming(Trim::begin(cache, trim.excess(), Spare::None)),
+            (true, Spare::None) => Stage::Complete {
+                excess: trim.excess(),
+            },
+        };
+        Step {
+            whole: removed >= size.rows,
+            worthwhile: true,
+        }
     }
 }
 
-/// Rows that are too many after a complete pass.
-pub fn excess(cache: &Cache, pass: &Pass) -> i64 {
+fn trimming(trim: Trim) -> Stage {
+    match trim.is_complete() {
+        true => Stage::Complete {
+            excess: trim.excess(),
+        },
+        false => Stage::Trim(trim),
+    }
+}
+
+/// Rows beyond `max_entries`, after a complete pass.
+fn excess(cache: &Cache, pass: &Pass) -> i64 {
     let most = cache.settings.max_entries.unwrap_or(i64::MAX);
     pass.rows().saturating_sub(most).max(0)
 }
 
 /// Rows beyond the limit that a sweep may leave. After one that had more to trim, as many may have come
 /// while it did.
-pub fn tolerance(cache: &Cache) -> i64 {
+fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
-}
-
-/// The same over all caches of the database that the caller may delete from; one that is locked
-/// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
-/// own triggers raise an error. Each has its share of the rows, and what some do not need goes to the others.
-pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
-    if !database::has_extension() {
-        return Err(Error::OlderExtension);
-    }
-    let mut removed = 0;
-    let mut caches = registry::all_caches();
-    while removed < max_rows && !caches.is_empty() {
-        let mut unfinished = Vec::new();
-        for (at, &relation) in caches.iter().enumerate() {
-            let left = max_rows - removed;
-            if left <= 0 {
-                break;
-            }
-            let share = (left / (caches.len() - at) as i64).max(1);
-            let swept = expire_share(relation, share)?;
-            removed += swept;
-            if swept >= share {
-                memory::push(&mut unfinished, relation);
-            }
-        }
-        caches = unfinished;
-    }
-    Ok(removed)
-}
-
-fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
-    privilege::hear();
-    if !privilege::has(relation, Privileges::DELETE) {
-        return Ok(0);
-    }
-    match subtransaction::attempt(|| expire_one(relation, share)) {
-        Ok(swept) => swept,
-        Err(failure) if failure.cancelled => failure.raise(),
-        Err(failure) => {
-            failure.warn(could_not_sweep(&relation::display_name(relation)));
-            Ok(0)
-        }
-    }
-}
-
-/// What is said of a cache whose sweep fails.
-pub fn could_not_sweep(name: &str) -> String {
-    format!("could not remove expired entries of cache \"{name}\"")
-}
-
-fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
-    match open(relation) {
-        Some(open) => expire(&open.cache, max_rows),
-        None => Ok(0),
-    }
-}
-
-/// A cache that is open to be swept by somebody who has not named it.
-pub struct Open {
-    pub cache: std::rc::Rc<Cache>,
-    _owner: Option<AsOwner>,
-}
-
-/// Opens a cache for a sweep over all of them; None when it is locked, no longer works as a cache, or
-/// may not be swept by who would do it.
-///
-/// Each is swept as its owner, as autovacuum would: the triggers on it are the owner's code, and
-/// whoever sweeps them all has not chosen to run it. Where row-level security applies to the caller
-/// his own policies count, so he sweeps as himself.
-pub fn open(relation: Oid) -> Option<Open> {
-    if relation::is_temporary_elsewhere(relation)
-        || !lock::try_relation(relation, lock::Mode::Write)
-    {
-        return None;
-    }
-    let cache = registry::find(relation).ok()?;
-    let owner =
-        (!privilege::row_security_applies(relation)).then(|| AsOwner::to_maintain(relation));
-    privilege::has(relation, TO_SWEEP).then_some(Open {
-        cache,
-        _owner: owner,
-    })
 }

@@ -27,6 +27,7 @@ pub struct Trim {
     walked: u32,
     /// Rows that must still go.
     excess: i64,
+    spare: Spare,
     stage: Stage,
 }
 
@@ -46,11 +47,12 @@ pub enum Spare {
 
 impl Trim {
     /// A trimming that removes `excess` rows. The caller holds a lock on the table.
-    pub fn begin(cache: &Cache, excess: i64) -> Trim {
+    pub fn begin(cache: &Cache, excess: i64, spare: Spare) -> Trim {
         Trim {
             blocks: storage::blocks(cache.relation),
             walked: 0,
             excess,
+            spare,
             stage: Stage::Census(BTreeMap::new()),
         }
     }
@@ -58,6 +60,10 @@ impl Trim {
     /// Rows that are still too many.
     pub fn excess(&self) -> i64 {
         self.excess
+    }
+
+    pub fn spare(&self) -> Spare {
+        self.spare
     }
 
     /// Whether it has removed what it can.
@@ -68,21 +74,21 @@ impl Trim {
 
     /// Goes one chunk further and removes at most about `max_rows` rows there. The caller holds a
     /// writer's lock on the table, has the privileges, and is the only sweeper.
-    pub fn step(&mut self, cache: &Cache, spare: Spare, max_rows: i64) -> i64 {
+    pub fn step(&mut self, cache: &Cache, max_rows: i64) -> i64 {
         let (from, to) = (self.walked, (self.walked + CHUNK).min(self.blocks));
         let age = match &mut self.stage {
             Stage::Census(classes) => {
                 census(cache, from, to, classes);
                 self.walked = to;
                 if self.walked >= self.blocks {
-                    self.end_census(cache, spare);
+                    self.end_census(cache);
                 }
                 return 0;
             }
             Stage::Remove { age } => *age,
         };
         let wanted = self.excess.min(max_rows);
-        let removed = remove(cache, from, to, age, spare, wanted);
+        let removed = remove(cache, from, to, age, self.spare, wanted);
         self.excess -= removed;
         // As many as wanted: the chunk may have more.
         if removed < wanted {
@@ -93,11 +99,11 @@ impl Trim {
 
     /// From the counts to the age: so that enough rows are at least that old even if all used ones
     /// are among them.
-    fn end_census(&mut self, cache: &Cache, spare: Spare) {
+    fn end_census(&mut self, cache: &Cache) {
         let Stage::Census(classes) = &self.stage else {
             return;
         };
-        let spared = match spare {
+        let spared = match self.spare {
             Spare::Used => copies(cache),
             Spare::None => 0,
         };

@@ -11,15 +11,16 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Storage};
 use crate::cache::memory::ops as memory_cache;
-use crate::cache::tier::slots::{self, owner_of};
+use crate::cache::tier::slots;
 use crate::cache::tier::walk;
 use crate::guc;
 use crate::pg::catalog::relation;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::{self, lock};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::tier;
-use crate::pg::shmem::worker_state::{Board, Record, board};
+use crate::pg::shmem::worker_state::{SweepState, WorkerShmem, worker_shmem};
 use crate::pg::table::storage;
 
 /// The longest time that a failing cache is put off.
@@ -32,7 +33,7 @@ const NEVER_COUNTED: i64 = -1;
 #[derive(Clone)]
 pub struct Due {
     pub relation: Oid,
-    pub owner: u64,
+    pub cache: CacheId,
     /// As the log and pg_stat_activity name it.
     pub name: String,
     /// The table's counter of changes before the sweep.
@@ -83,11 +84,11 @@ fn due_table(relation: Oid) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
-    let owner = owner_of(relation);
+    let cache = CacheId::of(relation);
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = board().and_then(|board| board.find(owner)) {
+    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(cache)) {
         if is_put_off(record) {
             return None;
         }
@@ -98,7 +99,7 @@ fn due_table(relation: Oid) -> Option<Due> {
     }
     Some(Due {
         relation,
-        owner,
+        cache,
         name: relation::display_name(relation),
         changes,
     })
@@ -107,12 +108,12 @@ fn due_table(relation: Oid) -> Option<Due> {
 /// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
 /// holds a lock on it that keeps sweeps off until they count.
 pub fn look_again(relation: Oid) {
-    if let Some(record) = board().and_then(|board| board.find(owner_of(relation))) {
+    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         record.changes.store(NEVER_COUNTED, Relaxed);
     }
 }
 
-fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
+fn is_at_rest(record: &SweepState, changes: i64, now: Timestamp) -> bool {
     record.last_sweep.load(Relaxed) != 0
         && record.failures.load(Relaxed) == 0
         && record.waiting.load(Relaxed) == 0
@@ -121,13 +122,13 @@ fn is_at_rest(record: &Record, changes: i64, now: Timestamp) -> bool {
 }
 
 /// Whether a cache has failed, and is not to be tried yet.
-pub fn is_put_off(record: &Record) -> bool {
+pub fn is_put_off(record: &SweepState) -> bool {
     // A moment farther away than the longest delay was written before the clock was set back.
     (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - clock::now()))
 }
 
 /// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.
-pub fn put_off(record: &Record) -> u32 {
+pub fn put_off(record: &SweepState) -> u32 {
     let before = record.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
     let delay = interval
@@ -152,10 +153,10 @@ pub struct Figures {
 
 /// The figures of the caches of this database that were swept since the server started.
 pub fn figures() -> Vec<Figures> {
-    let Some(board) = board() else {
+    let Some(shmem) = worker_shmem() else {
         return Vec::new();
     };
-    board
+    shmem
         .of_database(session::database())
         .map(|(relation, record)| Figures {
             relation,
@@ -169,19 +170,19 @@ pub fn figures() -> Vec<Figures> {
 
 fn trimmed(relation: Oid) -> i64 {
     tier()
-        .and_then(|tier| Some(tier.slot(slots::find(tier, owner_of(relation))?)))
+        .and_then(|tier| Some(tier.slot(slots::find(tier, CacheId::of(relation))?)))
         .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
 }
 
 /// Removes expired entries of memory caches, partition by partition, for at most this long; the next
 /// call goes on where this one ended.
-pub fn expire_memory(board: Board, limits: &[(u32, Timestamp)], longest: Duration) {
+pub fn expire_memory(shmem: WorkerShmem, limits: &[(u32, Timestamp)], longest: Duration) {
     let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
         return;
     };
     let began = Instant::now();
     for _ in 0..tier.partitions() {
-        let partition = board.partition().fetch_add(1, SeqCst) % tier.partitions();
+        let partition = shmem.partition().fetch_add(1, SeqCst) % tier.partitions();
         walk::expire_partition(tier, partition, limits);
         session::check_for_interrupts();
         if began.elapsed() > longest {

@@ -6,22 +6,22 @@
 //!
 //! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all that
 //! lives between two visits of the worker, and what a table has grown it keeps. So writers count the bytes
-//! that they leave dead, and raise an alarm, for which the worker comes at once. It is a hint: a
+//! that they leave dead, and request a VACUUM, for which the worker comes at once. It is a hint: a
 //! change that is rolled back counts as if it were not, and nothing but the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
-use super::sweep;
+use super::open;
 use super::upkeep::Due;
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::tier::slots::owner_of;
 use crate::pg::catalog::relation;
-use crate::pg::events::Dead;
+use crate::pg::events::DeadBytes;
 use crate::pg::session::{clock, lock};
-use crate::pg::shmem::worker_state::{Record, board};
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
 /// As autovacuum's threshold: below it a table is at most some pages too large.
@@ -35,7 +35,7 @@ const LITTLE: u64 = 2 << 20;
 /// free room included, and of the chunks in the TOAST table.
 const PART: u64 = 8;
 
-/// Microseconds without an alarm after which a table has come to rest.
+/// Microseconds without a request for a VACUUM after which a table has come to rest.
 pub const QUIET: i64 = 2_000_000;
 
 /// The place of a TOAST table in the record.
@@ -50,24 +50,27 @@ pub struct Worth {
 }
 
 /// A write has left something dead. A sweep is followed by VACUUM anyway.
-pub fn note_dead(relation: Oid, dead: Dead) {
-    let Some(board) = board().filter(|_| !Sweeping::is_on()) else {
+pub fn note_dead(relation: Oid, dead: DeadBytes) {
+    let Some(shmem) = worker_shmem().filter(|_| !Sweeping::is_on()) else {
         return;
     };
     let shared = || !relation::is_temporary(relation);
-    let Some(record) = board.own_or_free(owner_of(relation), shared) else {
+    let Some(record) = shmem.own_or_free(CacheId::of(relation), shared) else {
         return;
     };
-    for (place, bytes) in [dead.rows as u64, dead.long as u64].into_iter().enumerate() {
+    for (place, bytes) in [dead.rows as u64, dead.toast as u64]
+        .into_iter()
+        .enumerate()
+    {
         if bytes == 0 {
             continue;
         }
-        let died = record.died[place].fetch_add(bytes, Relaxed) + bytes;
+        let died = record.dead_bytes[place].fetch_add(bytes, Relaxed) + bytes;
         if died < enough(record, place) {
             continue;
         }
         match can_be_vacuumed(relation) {
-            true => board.raise_alarm(record),
+            true => shmem.request_vacuum(record),
             false => forget(record),
         }
     }
@@ -78,17 +81,17 @@ fn can_be_vacuumed(relation: Oid) -> bool {
     registry::find(relation).is_ok()
 }
 
-fn enough(record: &Record, place: usize) -> u64 {
-    record.worth[place].load(Relaxed).max(LITTLE)
+fn enough(record: &SweepState, place: usize) -> u64 {
+    record.vacuum_at[place].load(Relaxed).max(LITTLE)
 }
 
-/// The cache of an alarm, which is answered; None when it is none (any more), or cannot be worked on now.
-pub fn answer(relation: Oid, record: &Record) -> Option<Due> {
-    sweep::open(relation)?;
-    record.answered.store(clock::now(), Relaxed);
+/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be worked on now.
+pub fn answer(relation: Oid, record: &SweepState) -> Option<Due> {
+    open::to_sweep(relation)?;
+    record.answered_at.store(clock::now(), Relaxed);
     Some(Due {
         relation,
-        owner: owner_of(relation),
+        cache: CacheId::of(relation),
         name: relation::display_name(relation),
         changes: 0,
     })
@@ -96,18 +99,18 @@ pub fn answer(relation: Oid, record: &Record) -> Option<Due> {
 
 /// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because an
 /// old snapshot still sees it, is not counted again until as much has been added.
-pub fn worth_vacuum(cache: Oid, record: &Record) -> Vec<Worth> {
+pub fn worth_vacuum(cache: Oid, record: &SweepState) -> Vec<Worth> {
     tables(cache, record, |table, place| is_worth(table, place, record))
 }
 
 /// The tables of a cache that has come to rest: what is free at their ends is given back.
-pub fn worth_shortening(cache: Oid, record: &Record) -> Vec<Worth> {
+pub fn worth_shortening(cache: Oid, record: &SweepState) -> Vec<Worth> {
     let mut worth = tables(cache, record, |_, _| true);
     worth.retain(|worth| worth.shorten);
     worth
 }
 
-fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> Vec<Worth> {
+fn tables(cache: Oid, record: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -> Vec<Worth> {
     [Some(cache), storage::toast_table(cache)]
         .into_iter()
         .enumerate()
@@ -115,7 +118,7 @@ fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> V
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
                 // Another VACUUM is there, or who makes an index: ours would be passed over with a warning.
-                record.died[place].store(0, Relaxed);
+                record.dead_bytes[place].store(0, Relaxed);
                 return None;
             }
             Some(Worth {
@@ -129,14 +132,14 @@ fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> V
 
 /// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die quickly
 /// more of them die in that time than it gains.
-fn may_shorten(table: Oid, record: &Record) -> bool {
-    let quiet = clock::now() - record.answered.load(Relaxed);
+fn may_shorten(table: Oid, record: &SweepState) -> bool {
+    let quiet = clock::now() - record.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
 }
 
-fn is_worth(table: Oid, place: usize, record: &Record) -> bool {
-    let left = record.dead[place].load(Relaxed);
-    record.died[place].load(Relaxed) >= enough(record, place)
+fn is_worth(table: Oid, place: usize, record: &SweepState) -> bool {
+    let left = record.unremoved_rows[place].load(Relaxed);
+    record.dead_bytes[place].load(Relaxed) >= enough(record, place)
         || storage::counted(table).is_some_and(|counted| has_died(counted, left))
 }
 
@@ -146,15 +149,15 @@ fn has_died(counted: Counted, left: i64) -> bool {
 }
 
 /// A VACUUM begins: what dies from now on is for the next one.
-pub fn begin(worth: &Worth, record: &Record) {
-    record.died[worth.place].store(0, Relaxed);
+pub fn begin(worth: &Worth, record: &SweepState) {
+    record.dead_bytes[worth.place].store(0, Relaxed);
 }
 
 /// Writes down what a VACUUM has left, and how large the table is.
-pub fn note(worth: &Worth, record: &Record) {
+pub fn note(worth: &Worth, record: &SweepState) {
     let counted = storage::counted(worth.table);
     let dead = counted.map_or(0, |counted| counted.dead);
-    record.dead[worth.place].store(dead, Relaxed);
+    record.unremoved_rows[worth.place].store(dead, Relaxed);
     if !lock::try_relation(worth.table, lock::Mode::Read) {
         return;
     }
@@ -167,12 +170,12 @@ pub fn note(worth: &Worth, record: &Record) {
         }
         _ => size,
     };
-    record.worth[worth.place].store(held / PART, Relaxed);
+    record.vacuum_at[worth.place].store(held / PART, Relaxed);
 }
 
-/// Nobody works on the cache now: an alarm comes again when as much more has died.
-pub fn forget(record: &Record) {
-    for died in &record.died {
+/// Nobody works on the cache now: the next request comes when as much more has died.
+pub fn forget(record: &SweepState) {
+    for died in &record.dead_bytes {
         died.store(0, Relaxed);
     }
 }

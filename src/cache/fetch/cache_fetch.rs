@@ -17,12 +17,15 @@ use super::loaders;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::entries::{self, Entry};
-use crate::cache::lease::leases::{self, Lease, Patience, Turn};
+use crate::cache::lease::ask::{self, Turn};
+use crate::cache::lease::held;
+use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
+use crate::cache::lease::wait::{self, Patience};
 use crate::cache::memory::ops as memory_cache;
-use crate::cache::model::key::Key;
 use crate::cache::model::{deadline, pending};
 use crate::cache::open::{self, removal};
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
@@ -41,7 +44,7 @@ const TO_STORE: Privileges = Privileges::SELECT
 /// One call of `cache_fetch`.
 pub struct Fetch {
     pub relation: Oid,
-    pub key: Key,
+    pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
 }
@@ -52,7 +55,7 @@ impl Fetch {
         if let Some(ttl) = &self.ttl {
             deadline::check_ttl(ttl)?;
         }
-        loaders::check_recursion(self.relation, self.key)?;
+        loaders::check_recursion(self.relation, self.key.key)?;
         let patience = Patience::of(guc::fetch_wait());
         let mut commit = None;
         loop {
@@ -70,7 +73,7 @@ impl Fetch {
             if !load_token::loads_what_is_valid(&cache) {
                 return live.map_or_else(|| self.load_only(&cache), Ok);
             }
-            match leases::ask_to_fetch(&cache, self.key) {
+            match ask::to_fetch(&cache, self.key) {
                 Turn::Mine(lease) => return self.load_once(&cache, lease, live.is_some()),
                 Turn::Untracked(token) => {
                     return self.load_untracked(&cache, token, live.is_some());
@@ -80,7 +83,7 @@ impl Fetch {
                         return Ok(served);
                     }
                     let patience = commit.get_or_insert_with(Patience::for_a_commit);
-                    if !sees_others(&cache) || !leases::wait_for_commit(patience) {
+                    if !sees_others(&cache) || !wait::for_commit(patience) {
                         return self.load_only(&cache);
                     }
                 }
@@ -88,7 +91,7 @@ impl Fetch {
                     if let Some(served) = live.or(found) {
                         return Ok(served);
                     }
-                    if !sees_others(&cache) || !leases::wait(&cache, self.key, other, &patience) {
+                    if !sees_others(&cache) || !wait::for_lease(self.key, other, &patience) {
                         return self.load_only(&cache);
                     }
                 }
@@ -106,17 +109,17 @@ impl Fetch {
         if !refresh && sees_others(cache) {
             let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
-                lease.map(leases::release);
+                lease.map(held::release);
                 return Ok(live);
             }
         }
         if !load_token::loads_what_is_valid(cache) {
-            lease.map(leases::release);
+            lease.map(held::release);
             return self.load_only(cache);
         }
         let loaded = self.load(cache)?;
         if loaded.is_untracked {
-            lease.map(leases::release);
+            lease.map(held::release);
             return self.unstored(cache, loaded.value);
         }
         self.store(loaded.value, |cache, entry| match cache.storage {
@@ -145,7 +148,7 @@ impl Fetch {
             }
             (Storage::Memory, _) => Ok(()),
             _ => {
-                leases::note_store(cache);
+                held::note_store(cache);
                 let set = || self.write(cache, entry);
                 let lasts = || token.is_none_or(|token| token.holds(cache));
                 let keep = |done: &Result<(), Error>| {
@@ -193,7 +196,7 @@ impl Fetch {
             if !self.may_be_changing(cache) {
                 memory_cache::set_leased(cache, self.key, entry, lease)?;
             }
-            leases::release(lease);
+            held::release(lease);
         }
         Ok(())
     }
@@ -213,7 +216,7 @@ impl Fetch {
             }
             return set();
         };
-        leases::note_store(cache);
+        held::note_store(cache);
         if !leases::store(lease) {
             return kept(None);
         }
@@ -226,7 +229,7 @@ impl Fetch {
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
         pause::at(Window::ToldToWritten);
-        entries::set(cache, self.key, entry)
+        entries::set(cache, self.key.key, entry)
     }
 
     /// This transaction has changed what the entry depends on, or may have, untold. In a memory cache others would read at once what
@@ -236,7 +239,7 @@ impl Fetch {
             return false;
         }
         removal::settle();
-        pending::is_noted(self.relation, self.key.text().bytes()) || pending::may_miss_changes()
+        pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
     /// The same when something was loaded, also if a statement that changes the source has not ended: its triggers
@@ -249,7 +252,7 @@ impl Fetch {
     fn load(&self, cache: &Cache) -> Result<Made, Error> {
         let begun = clock::now();
         let before = loaders::unstored();
-        let value = loaders::run(self.relation, self.key, self.loader)?;
+        let value = loaders::run(self.relation, self.key.key, self.loader)?;
         pause::at(Window::LoadToStore);
         note_time(cache, clock::now() - begun);
         let is_untracked = loaders::unstored() != before

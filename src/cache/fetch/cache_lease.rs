@@ -7,12 +7,15 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::entries::{self, Entry};
-use crate::cache::lease::leases::{self, Lease, Patience, Turn};
+use crate::cache::lease::ask::{self, Turn};
+use crate::cache::lease::held;
+use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token;
+use crate::cache::lease::wait::{self, Patience};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::deadline;
-use crate::cache::model::key::Key;
 use crate::cache::open;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::{lock, subtransaction};
@@ -38,7 +41,7 @@ pub struct Leased {
 }
 
 /// Asks for a key's value or, where there is none, for the lease to compute it.
-pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> {
+pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, Error> {
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
     loop {
@@ -48,14 +51,14 @@ pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> 
             let state = State::Hit;
             return Ok(Leased { found, state });
         }
-        let state = match leases::ask_to_lease(&cache, key)? {
+        let state = match ask::to_lease(&cache, key)? {
             Turn::Mine(Some(lease)) => return won(&cache, key, lease),
             Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
             Turn::Theirs(_) if found.is_some() => State::Stale,
             Turn::Theirs(other) => {
                 let in_sight =
                     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
-                if in_sight && leases::wait(&cache, key, other, &patience) {
+                if in_sight && wait::for_lease(key, other, &patience) {
                     continue;
                 }
                 State::Busy
@@ -67,12 +70,12 @@ pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> 
 
 /// Whoever had the lease before may have finished between our look and our asking. Who computes in this
 /// transaction, whose snapshot may be older than the last removal, stores nothing.
-fn won(cache: &Cache, key: Key, lease: Lease) -> Result<Leased, Error> {
+fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT)?;
     let is_hit = found.is_some_and(is_live);
     let keeps = !is_hit && load_token::loads_what_is_valid(cache);
     if !keeps {
-        leases::release(lease);
+        held::release(lease);
     }
     let state = match is_hit {
         true => State::Hit,
@@ -86,22 +89,22 @@ fn is_live(found: Entry) -> bool {
 }
 
 /// Stores a value if the lease is still good; whether it did.
-pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
-    let Some(lease) = leases::named(cache, key, lease.unwrap_or(0))? else {
+pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
+    let Some(lease) = leases::named(key, lease.unwrap_or(0))? else {
         return Ok(false);
     };
     if cache.storage == Storage::Memory {
         let stored = memory_cache::set_leased(cache, key, &entry, lease)?;
         return Ok(stored && {
-            leases::release(lease);
+            held::release(lease);
             true
         });
     }
-    leases::note_store(cache);
-    if !leases::store_for_client(lease) {
+    held::note_store(cache);
+    if !held::store_for_client(lease) {
         return Ok(false);
     }
-    let set = || entries::set(cache, key, entry);
+    let set = || entries::set(cache, key.key, entry);
     let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
     match subtransaction::keep_if(set, keep) {
         Some(done) => done.map(|()| !leases::is_void(lease)),
@@ -110,7 +113,7 @@ pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<
 }
 
 /// Gives a lease up; whether it was good.
-pub fn release(cache: &Cache, key: Key, lease: Option<i64>) -> Result<bool, Error> {
-    let lease = leases::named(cache, key, lease.unwrap_or(0))?;
-    Ok(lease.is_some_and(leases::release))
+pub fn release(key: HashedKey, lease: Option<i64>) -> Result<bool, Error> {
+    let lease = leases::named(key, lease.unwrap_or(0))?;
+    Ok(lease.is_some_and(held::release))
 }

@@ -10,7 +10,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::model::key::Key;
 use crate::error::Error;
-use crate::pg::hooks::invalidation::Roles;
+use crate::pg::catalog::invalidation::Roles;
 use crate::pg::spi::loader::{Loaded, Loader};
 use crate::pg::value::datum::Text;
 

@@ -12,14 +12,15 @@ use pgcache_store::{PartitionRef, Stripe};
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
-use crate::cache::model::key::Key;
-use crate::cache::tier::{io, slots};
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::cache::tier::slots;
 use crate::pg::session::{clock, lock, transaction};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under the
 /// partition's lock: whoever marks the whole cache voids its leases under it after `pend` has risen.
-pub fn pends(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
+pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
     stripe.pend > 0
         || tier.control().global_pend.load(SeqCst) > 0
         || cache
@@ -28,9 +29,9 @@ pub fn pends(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
 }
 
 /// Entries of a cache were removed by a change that is visible now.
-pub fn note_removal(tier: &Tier, owner: u64) {
+pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
-    match slots::find(tier, owner) {
+    match slots::find(tier, cache) {
         Some(slot) => tier.slot(slot).note_removal(now),
         None => drop(tier.control().removed_at.fetch_max(now, SeqCst)),
     }
@@ -72,8 +73,8 @@ struct Seen {
 
 impl LoadToken {
     /// Comes before the snapshot that the loader reads with. None while a writer pends.
-    pub fn take(tier: &'static Tier, cache: &Cache, key: Key) -> Option<LoadToken> {
-        let hash = io::hash(tier, cache.owner, key.text().bytes());
+    pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
+        let hash = key.hash;
         let seen = tier.read(hash, |partition| see(tier, cache, partition.stripe(hash)))?;
         Some(LoadToken { tier, hash, seen })
     }
@@ -100,5 +101,5 @@ fn see(tier: &Tier, cache: &Cache, stripe: Stripe) -> Option<Seen> {
         cache: cache_seen,
         global_epoch,
     };
-    (!pends(tier, cache, stripe)).then_some(seen)
+    (!has_pending_writer(tier, cache, stripe)).then_some(seen)
 }

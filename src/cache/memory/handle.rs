@@ -16,6 +16,7 @@ use crate::cache::lease::leases;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
+use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::io::{self, Stored};
 use crate::error::Error;
 use crate::guc;
@@ -55,12 +56,9 @@ impl Home {
         Ok(slot)
     }
 
+    /// The store's key for these bytes, which a walk has found.
     pub fn key<'k>(&self, cache: &Cache, bytes: &'k [u8]) -> HotKey<'k> {
-        HotKey {
-            hash: io::hash(self.tier, cache.owner, bytes),
-            cache: self.slot,
-            bytes,
-        }
+        hot_key(self.tier, cache.id, self.slot, bytes)
     }
 
     pub fn version(&self) -> u64 {
@@ -68,7 +66,7 @@ impl Home {
     }
 
     fn belongs_to(&self, cache: &Cache) -> bool {
-        self.tier.owner(self.slot).load(SeqCst) == cache.owner
+        self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
     pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {

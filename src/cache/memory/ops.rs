@@ -18,11 +18,11 @@ use crate::cache::lease::load_token::{self, LoadToken};
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::expiring::Sweeping;
-use crate::cache::model::key::Key;
 use crate::cache::model::pending;
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::walk;
 use crate::error::Error;
-use crate::pg::events::Change;
+use crate::pg::events::RowChange;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::tier;
@@ -40,23 +40,21 @@ pub enum Decision<R> {
 pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
-pub fn get(cache: &Cache, key: Key, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
+pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     home.tier.region().prefetch_entry(hot_key.hash);
     Ok(home.copy_out_within(cache, &hot_key, grace))
 }
 
 /// Inserts or overwrites.
-pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
-    let text = key.text();
+pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
     // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
     // dropped, which ends the loop with an error.
     loop {
         let home = Home::of(cache)?;
-        if home.put(cache, &home.key(cache, text.bytes()), entry, |_| true)? {
-            notify::note(cache.relation, text.bytes(), Change::Set);
+        if home.put(cache, &key.in_slot(home.slot), entry, |_| true)? {
+            notify::note(cache.relation, key.bytes(), RowChange::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -64,14 +62,18 @@ pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
 }
 
 /// Stores a value that was computed under a lease, if the lease is still good; whether it was.
-pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Result<bool, Error> {
+pub fn set_leased(
+    cache: &Cache,
+    key: HashedKey,
+    entry: &Entry,
+    lease: Lease,
+) -> Result<bool, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
     let stored = home.put(cache, &hot_key, entry, still)?;
     if stored {
-        notify::note(cache.relation, text.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(stored)
 }
@@ -80,19 +82,18 @@ pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Resul
 /// `refresh`: there was a live entry, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     entry: &Entry,
     token: &LoadToken,
     refresh: bool,
 ) -> Result<(), Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let still = |partition: &PartitionRef| {
         token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
     };
     if home.put(cache, &hot_key, entry, still)? {
-        notify::note(cache.relation, text.bytes(), Change::Set);
+        notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(())
 }
@@ -100,13 +101,12 @@ pub fn set_if_unchanged(
 /// Decides by the live entry under a key and carries the decision out, atomically.
 pub fn update<R>(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     decide: impl Fn(Option<&Entry>) -> Result<Decision<R>, Error>,
 ) -> Result<R, Error> {
-    let text = key.text();
     loop {
         let home = Home::of(cache)?;
-        let hot_key = home.key(cache, text.bytes());
+        let hot_key = key.in_slot(home.slot);
         let present = home.copy_out(cache, &hot_key);
         let still =
             |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
@@ -114,13 +114,15 @@ pub fn update<R>(
             Decision::Keep(answer) => (true, answer, None),
             Decision::Put(entry, answer) => {
                 let done = home.put(cache, &hot_key, &entry, still)?;
-                (done, answer, Some(Change::Set))
+                (done, answer, Some(RowChange::Set))
             }
-            Decision::Remove(answer) => (home.remove(&hot_key, still), answer, Some(Change::Gone)),
+            Decision::Remove(answer) => {
+                (home.remove(&hot_key, still), answer, Some(RowChange::Gone))
+            }
         };
         if done {
             if let Some(change) = change {
-                notify::note(cache.relation, text.bytes(), change);
+                notify::note(cache.relation, key.bytes(), change);
             }
             return Ok(answer);
         }
@@ -129,17 +131,16 @@ pub fn update<R>(
 }
 
 /// Removes an entry; says whether it was live.
-pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
+pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
     let home = Home::of(cache)?;
-    let text = key.text();
-    let hot_key = home.key(cache, text.bytes());
+    let hot_key = key.in_slot(home.slot);
     let live = Cell::new(false);
     home.remove(&hot_key, |partition| {
         live.set(home.live(partition, &hot_key).is_some());
         true
     });
     if live.get() {
-        notify::note(cache.relation, text.bytes(), Change::Gone);
+        notify::note(cache.relation, key.bytes(), RowChange::Gone);
     }
     Ok(live.get())
 }
@@ -148,14 +149,13 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
 pub fn touch<R>(
     cache: &Cache,
-    key: Key,
+    key: HashedKey,
     deadline: Deadline,
     give: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
-    let text = key.text();
     loop {
         let home = Home::of(cache)?;
-        let hot_key = home.key(cache, text.bytes());
+        let hot_key = key.in_slot(home.slot);
         let Some(entry) = home.copy_out(cache, &hot_key) else {
             return Ok(None);
         };
@@ -166,7 +166,7 @@ pub fn touch<R>(
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
-            notify::note(cache.relation, text.bytes(), Change::Set);
+            notify::note(cache.relation, key.bytes(), RowChange::Set);
             return Ok(Some(answer));
         }
         session::check_for_interrupts();
@@ -220,13 +220,13 @@ pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let home = Home::of(cache)?;
-    load_token::note_removal(home.tier, cache.owner);
-    leases::void_all(home.tier, cache.owner);
+    load_token::note_removal(home.tier, cache.id);
+    leases::void_all(home.tier, cache.id);
     let (version, now) = (home.version(), clock::now());
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
         for key in walk::least_keys(home.tier, home.slot, usize::MAX, matches) {
-            notify::note(cache.relation, &key, Change::Gone);
+            notify::note(cache.relation, &key, RowChange::Gone);
         }
     }
     let live = Cell::new(0);
@@ -244,10 +244,10 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let home = Home::of(cache)?;
     let slot = home.tier.slot(home.slot);
-    load_token::note_removal(home.tier, cache.owner);
-    leases::void_all(home.tier, cache.owner);
+    load_token::note_removal(home.tier, cache.id);
+    leases::void_all(home.tier, cache.id);
     slot.version.store(home.tier.new_version(), SeqCst);
-    leases::void_all(home.tier, cache.owner); // those that began while the first were voided
+    leases::void_all(home.tier, cache.id); // those that began while the first were voided
     let version = home.version();
     notify::note_clear(cache.relation);
     walk::remove_entries(home.tier, home.slot, RemovalCause::Cleared, |entry| {
@@ -287,7 +287,7 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
         if home.remove_because(&key, RemovalCause::Expired, is_expired) {
-            notify::note(cache.relation, &bytes, Change::Gone);
+            notify::note(cache.relation, &bytes, RowChange::Gone);
             removed += 1;
         }
     }

@@ -13,13 +13,13 @@ use pgrx::prelude::*;
 
 use super::key;
 use super::key_set::Keys;
-use super::savepoints::{Layers, Notes};
+use super::savepoints::{Join, Savepoints};
 use crate::error::Error;
 use crate::pg::catalog::inheritance;
 use crate::pg::events::{self, Phase};
 use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
-use crate::pg::session::transaction_local::{self, Kept};
+use crate::pg::session::transaction_local::{self, TransactionLocal};
 
 /// What changed rows say of one cache.
 #[derive(Default)]
@@ -32,8 +32,8 @@ pub struct Noted {
 /// By the cache's oid, so that two transactions take locks in one order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
-impl Notes for ByCache {
-    fn absorb(&mut self, later: ByCache) {
+impl Join for ByCache {
+    fn join(&mut self, later: ByCache) {
         for (cache, noted) in later {
             match self.entry(cache) {
                 Entry::Vacant(place) => drop(place.insert(noted)),
@@ -53,7 +53,7 @@ impl Noted {
 /// What the present transaction has noted, and how far its removal has come.
 #[derive(Default)]
 struct Transaction {
-    noted: Layers<ByCache>,
+    noted: Savepoints<ByCache>,
     /// What was noted and is being removed by the commit, during which triggers may still look.
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
@@ -95,13 +95,13 @@ impl Transaction {
 
     fn noted_of(&self, cache: Oid) -> impl Iterator<Item = &Noted> {
         let leaving = self.leaving.iter().map(Rc::as_ref);
-        let layers = self.noted.iter().chain(leaving);
-        layers.filter_map(move |layer| layer.get(&cache.to_u32()))
+        let all = self.noted.iter().chain(leaving);
+        all.filter_map(move |noted| noted.get(&cache.to_u32()))
     }
 }
 
 thread_local! {
-    static TRANSACTION: Kept<Transaction> = Kept::default();
+    static TRANSACTION: TransactionLocal<Transaction> = TransactionLocal::default();
 }
 
 fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
@@ -177,7 +177,7 @@ pub fn look_behind() {
         return;
     }
     let mut sources: Vec<u32> = look(|t| {
-        let caches = t.noted.iter().flat_map(|layer| layer.keys().copied());
+        let caches = t.noted.iter().flat_map(|noted| noted.keys().copied());
         bytes::collect(caches)
     });
     let mut behind = HashSet::new();
@@ -204,7 +204,7 @@ pub fn note_declared() {
 /// these are new, to come, off or gone, and a rollback would bring back what was before. Of no cache in particular:
 /// whose trigger it was can no longer be told.
 pub fn may_miss_changes() -> bool {
-    transaction_local::any()
+    transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
@@ -231,12 +231,12 @@ pub fn due(cache: Oid) -> usize {
 /// the commit; the session itself does not find it, until it has stored one itself.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
-    transaction_local::any() && look(|t| t.hides(cache, key))
+    transaction_local::any_changed() && look(|t| t.hides(cache, key))
 }
 
 /// Whether this transaction has changed a row on which the entry under this key depends.
 pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
-    transaction_local::any() && look(|t| t.notes(cache, key))
+    transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
 
 /// This session has stored an entry of a memory cache, whatever it was made of.
@@ -285,8 +285,8 @@ pub fn end_removal() {
 pub fn noted() -> Rc<ByCache> {
     look(|t| {
         let mut all = ByCache::new();
-        for layer in t.noted.iter() {
-            for (&cache, noted) in layer {
+        for by_cache in t.noted.iter() {
+            for (&cache, noted) in by_cache {
                 all.entry(cache).or_default().add(noted);
             }
         }
@@ -324,7 +324,7 @@ pub fn release_savepoint(level: i32) {
 /// The savepoint of this level was rolled back, and with it what was removed under it.
 pub fn roll_back_savepoint(level: i32) {
     with(|t| {
-        t.noted.roll_back(level);
+        drop(t.noted.roll_back(level));
         // One that a trigger made while we remove is over; we go on.
         if t.removing.is_none_or(|since| level <= since) {
             t.pending = !t.noted.is_empty();

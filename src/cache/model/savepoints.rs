@@ -1,59 +1,81 @@
-//! What a transaction notes, by savepoint: what was noted under one that is rolled back is forgotten.
+//! What a transaction remembers by savepoint: the end of a savepoint keeps it or takes it back.
+//!
+//! Postgres tells of the end of each savepoint with its nesting level: 1 outside of any, 2 in the
+//! first. What is remembered at a level belongs to the innermost savepoint that was open then.
 
-/// Notes that can be joined with those of a savepoint that was released.
-pub trait Notes: Default {
-    fn absorb(&mut self, later: Self);
+use crate::pg::memory;
+
+/// What can be joined with what was remembered under a later savepoint.
+pub trait Join: Default {
+    fn join(&mut self, later: Self);
 }
 
-/// One layer for each savepoint level at which something was noted, the outermost first.
-pub struct Layers<N>(Vec<(i32, N)>);
-
-impl<N> Default for Layers<N> {
-    fn default() -> Self {
-        Layers(Vec::new())
+impl<T> Join for Vec<T> {
+    fn join(&mut self, later: Vec<T>) {
+        match self.is_empty() {
+            true => *self = later,
+            false => later.into_iter().for_each(|one| memory::push(self, one)),
+        }
     }
 }
 
-impl<N: Notes> Layers<N> {
-    /// Where notes of this level go.
-    pub fn at(&mut self, level: i32) -> &mut N {
+/// One part for each level at which something was remembered, the outermost first.
+pub struct Savepoints<T>(Vec<(i32, T)>);
+
+impl<T> Default for Savepoints<T> {
+    fn default() -> Self {
+        Savepoints(Vec::new())
+    }
+}
+
+impl<T: Join> Savepoints<T> {
+    /// What is remembered at this level, which is the present one.
+    pub fn at(&mut self, level: i32) -> &mut T {
         if self.0.last().is_none_or(|&(top, _)| top < level) {
-            self.0.push((level, N::default()));
+            memory::push(&mut self.0, (level, T::default()));
         }
         let top = self.0.len() - 1;
         &mut self.0[top].1
     }
 
-    /// The savepoint of this level was released.
+    /// The savepoint of this level was released: what it has remembered is the next outer one's.
     pub fn release(&mut self, level: i32) {
         while self.0.last().is_some_and(|&(top, _)| top >= level) {
-            let Some((_, notes)) = self.0.pop() else {
+            let Some((_, released)) = self.0.pop() else {
                 return;
             };
-            self.at(level - 1).absorb(notes);
+            self.at(level - 1).join(released);
         }
     }
 
-    /// The savepoint of this level was rolled back.
-    pub fn roll_back(&mut self, level: i32) {
-        self.0.retain(|&(noted, _)| noted < level);
+    /// The savepoint of this level was rolled back: gives what it has remembered.
+    pub fn roll_back(&mut self, level: i32) -> T {
+        let kept = self.0.partition_point(|&(noted, _)| noted < level);
+        joined(self.0.drain(kept..))
     }
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All notes as one.
-    pub fn into_one(self) -> N {
-        let mut all = N::default();
-        for (_, notes) in self.0 {
-            all.absorb(notes);
-        }
-        all
+    /// All of it, whatever the savepoint. At the end of a transaction all savepoints have ended, so it
+    /// allocates nothing then.
+    pub fn into_one(self) -> T {
+        joined(self.0.into_iter())
     }
 
-    /// All notes, the outermost layer first.
-    pub fn iter(&self) -> impl Iterator<Item = &N> {
-        self.0.iter().map(|(_, notes)| notes)
+    /// What each level has remembered, the outermost first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|(_, part)| part)
     }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|(_, part)| part)
+    }
+}
+
+fn joined<T: Join>(parts: impl Iterator<Item = (i32, T)>) -> T {
+    let mut all = T::default();
+    parts.for_each(|(_, part)| all.join(part));
+    all
 }

@@ -12,12 +12,12 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::commit::{changes, notify};
-use crate::cache::lease::leases;
+use crate::cache::lease::{ask, held};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::ops as table;
 use crate::pg::catalog::privilege::AsOwner;
-use crate::pg::events::Change;
+use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
@@ -91,7 +91,7 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
         // Before the table: who loads holds no lock on it yet, and would wait for ours.
-        leases::keep_loaders_out(&*registry::find(relation).ok()?, None);
+        ask::keep_loaders_out(&*registry::find(relation).ok()?, None);
     }
     lock::relation(relation, mode);
     registry::find(relation).ok()
@@ -121,13 +121,13 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
         Some(tier) => {
             changes::mark_early();
             pause::at(Window::MarkToRemove);
-            if leases::has_open_stores(tier, cache.owner) {
+            if held::has_open_stores(tier, cache.id) {
                 table::wait_for_unseen(cache, keys);
             }
         }
         // Who waits for us may have stored already: then his row is waited for, and the deadlock is Postgres' own.
         None => {
-            if !leases::keep_loaders_out(cache, Some(keys)) {
+            if !ask::keep_loaders_out(cache, Some(keys)) {
                 table::wait_for_unseen(cache, keys);
             }
         }
@@ -144,13 +144,13 @@ fn fence(cache: &Cache, noted: &Noted) {
     match noted.all {
         true => {
             notify::note_clear(cache.relation);
-            changes::fence_all(tier, slot, cache.owner);
+            changes::fence_all(tier, slot, cache.id);
         }
         false => {
             for key in noted.keys.iter() {
-                notify::note(cache.relation, key, Change::Gone);
+                notify::note(cache.relation, key, RowChange::Gone);
             }
-            changes::fence(tier, slot, cache.owner, noted.keys.iter());
+            changes::fence(tier, slot, cache.id, noted.keys.iter());
         }
     }
 }

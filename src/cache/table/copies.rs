@@ -7,16 +7,18 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{Header, Key as HotKey, PartitionRef, Stripe};
+use pgcache_store::{Header, PartitionRef, Stripe};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
-use crate::cache::tier::{io, slots};
+use crate::cache::tier::hashed_key::{HashedKey, hot_key};
+use crate::cache::tier::io;
 use crate::guc;
 use crate::pg::session::{self, lock};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
 
@@ -24,7 +26,6 @@ use crate::pg::shmem::tier::{Tier, tier};
 pub struct Token {
     slot: u32,
     version: u64,
-    hash: u64,
     stripe: Stripe,
     global_epoch: u64,
 }
@@ -40,49 +41,17 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     allowed.then_some(tier)
 }
 
-/// Asks for the index of a key that will be looked up: in a large tier memory is what a look-up waits
-/// for, and the privileges can be checked meanwhile. Changes nothing, tells nothing.
-#[inline]
-pub fn approach(relation: Oid, key: Key) {
-    if let Some(tier) = tier().filter(|_| guc::hot_tier()) {
-        let hash = io::hash(tier, slots::owner_of(relation), key.text().bytes());
-        tier.region().prefetch_buckets(hash);
-    }
-}
-
-/// The same for several keys, followed to their entries: all of a batch are on their way from memory
-/// before the first is looked at.
-pub fn approach_all(relation: Oid, keys: &[Key]) {
-    let Some(tier) = tier() else {
-        return;
-    };
-    let owner = slots::owner_of(relation);
-    let hash = |key: &Key| io::hash(tier, owner, key.text().bytes());
-    for key in keys {
-        tier.region().prefetch_buckets(hash(key));
-    }
-    for key in keys {
-        tier.region().prefetch_entry(hash(key));
-    }
-}
-
 /// The copy of a live entry, or of one within this grace. Needs no lock on the table.
 #[inline]
-pub fn lookup(cache: &Cache, key: Key, grace: Option<Interval>) -> Option<Entry> {
+pub fn lookup(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
     let tier = tier_for(cache)?;
     let slot = cache.slot(tier)?;
-    let text = key.text();
-    let hot_key = HotKey {
-        hash: io::hash(tier, cache.owner, text.bytes()),
-        cache: slot,
-        bytes: text.bytes(),
-    };
-    tier.region().prefetch_entry(hot_key.hash);
+    tier.region().prefetch_entry(key.hash);
     let valid = |header: &Header| {
         tier.slot(slot).version.load(SeqCst) == header.version
-            && tier.owner(slot).load(SeqCst) == cache.owner
+            && tier.cache_of(slot).is(cache.id, SeqCst)
     };
-    let entry = io::copy_out(tier, &hot_key, cache.value_type, grace, valid)?;
+    let entry = io::copy_out(tier, &key.in_slot(slot), cache.value_type, grace, valid)?;
     tier.slot(slot).count(Figure::HotHits, 1);
     Some(entry)
 }
@@ -92,47 +61,40 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
     let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
         return false;
     };
-    let text = key.text();
-    let hot_key = HotKey {
-        hash: io::hash(tier, cache.owner, text.bytes()),
-        cache: slot,
-        bytes: text.bytes(),
-    };
+    let hot_key = hot_key(tier, cache.id, slot, key.bytes());
     tier.read(hot_key.hash, |partition| partition.use_rank(&hot_key))
         .is_some_and(|used| used > 0)
 }
 
 /// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the
 /// cache open for reading.
-pub fn token(cache: &Cache, key: Key) -> Option<Token> {
+pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     let tier = tier_for(cache)?;
     let slot = cache.slot_or_new(tier)?;
     if tier.slot(slot).suspended.load(SeqCst) != 0 && !verify_triggers(tier, slot, cache.relation) {
         return None;
     }
-    let hash = io::hash(tier, cache.owner, key.text().bytes());
     let control = tier.control();
     let global_epoch = control.global_epoch.load(SeqCst);
     let version = tier.slot(slot).version.load(SeqCst);
-    let stripe = tier.read(hash, |partition| partition.stripe(hash));
+    let stripe = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let token = Token {
         slot,
         version,
-        hash,
         stripe,
         global_epoch,
     };
-    holds(tier, &token, cache.owner, stripe).then_some(token)
+    holds(tier, &token, cache.id, stripe).then_some(token)
 }
 
 /// Whether nothing that the token speaks of has changed and no writer is at work.
-fn holds(tier: &Tier, token: &Token, owner: u64, stripe: Stripe) -> bool {
+fn holds(tier: &Tier, token: &Token, cache: CacheId, stripe: Stripe) -> bool {
     let slot = tier.slot(token.slot);
     let control = tier.control();
     stripe == token.stripe
         && stripe.pend == 0
         && slot.version.load(SeqCst) == token.version
-        && tier.owner(token.slot).load(SeqCst) == owner
+        && tier.cache_of(token.slot).is(cache, SeqCst)
         && slot.pend.load(SeqCst) == 0
         && slot.suspended.load(SeqCst) == 0
         && control.global_epoch.load(SeqCst) == token.global_epoch
@@ -140,7 +102,7 @@ fn holds(tier: &Tier, token: &Token, owner: u64, stripe: Stripe) -> bool {
 }
 
 /// Fills in the row that was read after the token was taken.
-pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
+pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
     let Some(tier) = tier_for(cache) else {
         return;
     };
@@ -151,15 +113,11 @@ pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
         tier.control().rejected.fetch_add(1, Relaxed);
         return;
     }
-    let text = key.text();
-    let hot_key = HotKey {
-        hash: token.hash,
-        cache: token.slot,
-        bytes: text.bytes(),
+    let still = |partition: &PartitionRef| {
+        let stripe = partition.stripe(key.hash);
+        holds(tier, token, cache.id, stripe)
     };
-    let still =
-        |partition: &PartitionRef| holds(tier, token, cache.owner, partition.stripe(token.hash));
-    io::store(tier, &hot_key, &record, still, || ());
+    io::store(tier, &key.in_slot(token.slot), &record, still, || ());
 }
 
 /// Lets a suspended cache be filled again, if its triggers see every row.

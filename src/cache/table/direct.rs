@@ -12,9 +12,10 @@ use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::error::Error;
 use crate::pg::session::clock::INFINITY;
-use crate::pg::table::row::{Change, New, Seek};
-use crate::pg::table::scan::{self, Found, Row, Undecided};
+use crate::pg::table::row::{New, RowAction};
+use crate::pg::table::scan::{self, Row, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
+use crate::pg::table::writer::Seek;
 use crate::pg::table::{search, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
@@ -36,7 +37,7 @@ pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
 }
 
 /// None of a row that somebody else has removed and the transaction would have, see `versions`.
-fn entry_of(target: &Target, key: Key, (row, counts): Found) -> Option<Entry> {
+fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
     stands.then(|| Entry::from(row))
 }
@@ -56,7 +57,7 @@ pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entr
 /// Inserts or overwrites.
 pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline) -> Option<()> {
     let done = write::put_one(target, key.text(), &New { value, deadline });
-    done.then(|| note(target, key, events::Change::Set))
+    done.then(|| note(target, key, events::RowChange::Set))
 }
 
 /// Inserts or overwrites several, in this order.
@@ -67,7 +68,7 @@ pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) 
     });
     let noted = |place: usize| {
         if let Some(&(key, _)) = entries.get(place) {
-            note(target, key, events::Change::Set);
+            note(target, key, events::RowChange::Set);
         }
     };
     write::put_all(target, rows, noted).then_some(())
@@ -82,8 +83,8 @@ pub fn put_over(
 ) -> Option<bool> {
     change(target, key, Seek::Any, |entry| {
         match over(entry.filter(Entry::is_live).as_ref()) {
-            true => (Change::Put(new), true),
-            false => (Change::Keep, false),
+            true => (RowAction::Put(new), true),
+            false => (RowAction::Keep, false),
         }
     })
 }
@@ -95,8 +96,8 @@ pub fn replace(target: &Target, key: Key, new: New, over: impl Fn(&Entry) -> boo
             .filter(Entry::is_live)
             .is_some_and(|entry| over(&entry))
         {
-            true => (Change::Put(new), true),
-            false => (Change::Keep, false),
+            true => (RowAction::Put(new), true),
+            false => (RowAction::Keep, false),
         }
     })
 }
@@ -112,12 +113,12 @@ pub fn increment(
         let present = entry.filter(Entry::is_live);
         let sum = match sum(present.and_then(|entry| entry.value)) {
             Ok(sum) => sum,
-            Err(error) => return (Change::Keep, Err(error)),
+            Err(error) => return (RowAction::Keep, Err(error)),
         };
         let value = Some(sum);
         let change = match present {
-            Some(_) => Change::Revalue(value),
-            None => Change::Put(New { value, deadline }),
+            Some(_) => RowAction::Revalue(value),
+            None => RowAction::Put(New { value, deadline }),
         };
         (change, Ok(sum))
     })
@@ -128,9 +129,9 @@ pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Ent
     change(target, key, Seek::Visible, |entry| {
         match entry.filter(Entry::is_live) {
             Some(Entry { value, .. }) => {
-                (Change::Redate(deadline), Some(Entry { value, deadline }))
+                (RowAction::Redate(deadline), Some(Entry { value, deadline }))
             }
-            None => (Change::Keep, None),
+            None => (RowAction::Keep, None),
         }
     })
 }
@@ -139,7 +140,7 @@ pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Ent
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     let removed = write::remove(target, key.text()).ok()?;
     if removed.is_some() {
-        note(target, key, events::Change::Gone);
+        note(target, key, events::RowChange::Gone);
     }
     Some(removed.map(Entry::from))
 }
@@ -162,8 +163,8 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
         search::by_index(target, texts).ok()?
     };
     let removed = |number: usize| {
-        let (relation, gone) = (target.relation, events::Change::Gone);
-        events::tell(|observer| (observer.row)(relation, keys.get(number), gone));
+        let (relation, gone) = (target.relation, events::RowChange::Gone);
+        events::emit(|observer| (observer.row)(relation, keys.get(number), gone));
     };
     write::remove_all(target, &rows, key_of, removed).then_some(())
 }
@@ -172,8 +173,8 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
 pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<bool> {
     change(target, key, Seek::ToRemove, |entry| {
         match entry.is_some_and(|entry| which(&entry)) {
-            true => (Change::Remove, true),
-            false => (Change::Keep, false),
+            true => (RowAction::Remove, true),
+            false => (RowAction::Keep, false),
         }
     })
 }
@@ -182,15 +183,17 @@ fn change<R>(
     target: &Target,
     key: Key,
     seek: Seek,
-    mut decide: impl FnMut(Option<Entry>) -> (Change, R),
+    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Option<R> {
     let mut noted = None;
     let decided = |row: Option<Row>| {
         let (change, answer) = decide(row.map(Entry::from));
         noted = match change {
-            Change::Keep => None,
-            Change::Put(_) | Change::Revalue(_) | Change::Redate(_) => Some(events::Change::Set),
-            Change::Remove => Some(events::Change::Gone),
+            RowAction::Keep => None,
+            RowAction::Put(_) | RowAction::Revalue(_) | RowAction::Redate(_) => {
+                Some(events::RowChange::Set)
+            }
+            RowAction::Remove => Some(events::RowChange::Gone),
         };
         (change, answer)
     };
@@ -201,11 +204,11 @@ fn change<R>(
             }
             Some(answer)
         }
-        Err(Undecided) => None,
+        Err(UsePlan) => None,
     }
 }
 
 /// What `pgcache.record()` does for a row that a statement writes.
-fn note(target: &Target, key: Key, change: events::Change) {
-    events::tell(|observer| (observer.row)(target.relation, key.text().bytes(), change));
+fn note(target: &Target, key: Key, change: events::RowChange) {
+    events::emit(|observer| (observer.row)(target.relation, key.text().bytes(), change));
 }

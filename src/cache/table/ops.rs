@@ -19,10 +19,11 @@ use crate::cache::model::statement::{Form, Statement};
 use crate::cache::model::{ddl, pending};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
-use crate::pg::hooks::meant::Meant;
+use crate::pg::hooks::name_guard::NameGuard;
 use crate::pg::memory;
 use crate::pg::session::lock;
-use crate::pg::spi::plan::{Output, Paths, Plan};
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::{Paths, Plan};
 use crate::pg::table::row::New;
 use crate::pg::table::search;
 use crate::pg::value::convert;
@@ -340,7 +341,7 @@ pub fn delete_all(cache: &Cache) {
 
 /// Removes all entries as TRUNCATE does. The caller holds its lock.
 pub fn truncate(cache: &Cache) {
-    let _meant = Meant::by_truncate(cache.relation);
+    let _guard = NameGuard::of_truncate(cache.relation);
     ddl::run(&[b"TRUNCATE TABLE ONLY ", cache.qualified_name().to_bytes()]);
 }
 

@@ -4,7 +4,7 @@ use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
 use crate::pg::memory;
 use crate::pg::session::clock::INFINITY;
-use crate::pg::spi::plan::Output;
+use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 
 /// The columns `value, expires_at` of a row.

@@ -14,6 +14,7 @@ use crate::cache::catalog::reading::Reading;
 use crate::cache::catalog::registry::Storage;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
+use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::{io, walk};
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::tier::{Tier, tier};
@@ -44,11 +45,7 @@ pub fn each(cache: &Reading, show: &mut dyn FnMut(Find)) {
 }
 
 fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<Difference> {
-    let key = HotKey {
-        hash: io::hash(tier, cache.owner, bytes),
-        cache: slot,
-        bytes,
-    };
+    let key = hot_key(tier, cache.id, slot, bytes);
     let text = Text::new(bytes);
     let before = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let copy = present(cache, tier, &key)?;

@@ -18,7 +18,7 @@ use crate::cache::model::statement::{Form, Statement};
 use crate::cache::model::{deadline, pending};
 use crate::pg::memory;
 use crate::pg::session::{self, lock, transaction};
-use crate::pg::spi::plan::Output;
+use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 

@@ -1,8 +1,7 @@
-//! One entry's way into the hot tier and out of it: hash, copy out, store.
+//! One entry's way into the hot tier and out of it.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::Ordering::Relaxed;
 
 use pgcache_store::{
     GetOutcome, Header, Key as HotKey, NO_DEADLINE, NewEntry, PartitionRef, SET_ROUNDS, SetOutcome,
@@ -16,13 +15,6 @@ use crate::pg::session::clock;
 use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
-
-/// The hash that places a key in the tier: over database, relation and key, seeded at each start.
-#[inline]
-pub fn hash(tier: &Tier, owner: u64, key: &[u8]) -> u64 {
-    let seed = tier.control().seed.load(Relaxed);
-    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed ^ owner.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
 
 /// Values up to this size are copied twice, so that one look-up is enough for them.
 const SHORT: usize = 8192;

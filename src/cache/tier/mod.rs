@@ -1,5 +1,6 @@
-//! The hot tier as caches use it: slots, entries in and out, walks over all of them.
+//! The hot tier as caches use it: slots, hashed keys, entries in and out, walks over all of them.
 
+pub mod hashed_key;
 pub mod io;
 pub mod slots;
 pub mod walk;

@@ -13,56 +13,44 @@ use pgrx::pg_sys::Oid;
 use super::walk;
 use crate::pg::catalog::{database, relation};
 use crate::pg::session;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
-
-/// A slot that is being emptied belongs to nobody.
-const NOBODY: u64 = u64::MAX;
-
-/// Names a cache for the whole server.
-pub fn owner_of(relation: Oid) -> u64 {
-    owner_in(session::database(), relation)
-}
-
-fn owner_in(database: Oid, relation: Oid) -> u64 {
-    u64::from(database.to_u32()) << 32 | u64::from(relation.to_u32())
-}
 
 /// The caches of a database that have a slot: relation and slot.
 pub fn of_database(tier: &Tier, database: Oid) -> impl Iterator<Item = (Oid, u32)> {
-    tier.owners()
+    tier.caches()
         .iter()
         .enumerate()
-        .filter_map(move |(number, owner)| {
-            let owner = owner.load(SeqCst);
-            let ours = owner >> 32 == u64::from(database.to_u32()) && owner != NOBODY;
-            ours.then_some((Oid::from_u32(owner as u32), number as u32))
+        .filter_map(move |(slot, cache)| {
+            let cache = cache.load(SeqCst)?;
+            (cache.database() == database).then_some((cache.relation(), slot as u32))
         })
 }
 
 /// The slot of a cache, if it has one.
-pub fn find(tier: &Tier, owner: u64) -> Option<u32> {
+pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let place = tier
-        .owners()
+        .caches()
         .iter()
-        .position(|slot| slot.load(SeqCst) == owner)?;
+        .position(|slot| slot.is(cache, SeqCst))?;
     Some(place as u32)
 }
 
 /// The slot of a cache, given one if it has none; None when all are taken. `memory`: the id of a memory
 /// cache, 0 for a table.
-pub fn assign(tier: &Tier, owner: u64, memory: u64) -> Option<u32> {
-    let assign = || tier.assigning(|| find(tier, owner).or_else(|| take(tier, owner, memory)));
-    find(tier, owner).or_else(assign).or_else(|| {
+pub fn assign(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
+    let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory)));
+    find(tier, cache).or_else(assign).or_else(|| {
         free_gone(tier);
         assign()
     })
 }
 
 /// As [`assign`], for a table; where all slots are taken, `otherwise` runs before anybody can be given one.
-pub fn assign_or(tier: &Tier, owner: u64, otherwise: impl FnOnce()) -> Option<u32> {
-    find(tier, owner).or_else(|| {
+pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Option<u32> {
+    find(tier, cache).or_else(|| {
         tier.assigning(|| {
-            let slot = find(tier, owner).or_else(|| take(tier, owner, 0));
+            let slot = find(tier, cache).or_else(|| take(tier, cache, 0));
             if slot.is_none() {
                 otherwise();
             }
@@ -74,34 +62,34 @@ pub fn assign_or(tier: &Tier, owner: u64, otherwise: impl FnOnce()) -> Option<u3
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
 /// still committing) is left alone: that `pend` will fall on this slot.
-fn take(tier: &Tier, owner: u64, memory: u64) -> Option<u32> {
+fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let is_free = |number: &u32| {
-        tier.owner(*number).load(SeqCst) == 0 && tier.slot(*number).pend.load(SeqCst) == 0
+        tier.cache_of(*number).load(SeqCst).is_none() && tier.slot(*number).pend.load(SeqCst) == 0
     };
-    let number = (0..tier.owners().len() as u32).find(is_free)?;
+    let number = (0..tier.caches().len() as u32).find(is_free)?;
     let slot = tier.slot(number);
     slot.reset_figures();
     slot.forget_loads();
     slot.memory.store(memory, SeqCst);
     slot.suspended.store(1, SeqCst);
     slot.version.store(tier.new_version(), SeqCst);
-    tier.owner(number).store(owner, SeqCst);
+    tier.cache_of(number).store(Some(cache), SeqCst);
     Some(number)
 }
 
 /// Frees the slot of a relation that is gone, and its entries.
-pub fn free(tier: &Tier, owner: u64) {
+pub fn free(tier: &Tier, cache: CacheId) {
     let Some(number) = tier.assigning(|| {
-        let number = find(tier, owner)?;
+        let number = find(tier, cache)?;
         tier.slot(number).version.store(tier.new_version(), SeqCst);
-        tier.owner(number).store(NOBODY, SeqCst);
+        tier.cache_of(number).store(Some(CacheId::VACATED), SeqCst);
         Some(number)
     }) else {
         return;
     };
     // A slot that is nobody's and not free would stay so.
     session::uninterrupted(|| walk::remove_entries(tier, number, RemovalCause::Cleared, |_| true));
-    tier.assigning(|| tier.owner(number).store(0, SeqCst));
+    tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
 /// Frees the slots of relations of this database, and of databases, that are gone although nobody here was
@@ -112,28 +100,29 @@ pub fn free_gone(tier: &Tier) {
     if !session::in_recovery() {
         return;
     }
-    for owner in tier.owners() {
-        let owner = owner.load(SeqCst);
-        let (database, relation) = (
-            Oid::from_u32((owner >> 32) as u32),
-            Oid::from_u32(owner as u32),
-        );
-        let is_there = match database == session::database() {
-            true => relation::is_there(relation),
-            false => database::is_there(database),
+    for cache in tier.caches() {
+        let Some(cache) = cache
+            .load(SeqCst)
+            .filter(|&cache| cache != CacheId::VACATED)
+        else {
+            continue;
         };
-        if owner != 0 && owner != NOBODY && !is_there {
-            free(tier, owner);
+        let is_there = match cache.database() == session::database() {
+            true => relation::is_there(cache.relation()),
+            false => database::is_there(cache.database()),
+        };
+        if !is_there {
+            free(tier, cache);
         }
     }
 }
 
 /// Frees the slots of a database that is gone.
 pub fn free_database(tier: &Tier, database: Oid) {
-    for owner in tier.owners() {
-        let owner = owner.load(SeqCst);
-        if owner >> 32 == u64::from(database.to_u32()) && owner != NOBODY {
-            free(tier, owner);
+    for cache in tier.caches() {
+        let cache = cache.load(SeqCst);
+        if let Some(cache) = cache.filter(|cache| cache.database() == database) {
+            free(tier, cache);
         }
     }
 }

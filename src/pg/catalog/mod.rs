@@ -1,8 +1,9 @@
 //! What the catalogs say of relations, privileges and dependencies.
 
+pub mod called_functions;
 pub mod database;
-pub mod dependency_key;
 pub mod inheritance;
+pub mod invalidation;
 pub mod lookup;
 pub mod name;
 pub mod policies;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys::{self, Node, Oid};
 
-use super::dependency_key::shows_its_functions;
+use super::called_functions::{is_of_a_user, shows_its_functions};
 use crate::pg::memory::list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
@@ -61,5 +61,5 @@ unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -
     // SAFETY: called inside of `guarded`, for a function that an expression names.
     let is_immutable =
         || unsafe { unguarded::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE };
-    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !(reads_a_setting || is_immutable())
+    is_of_a_user(function) || !(reads_a_setting || is_immutable())
 }

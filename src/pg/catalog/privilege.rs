@@ -4,7 +4,7 @@
 use pgrx::pg_sys;
 
 use super::relation;
-use crate::pg::hooks::invalidation::Grant;
+use crate::pg::catalog::invalidation::Grant;
 use crate::pg::memory::emergency;
 use crate::pg::{session, version};
 

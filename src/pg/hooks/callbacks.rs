@@ -2,16 +2,16 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{dependency, meant, source};
+use super::{dependency, name_guard, source};
 use crate::pg::catalog::relation;
-use crate::pg::events::{self, Moment, Observer, Phase, nesting_level, tell};
+use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
-use crate::pg::session::transaction_local::{self, Kept};
+use crate::pg::session::transaction_local::{self, TransactionLocal};
 use crate::pg::shmem::worker_state;
 
 thread_local! {
-    /// The transaction has made or updated some extension; sweepers look for ours when it has committed.
-    static EXTENSION_CHANGED: Kept<bool> = Kept::default();
+    /// The transaction has made or updated some extension; once it has committed, the launcher looks for ours.
+    static EXTENSION_CHANGED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
 static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
@@ -28,8 +28,8 @@ pub fn register(observer: Observer) {
     }
 }
 
-// Postgres calls the next three in every transaction and at every object. What concerns nobody ends in
-// them: the guard that pgrx puts around what may fail costs more than all the rest of it.
+// Postgres calls the next three in every transaction and at every object. Most calls concern nobody, and return
+// without the guard that pgrx puts around what may fail: it costs more than all the rest of such a call.
 
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
@@ -43,7 +43,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
-    if transaction_local::any() {
+    if transaction_local::any_changed() {
         guarded(|| transaction_event(moment));
     }
     events::set_phase(phase);
@@ -56,7 +56,7 @@ unsafe extern "C-unwind" fn at_savepoint_event(
     _arg: *mut std::ffi::c_void,
 ) {
     use pg_sys::SubXactEvent::*;
-    if transaction_local::any()
+    if transaction_local::any_changed()
         && matches!(event, SUBXACT_EVENT_COMMIT_SUB | SUBXACT_EVENT_ABORT_SUB)
     {
         guarded(|| {
@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn at_savepoint_event(
 }
 
 fn transaction_event(moment: Moment) {
-    tell(|observer| (observer.transaction)(moment));
+    emit(|observer| (observer.transaction)(moment));
     if moment == Moment::BeforePrepare {
         advisory::before_prepare();
     }
@@ -78,10 +78,10 @@ fn transaction_event(moment: Moment) {
         advisory::at_end();
         let changed = EXTENSION_CHANGED.with(|changed| changed.change(std::mem::take));
         if changed && moment == Moment::Committed {
-            worker_state::tell_news();
+            worker_state::extension_changed();
         }
         source::forget();
-        transaction_local::none_left();
+        transaction_local::all_ended();
     }
 }
 
@@ -98,25 +98,25 @@ unsafe extern "C-unwind" fn at_object_access(
             former(access, class, object, part, arg);
         }
     }
-    let heeded = [
+    let watched = [
         pg_sys::RelationRelationId,
         pg_sys::TriggerRelationId,
         pg_sys::ExtensionRelationId,
         pg_sys::DatabaseRelationId,
         source::DEFAULTS,
     ];
-    if heeded.contains(&class) {
+    if watched.contains(&class) {
         guarded(|| object_event(access, class, object, part));
     }
     if class == source::INHERITANCE && access == pg_sys::ObjectAccessType::OAT_POST_ALTER {
-        // SAFETY: what Postgres has given.
+        // SAFETY: `arg` is what Postgres gives with OAT_POST_ALTER, which this event is.
         guarded(|| source::inheritance_changed(object, unsafe { source::parent_in(arg) }));
     }
 }
 
 /// Runs what may fail where Postgres has called us: an error or a panic in it goes on as Postgres' own.
 fn guarded(run: impl FnOnce()) {
-    // SAFETY: called from C, with no frame of ours between that would have to be unwound.
+    // SAFETY: our three callbacks above call this directly from C, and their own frames hold nothing to drop.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
 }
 
@@ -128,9 +128,9 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
             EXTENSION_CHANGED.with(|changed| changed.change(|changed| *changed = true));
         }
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
-            tell(|observer| (observer.database_dropped)(object));
+            emit(|observer| (observer.database_dropped)(object));
         }
-        // Named by the table and the column.
+        // A default is named by its table and column.
         source::DEFAULTS if access == pg_sys::ObjectAccessType::OAT_POST_CREATE => {
             source::default_made(object, part);
         }
@@ -143,7 +143,7 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     use pg_sys::ObjectAccessType::*;
     match access {
         OAT_TRUNCATE => {
-            meant::truncated(relation);
+            name_guard::truncated(relation);
             dependency::partition_truncated(relation);
         }
         OAT_POST_CREATE if part != 0 => source::changed(relation),
@@ -152,10 +152,10 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
         OAT_DROP => source::dropped(relation, part),
         _ => {}
     }
-    tell(|observer| match access {
+    emit(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
         OAT_DROP if part == 0 => (observer.dropped)(relation),
-        // TRUNCATE of any table: the cache's own trigger says more precisely that it is a cache.
+        // Also for TRUNCATE, of any table; that it was one of a cache the cache's own trigger says.
         OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER | OAT_TRUNCATE => {
             (observer.altered)(relation);
         }
@@ -174,6 +174,6 @@ fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
             OAT_POST_ALTER => source::trigger_altered(trigger, relation),
             _ => {}
         }
-        tell(|observer| (observer.altered)(relation));
+        emit(|observer| (observer.altered)(relation));
     }
 }

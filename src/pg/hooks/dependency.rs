@@ -15,9 +15,9 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
+use super::dependency_key::RowKey;
 use super::trigger::called_as_trigger;
 use crate::error::Error;
-use crate::pg::catalog::dependency_key::RowKey;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::memory::list;
@@ -63,7 +63,7 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
         let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
         for key in keys.into_iter().flatten() {
-            events::tell(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
+            events::emit(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
         }
     }
     Datum::null()
@@ -83,16 +83,16 @@ pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) 
     // SAFETY: as above.
     let declared_on = unsafe { (*(*trigger).tg_relation).rd_id };
     require_rights(condition.cache, declared_on);
-    events::tell(|observer| (observer.depended_on_all)(condition.cache));
+    events::emit(|observer| (observer.depended_on_all)(condition.cache));
     Datum::null()
 }
 
 /// TRUNCATE of a partition alone fires no trigger of its parent's; its own row triggers name the caches.
 pub fn partition_truncated(partition: Oid) {
-    for Found { cache, trigger, .. } in on_table(partition) {
+    for DependencyTrigger { cache, trigger, .. } in on_table(partition) {
         if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
             require_rights(cache, declared_on);
-            events::tell(|observer| (observer.depended_on_all)(cache));
+            events::emit(|observer| (observer.depended_on_all)(cache));
         }
     }
 }
@@ -200,7 +200,7 @@ impl Condition {
 }
 
 /// A trigger of ours on a table.
-pub struct Found {
+pub struct DependencyTrigger {
     pub trigger: Oid,
     /// As it is, not as SQL spells it.
     pub name: CString,
@@ -214,7 +214,7 @@ pub struct Found {
     kind: i16,
 }
 
-impl Found {
+impl DependencyTrigger {
     /// Whether it is that of INSERT, of which each dependency has one.
     pub fn is_of_inserts(&self) -> bool {
         self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
@@ -235,7 +235,7 @@ impl Found {
     }
 
     /// Whether both compute the same key for the same events.
-    pub fn equals(&self, other: &Found) -> bool {
+    pub fn equals(&self, other: &DependencyTrigger) -> bool {
         // SAFETY: compares two node trees.
         self.cache == other.cache
             && self.kind == other.kind
@@ -244,7 +244,7 @@ impl Found {
 }
 
 /// The dependencies' triggers on a table.
-pub fn on_table(table: Oid) -> Vec<Found> {
+pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     let functions = [c"invalidate", c"invalidate_all"].map(relation::internal_function);
     // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
     unsafe {
@@ -265,7 +265,7 @@ pub fn on_table(table: Oid) -> Vec<Found> {
             .filter(|trigger| functions.contains(&trigger.tgfoid))
             .filter_map(|trigger| {
                 let condition = Condition::of(trigger)?;
-                Some(Found {
+                Some(DependencyTrigger {
                     trigger: trigger.tgoid,
                     name: CStr::from_ptr(trigger.tgname).to_owned(),
                     cache: condition.cache,

@@ -2,8 +2,8 @@
 
 pub mod callbacks;
 pub mod dependency;
-pub mod invalidation;
-pub mod meant;
+pub mod dependency_key;
+pub mod name_guard;
 pub mod panic_hook;
 pub mod source;
 pub mod trigger;

@@ -16,11 +16,11 @@ use std::collections::HashSet;
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::dependency::{self, Found};
+use super::dependency::{self, DependencyTrigger};
 use super::trigger;
 use crate::pg::catalog::{inheritance, lookup, relation};
 use crate::pg::session::lock;
-use crate::pg::session::transaction_local::Kept;
+use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
 
 /// Postgres' numbers of pg_inherits and pg_attrdef.
@@ -45,7 +45,7 @@ struct Dropped {
 }
 
 thread_local! {
-    static SEEN: Kept<Seen> = Kept::default();
+    static SEEN: TransactionLocal<Seen> = TransactionLocal::default();
 }
 
 /// The transaction has ended.
@@ -56,17 +56,17 @@ pub fn forget() {
 /// Every row may be another one for whoever reads the table: all that depends on it goes with the commit.
 pub fn changed(table: Oid) {
     let mut told: Vec<Oid> = Vec::new();
-    for Found { trigger, cache, .. } in dependencies(table) {
+    for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
         if !told.contains(&cache) {
             dependency::require_rights(cache, dependency::declared_on(trigger).unwrap_or(table));
-            events::tell(|observer| (observer.depended_on_all)(cache));
+            events::emit(|observer| (observer.depended_on_all)(cache));
             memory::push(&mut told, cache);
         }
     }
 }
 
 /// The dependencies' triggers, asked for at every definition that changes somewhere.
-fn dependencies(table: Oid) -> Vec<Found> {
+fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     match lookup::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
         false => Vec::new(),
@@ -112,13 +112,13 @@ pub fn dropped(table: Oid, column: i32) {
         return;
     }
     for Dropped { cache, .. } in gone {
-        events::tell(|observer| (observer.depended_on_all)(cache));
+        events::emit(|observer| (observer.depended_on_all)(cache));
     }
 }
 
 /// A trigger is about to be dropped.
 pub fn trigger_dropped(trigger: Oid, table: Oid) {
-    let Some(Found { cache, .. }) = find(trigger, table) else {
+    let Some(DependencyTrigger { cache, .. }) = find(trigger, table) else {
         return;
     };
     note_trigger();
@@ -141,10 +141,10 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
     if found.is_some() {
         note_trigger();
     }
-    if let Some(Found { cache, .. }) = found.filter(|found| found.is_disabled) {
+    if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| found.is_disabled) {
         let declared_on = dependency::declared_on(trigger).unwrap_or(table);
         dependency::require_rights(cache, declared_on);
-        events::tell(|observer| (observer.depended_on_all)(cache));
+        events::emit(|observer| (observer.depended_on_all)(cache));
     }
 }
 
@@ -157,7 +157,7 @@ pub fn triggers_changed() -> bool {
     SEEN.with(|seen| seen.look(|seen| seen.triggers))
 }
 
-fn find(trigger: Oid, table: Oid) -> Option<Found> {
+fn find(trigger: Oid, table: Oid) -> Option<DependencyTrigger> {
     dependencies(table)
         .into_iter()
         .find(|found| found.trigger == trigger)
@@ -171,7 +171,7 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
     if inheritance::has_content(child) {
         changed(parent);
     }
-    events::tell(|observer| (observer.inherited)(child, parent));
+    events::emit(|observer| (observer.inherited)(child, parent));
 }
 
 /// Whether this session may be in the midst of a statement that has changed rows of the table: it has the lock of who

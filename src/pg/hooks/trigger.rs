@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use crate::error::Error;
-use crate::pg::events::{self, Change, Dead};
+use crate::pg::events::{self, DeadBytes, RowChange};
 use crate::pg::memory::emergency;
 use crate::pg::value::datum::{ValueType, varlena_bytes};
 
@@ -43,9 +43,13 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
         note_row(
             relation,
             old,
-            if inserted { Change::Set } else { Change::Gone },
+            if inserted {
+                RowChange::Set
+            } else {
+                RowChange::Gone
+            },
         );
-        note_row(relation, new, Change::Set);
+        note_row(relation, new, RowChange::Set);
         if !inserted {
             note_dead(relation, old, new);
         }
@@ -61,7 +65,7 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     let trigger = called_as_trigger(call, "record_truncate");
     // SAFETY: the relation is open while its trigger runs.
     let relation = unsafe { (*(*trigger).tg_relation).rd_id };
-    events::tell(|observer| (observer.truncated)(relation));
+    events::emit(|observer| (observer.truncated)(relation));
     Datum::null()
 }
 
@@ -70,7 +74,7 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
-unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: Change) {
+unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: RowChange) {
     if row.is_null() {
         return;
     }
@@ -86,7 +90,7 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
             true => pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null),
             false => Datum::null(),
         };
-        events::tell(|observer| match null {
+        events::emit(|observer| match null {
             true => (observer.truncated)(relation_oid),
             false => (observer.row)(relation_oid, varlena_bytes(key), change),
         });
@@ -105,7 +109,7 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     // SAFETY: as the caller says.
     unsafe {
         let descriptor = (*relation).rd_att;
-        Dead::between(old, new, descriptor, || value_column(relation)).tell((*relation).rd_id);
+        DeadBytes::between(old, new, descriptor, || value_column(relation)).emit((*relation).rd_id);
     }
 }
 

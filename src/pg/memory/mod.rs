@@ -4,7 +4,6 @@
 //! collections would abort the process instead, and with it the server; so what grows with an
 //! argument or a table grows through here. What stays small is covered by `pg::memory::emergency`.
 
-pub mod context;
 pub mod emergency;
 pub mod list;
 pub mod unguarded;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys;
 
 use super::lock::give_back;
-use super::transaction_local::Kept;
+use super::transaction_local::TransactionLocal;
 use super::wait;
 use crate::pg::events::{self, Phase};
 use crate::pg::version;
@@ -18,13 +18,13 @@ use crate::pg::version;
 thread_local! {
     /// Advisory locks that the transaction has asked for and that end with it. That of a name is not
     /// among them: it goes with the relation that the transaction makes, prepared or not.
-    static ENDING: Kept<HashSet<(Advisory, u32)>> = Kept::default();
+    static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
 /// Kinds of advisory locks. An application's own are of kind 1 or 2, whatever numbers it gives: so
 /// nobody can take one of these by hand and keep others from their work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum LockKind {
     Lease = 3,
     Sweep = 4,
     Name = 5,
@@ -47,12 +47,12 @@ pub enum Leased {
 /// An advisory lock of this database.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Advisory {
-    kind: Kind,
+    kind: LockKind,
     one: u32,
     two: u32,
 }
 
-fn advisory(kind: Kind, one: u32, two: u32) -> Advisory {
+fn advisory(kind: LockKind, one: u32, two: u32) -> Advisory {
     Advisory { kind, one, two }
 }
 
@@ -99,13 +99,13 @@ pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
 fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
-    advisory(Kind::Name, schema.to_u32(), hasher.finish() as u32)
+    advisory(LockKind::Name, schema.to_u32(), hasher.finish() as u32)
 }
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
     try_in(
-        advisory(Kind::Sweep, relation.to_u32(), 0),
+        advisory(LockKind::Sweep, relation.to_u32(), 0),
         pg_sys::ExclusiveLock,
     )
 }
@@ -117,7 +117,7 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
 /// who changes many has the cache in mode Exclusive. No loader gets through a gate, of the cache or of the key, while
 /// somebody has shut it.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
-    let cache = advisory(Kind::Loads, relation.to_u32(), 0);
+    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let open = is_open(gate(relation)) && is_open(gate_of(name));
     if !open || !try_in(cache, pg_sys::RowShareLock) {
         return Leased::Pending;
@@ -134,7 +134,7 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
 
 /// Takes what stands for leases of all keys of a cache, of which others may have as many.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
-    let cache = advisory(Kind::Loads, relation.to_u32(), 0);
+    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     is_open(gate(relation)) && try_in(cache, pg_sys::ShareLock)
 }
 
@@ -145,7 +145,7 @@ pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
 /// for the source's row and end one of the two. Another who keeps them out has a transaction to end as we have, and may
 /// want what we have by then: that is waited for in the queue, where the detector sees it.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
-    let cache = advisory(Kind::Loads, relation.to_u32(), 0);
+    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let Some(names) = names else {
         shut(relation);
         return keep(
@@ -234,17 +234,17 @@ fn wait_to_get(lock: Advisory, mode: u32) {
 }
 
 fn lease(name: u64) -> Advisory {
-    advisory(Kind::Lease, (name >> 32) as u32, name as u32)
+    advisory(LockKind::Lease, (name >> 32) as u32, name as u32)
 }
 
 /// Shut by who keeps all loaders of a cache out.
 fn gate(relation: pg_sys::Oid) -> Advisory {
-    advisory(Kind::Loads, relation.to_u32(), 1)
+    advisory(LockKind::Loads, relation.to_u32(), 1)
 }
 
 /// Shut by who keeps the loaders of a key out.
 fn gate_of(name: u64) -> Advisory {
-    advisory(Kind::Gate, (name >> 32) as u32, name as u32)
+    advisory(LockKind::Gate, (name >> 32) as u32, name as u32)
 }
 
 /// The mode in which a gate is shut by who waits for loaders: others may shut it as well.

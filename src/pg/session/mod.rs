@@ -7,6 +7,7 @@ pub mod advisory;
 pub mod clock;
 pub mod failure;
 pub mod lock;
+pub mod notify;
 pub mod pause;
 pub mod random;
 pub mod subtransaction;

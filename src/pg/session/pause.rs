@@ -38,7 +38,7 @@ mod paused {
     use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
     use pgrx::pg_sys;
 
-    use crate::pg::Window;
+    use super::Window;
 
     static PAUSE: GucSetting<i32> = GucSetting::<i32>::new(0);
     static ONLY: GucSetting<i32> = GucSetting::<i32>::new(-1);

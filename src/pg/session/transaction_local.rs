@@ -1,8 +1,8 @@
-//! What a session keeps of its transaction, and whether there is any of it.
+//! State of a session that belongs to its transaction, and whether any of it was changed.
 //!
-//! Guards that nobody is forgotten at the end of a transaction: what is [`Kept`] can be changed in one way
-//! only, and that way says so to `pg::events`. A transaction in which nothing was changed, as most are
-//! that only read, ends without asking each of them.
+//! Guards that the end of a transaction forgets no such state: a [`TransactionLocal`] can be changed in one way
+//! only, which notes that something was. A transaction that has changed none, as most that only read, ends
+//! without a look at each of them.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -11,11 +11,11 @@ thread_local! {
     static CHANGED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A state that the end of the transaction, or of a savepoint, has something to do with. Never dropped.
+/// A state that ends with the transaction, or is changed by the end of a savepoint. Never dropped.
 #[derive(Default)]
-pub struct Kept<T>(ManuallyDrop<RefCell<T>>);
+pub struct TransactionLocal<T>(ManuallyDrop<RefCell<T>>);
 
-impl<T> Kept<T> {
+impl<T> TransactionLocal<T> {
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         look(&self.0.borrow())
     }
@@ -26,13 +26,13 @@ impl<T> Kept<T> {
     }
 }
 
-/// Whether anything was changed since the last transaction ended.
+/// Whether any such state was changed since the last transaction ended.
 #[inline]
-pub fn any() -> bool {
+pub fn any_changed() -> bool {
     CHANGED.get()
 }
 
-/// The transaction has ended, and all have put away what they kept of it.
-pub fn none_left() {
+/// The transaction has ended, and every such state has been set back.
+pub fn all_ended() {
     CHANGED.set(false);
 }

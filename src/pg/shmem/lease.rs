@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use pgrx::pg_sys;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 /// Bytes of the tier for each record: 1,024 records in 64 MB.
@@ -38,11 +39,11 @@ const STORED_VOID: u32 = 2;
 const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
-struct Record {
+struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
     /// The cache, to find all of its leases.
-    owner: AtomicU64,
+    cache: AtomicCacheId,
     deadline: AtomicI64,
     /// The process that computes or has stored; 0 for a client that may come back through any session.
     holder: AtomicI32,
@@ -76,14 +77,14 @@ impl Shape {
     }
 
     pub fn bytes(self) -> usize {
-        self.partitions * (size_of::<Ended>() + self.each * size_of::<Record>())
+        self.partitions * (size_of::<Ended>() + self.each * size_of::<LeaseRecord>())
     }
 }
 
 /// All records of the server.
 pub struct Leases {
     ended: &'static [Ended],
-    records: &'static [Record],
+    records: &'static [LeaseRecord],
     each: usize,
     wait_event: u32,
 }
@@ -112,7 +113,7 @@ pub enum Asked {
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
-    pub owner: u64,
+    pub cache: CacheId,
     pub holder: i32,
     pub now: Timestamp,
     pub deadline: Timestamp,
@@ -184,7 +185,7 @@ impl Leases {
 /// The leases of a partition, under its lock.
 pub struct Partition<'l> {
     taken: &'l AtomicU32,
-    records: &'l [Record],
+    records: &'l [LeaseRecord],
 }
 
 impl<'l> Partition<'l> {
@@ -192,16 +193,17 @@ impl<'l> Partition<'l> {
         self.taken.load(SeqCst) == 0
     }
 
-    fn find(&self, hash: u64) -> Option<&'l Record> {
+    fn find(&self, hash: u64) -> Option<&'l LeaseRecord> {
         if self.is_empty() {
             return None;
         }
-        let is_it =
-            |record: &&Record| record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0;
+        let is_it = |record: &&LeaseRecord| {
+            record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0
+        };
         self.records.iter().find(is_it)
     }
 
-    fn find_id(&self, hash: u64, id: u64) -> Option<&'l Record> {
+    fn find_id(&self, hash: u64, id: u64) -> Option<&'l LeaseRecord> {
         self.find(hash)
             .filter(|record| record.id.load(Relaxed) == id)
     }
@@ -222,7 +224,7 @@ impl<'l> Partition<'l> {
             record.fill(hash, claim);
             return Asked::Won;
         }
-        let free = |record: &&Record| record.id.load(Relaxed) == 0;
+        let free = |record: &&LeaseRecord| record.id.load(Relaxed) == 0;
         let Some(record) = self.records.iter().find(free) else {
             return self.take_over_expired(hash, claim);
         };
@@ -233,7 +235,7 @@ impl<'l> Partition<'l> {
 
     /// A record whose lease of another key has ended by time.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
-        let expired = |record: &&Record| {
+        let expired = |record: &&LeaseRecord| {
             record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
         };
         match self.records.iter().find(expired) {
@@ -247,7 +249,7 @@ impl<'l> Partition<'l> {
 
     /// The lease of a hash, if there is one at this moment.
     pub fn present(&self, hash: u64) -> Option<Other> {
-        self.find(hash).map(Record::as_other)
+        self.find(hash).map(LeaseRecord::as_other)
     }
 
     /// Whether a lease may still be used.
@@ -300,20 +302,20 @@ impl<'l> Partition<'l> {
     }
 
     /// The same for all leases of a cache.
-    pub fn void_all(&self, owner: u64) -> bool {
+    pub fn void_all(&self, cache: CacheId) -> bool {
         if self.is_empty() {
             return false;
         }
         let mut freed = false;
         for record in self.records {
-            if record.id.load(Relaxed) != 0 && record.owner.load(Relaxed) == owner {
+            if record.id.load(Relaxed) != 0 && record.cache.is(cache, Relaxed) {
                 freed |= self.void_one(record);
             }
         }
         freed
     }
 
-    fn void_one(&self, record: &Record) -> bool {
+    fn void_one(&self, record: &LeaseRecord) -> bool {
         if [COMPUTING, DOOMED].contains(&record.state.load(Relaxed)) {
             self.free(record);
             return true;
@@ -324,17 +326,17 @@ impl<'l> Partition<'l> {
         false
     }
 
-    fn free(&self, record: &Record) {
+    fn free(&self, record: &LeaseRecord) {
         record.id.store(0, Relaxed);
         record.hash.store(0, Relaxed);
         self.taken.fetch_sub(1, SeqCst);
     }
 }
 
-impl Record {
+impl LeaseRecord {
     fn fill(&self, hash: u64, claim: &Claim) {
         self.hash.store(hash, Relaxed);
-        self.owner.store(claim.owner, Relaxed);
+        self.cache.store(Some(claim.cache), Relaxed);
         self.deadline.store(claim.deadline, Relaxed);
         self.holder.store(claim.holder, Relaxed);
         let state = if claim.doomed { DOOMED } else { COMPUTING };

@@ -1,5 +1,6 @@
 //! What lies in shared memory: the hot tier, its slots, fences and leases, and the worker's state.
 
+pub mod cache_id;
 pub mod fence;
 pub mod lease;
 pub mod mapping;

@@ -1,6 +1,6 @@
-//! A record: what sweepers and writers of one cache leave on the board for those who come after them.
+//! What sweepers and writers of one cache leave in shared memory for those who come after them.
 //!
-//! Where it lies, and whose it is, `worker_state` says, and why it needs no lock.
+//! `worker_state` says where it lies, which cache has which one, and why it needs no lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 const SECOND: i64 = 1_000_000;
 /// The longest rest, however long a VACUUM took.
 const LONGEST_REST: i64 = 600 * SECOND;
 
-/// What the last sweeps of one cache left for the next.
+/// What the last sweeps of one cache left for the next. Moments are Postgres' timestamps.
 #[repr(C, align(64))]
-pub struct Record {
-    pub(in crate::pg) owner: AtomicU64,
+pub struct SweepState {
+    pub(in crate::pg) cache: AtomicCacheId,
     /// The block at which the next sweep begins.
     pub cursor: AtomicU32,
     /// Errors in a row.
@@ -34,24 +35,25 @@ pub struct Record {
     pub next_deadline: AtomicI64,
     /// The table's counter of changes when that sweep began.
     pub changes: AtomicI64,
-    /// Dead rows that the last vacuum could not remove, of the table and of its TOAST table.
-    pub dead: [AtomicI64; 2],
-    /// Bytes that have died in each of the two since its last vacuum began, as far as writers say.
-    pub died: [AtomicU64; 2],
-    /// The same at which it is worth the next one; 0: nobody has looked at its size.
-    pub worth: [AtomicU64; 2],
-    /// 1: that many have died, and nobody has come yet.
-    pub alarm: AtomicU8,
-    /// How far steps of its sweep are shorter than full ones, as the worker counts it.
+    /// Dead rows that the last VACUUM could not remove, of the table and of its TOAST table.
+    pub unremoved_rows: [AtomicI64; 2],
+    /// Bytes that have died in each of the two since its last VACUUM began, as far as writers say.
+    pub dead_bytes: [AtomicU64; 2],
+    /// So many dead bytes are worth the next VACUUM; 0: nobody has looked at the table's size.
+    pub vacuum_at: [AtomicU64; 2],
+    /// 1: so many bytes have died, and no worker has come yet.
+    pub vacuum_requested: AtomicU8,
+    /// By how much steps of its sweep are shorter than full ones, as `crate::worker` counts it.
     pub pace: AtomicU8,
-    /// In seconds: until then it leaves the worker to others, after a step that took long; 0: none did lately.
+    /// In seconds since 2000: until then its sweep lets others go first, after a step that took long; 0: no
+    /// step did lately.
     rests_until: AtomicU32,
-    /// When somebody last came.
-    pub answered: AtomicI64,
+    /// When a worker last answered a request for a VACUUM.
+    pub answered_at: AtomicI64,
 }
 
-impl Record {
-    /// After a step that took so long.
+impl SweepState {
+    /// Lets the other caches go first for as long as a step took, at most ten minutes.
     pub fn rest(&self, now: Timestamp, took: Duration) {
         let took = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
         let until = now.saturating_add(took.min(LONGEST_REST)) / SECOND + 1;
@@ -64,45 +66,35 @@ impl Record {
         self.rests_until.load(Relaxed) != 0
     }
 
-    pub fn is_slow_no_more(&self) {
+    pub fn end_rest(&self) {
         self.rests_until.store(0, Relaxed);
     }
 
-    /// How long it still rests, in microseconds. One that would rest for longer than anybody does was written
-    /// before the clock was set back.
+    /// How long it still rests, in microseconds. A rest that is longer than any can be was written before the
+    /// clock was set back, and counts as none.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
     }
 
-    /// When it last took long: who did so longest ago is next.
+    /// A number that grows with the moment of the last long step: the cache with the least is next.
     pub fn slow_since(&self) -> u32 {
         self.rests_until.load(Relaxed)
     }
 
-    pub(in crate::pg) fn database(&self) -> Oid {
-        Oid::from_u32((self.owner.load(Relaxed) >> 32) as u32)
-    }
-
-    /// Whether it is the cache's, or was free and is now.
-    pub(in crate::pg) fn claim(&self, owner: u64) -> bool {
-        match self.owner.load(Relaxed) {
-            0 => match self.owner.compare_exchange(0, owner, Relaxed, Relaxed) {
-                Ok(_) => true,
-                Err(now) => now == owner,
-            },
-            now => now == owner,
-        }
+    /// The database of its cache; None where it is free.
+    pub(in crate::pg) fn database(&self) -> Option<Oid> {
+        self.cache.load(Relaxed).map(CacheId::database)
     }
 
     pub(in crate::pg) fn reset(&self) {
         for field in [&self.cursor, &self.failures, &self.rests_until] {
             field.store(0, Relaxed);
         }
-        for field in [&self.alarm, &self.pace] {
+        for field in [&self.vacuum_requested, &self.pace] {
             field.store(0, Relaxed);
         }
-        for bytes in self.died.iter().chain(&self.worth) {
+        for bytes in self.dead_bytes.iter().chain(&self.vacuum_at) {
             bytes.store(0, Relaxed);
         }
         for field in [
@@ -112,9 +104,9 @@ impl Record {
             &self.waiting,
             &self.next_deadline,
             &self.changes,
-            &self.answered,
-            &self.dead[0],
-            &self.dead[1],
+            &self.answered_at,
+            &self.unremoved_rows[0],
+            &self.unremoved_rows[1],
         ] {
             field.store(0, Relaxed);
         }

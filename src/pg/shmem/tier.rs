@@ -23,6 +23,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
+use super::cache_id::{AtomicCacheId, CacheId};
 use super::fence::Fences;
 use super::lease::{Leases, Shape};
 use super::slot::Slot;
@@ -76,8 +77,8 @@ pub struct Tier {
     leases: Leases,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
-    /// Which cache has which slot: database and relation, 0 for none.
-    owners: &'static [AtomicU64],
+    /// Which cache has which slot.
+    caches: &'static [AtomicCacheId],
     slots: &'static [Slot],
     size: usize,
 }
@@ -94,8 +95,9 @@ pub fn tier() -> Option<&'static Tier> {
 }
 
 /// How the memory is cut: computed the same way for the request and at the start.
-struct Plan {
-    layout: Layout,
+struct ShmemLayout {
+    /// The store's own.
+    region: Layout,
     leases: Shape,
     leases_at: usize,
     slots: usize,
@@ -103,10 +105,10 @@ struct Plan {
     total: usize,
 }
 
-impl Plan {
-    fn for_size(size: usize) -> Option<Plan> {
+impl ShmemLayout {
+    fn for_size(size: usize) -> Option<ShmemLayout> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
-        let head = size_of::<Control>() + slots * (size_of::<AtomicU64>() + size_of::<Slot>());
+        let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
         let partitions = Layout::new(size, 0).ok()?.partitions();
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
@@ -114,19 +116,19 @@ impl Plan {
         let region_at = (leases_at + leases.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
-        let layout = Layout::new(room, partitions).ok()?;
-        Some(Plan {
+        let region = Layout::new(room, partitions).ok()?;
+        Some(ShmemLayout {
             leases,
             leases_at,
             slots,
             region_at,
-            total: region_at + layout.region_bytes() + 4096,
-            layout,
+            total: region_at + region.region_bytes() + 4096,
+            region,
         })
     }
 
     fn locks(&self) -> i32 {
-        self.layout.partitions() as i32 + 1
+        self.region.partitions() as i32 + 1
     }
 }
 
@@ -175,13 +177,15 @@ impl Tier {
         &self.slots[number as usize % self.slots.len()]
     }
 
+    /// Whose slot it is.
     #[inline]
-    pub fn owner(&self, number: u32) -> &AtomicU64 {
-        &self.owners[number as usize % self.owners.len()]
+    pub fn cache_of(&self, slot: u32) -> &AtomicCacheId {
+        &self.caches[slot as usize % self.caches.len()]
     }
 
-    pub fn owners(&self) -> &[AtomicU64] {
-        self.owners
+    /// Whose slots they are, by the number of the slot.
+    pub fn caches(&self) -> &[AtomicCacheId] {
+        self.caches
     }
 
     /// Runs with the assignment of slots locked against changes by others.
@@ -192,8 +196,8 @@ impl Tier {
 
     /// Transactions that have stored a loaded value in this cache, or in one that shares its place, and have
     /// not ended.
-    pub fn stores(&self, owner: u64) -> &AtomicU32 {
-        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+    pub fn stores(&self, cache: CacheId) -> &AtomicU32 {
+        let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
     }
 
@@ -270,17 +274,17 @@ unsafe extern "C-unwind" fn request() {
     if size == 0 {
         return;
     }
-    let Some(plan) = Plan::for_size(size) else {
+    let Some(layout) = ShmemLayout::for_size(size) else {
         return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
     };
-    if !mapping::system_gives(plan.total) {
+    if !mapping::system_gives(layout.total) {
         // Postgres fails right after this, and its hint speaks of its own settings only.
-        ErrorReport::from(Error::NoSharedMemory(plan.total)).report(PgLogLevel::WARNING);
+        ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     }
     // SAFETY: this is the request hook, where both are allowed.
     unsafe {
-        pg_sys::RequestAddinShmemSpace(plan.total);
-        pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), plan.locks());
+        pg_sys::RequestAddinShmemSpace(layout.total);
+        pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), layout.locks());
         version::request_wait_event(FETCH_WAIT);
     }
 }
@@ -296,15 +300,15 @@ unsafe extern "C-unwind" fn startup() {
     }
     let size = crate::guc::hot_size();
     worker_state::attach(size);
-    let plan = if size == 0 {
+    let layout = if size == 0 {
         None
     } else {
-        Plan::for_size(size)
+        ShmemLayout::for_size(size)
     };
-    TIER.set(plan.map(|plan| &*Box::leak(Box::new(attach(&plan)))));
+    TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
 }
 
-fn attach(plan: &Plan) -> Tier {
+fn attach(layout: &ShmemLayout) -> Tier {
     let mut found = false;
     // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first to come initialises
     // them. The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are
@@ -314,28 +318,28 @@ fn attach(plan: &Plan) -> Tier {
             &raw mut (*pg_sys::MainLWLockArray.add(version::ADDIN_SHMEM_INIT_LOCK)).lock;
         LWLockAcquire(init_lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         let memory: *mut u8 =
-            pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), plan.total, &mut found).cast();
+            pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), layout.total, &mut found).cast();
         let base = memory.add(memory.align_offset(64));
         let slots_at = size_of::<Control>();
-        let owners_at = slots_at + plan.slots * size_of::<Slot>();
-        let region_base = NonNull::new_unchecked(base.add(plan.region_at));
+        let caches_at = slots_at + layout.slots * size_of::<Slot>();
+        let region_base = NonNull::new_unchecked(base.add(layout.region_at));
         if !found {
-            base.write_bytes(0, plan.region_at);
+            base.write_bytes(0, layout.region_at);
         }
         let region = match found {
-            true => Region::attach(region_base, &plan.layout),
+            true => Region::attach(region_base, &layout.region),
             false => None,
         }
-        .unwrap_or_else(|| Region::init(region_base, &plan.layout));
+        .unwrap_or_else(|| Region::init(region_base, &layout.region));
         let wait_event = version::wait_event(FETCH_WAIT);
         let tier = Tier {
             region,
-            leases: Leases::attach(base.add(plan.leases_at), plan.leases, found, wait_event),
+            leases: Leases::attach(base.add(layout.leases_at), layout.leases, found, wait_event),
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),
-            slots: std::slice::from_raw_parts(base.add(slots_at).cast(), plan.slots),
-            owners: std::slice::from_raw_parts(base.add(owners_at).cast(), plan.slots),
-            size: plan.total + (plan.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
+            slots: std::slice::from_raw_parts(base.add(slots_at).cast(), layout.slots),
+            caches: std::slice::from_raw_parts(base.add(caches_at).cast(), layout.slots),
+            size: layout.total + (layout.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
         };
         if !found {
             let seed = pg_sys::GetCurrentTimestamp() as u64 ^ u64::from(std::process::id()) << 40;

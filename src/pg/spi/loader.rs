@@ -8,9 +8,10 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::plan::{Connection, Output, current_context, failed};
+use super::connection::{Connection, current_context, failed};
+use super::loader_context::LoaderContext;
+use super::output::Output;
 use crate::error::Error;
-use crate::pg::memory::context::Context;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 
@@ -29,7 +30,7 @@ impl Loader {
         let _connection = Connection::open();
         let sql = CString::new(text.bytes()).unwrap_or_default();
         let mut types = [pg_sys::TEXTOID];
-        let _context = Context::enter(text.bytes());
+        let _context = LoaderContext::enter(text.bytes());
         // SAFETY: sql and types live through the call, which raises an error for SQL that fails.
         // A plan that is not kept goes with the connection.
         unsafe {
@@ -55,7 +56,7 @@ impl Loader {
         let caller = current_context();
         let _connection = Connection::open();
         let mut values = [key.raw()];
-        let _context = Context::enter(text.bytes());
+        let _context = LoaderContext::enter(text.bytes());
         // SAFETY: the plan is kept and takes one text; two rows are enough to know of the second.
         let code = unsafe {
             pg_sys::SPI_execute_plan(

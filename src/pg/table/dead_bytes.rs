@@ -9,29 +9,29 @@ use std::ops::AddAssign;
 use pgrx::pg_sys::{self, Datum, HeapTuple, Oid};
 use pgrx::varlena::varatt_is_1b_e;
 
-use crate::pg::events::{self, Dead};
+use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
 /// What a row occupies outside of its page: the bytes of its value in the TOAST table, and their id there.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Long {
+struct Toasted {
     bytes: usize,
     id: u32,
 }
 
-impl AddAssign for Dead {
-    fn add_assign(&mut self, more: Dead) {
+impl AddAssign for DeadBytes {
+    fn add_assign(&mut self, more: DeadBytes) {
         // Wraps rather than panics: it is summed up where nothing may.
         self.rows = self.rows.wrapping_add(more.rows);
-        self.long = self.long.wrapping_add(more.long);
+        self.toast = self.toast.wrapping_add(more.toast);
     }
 }
 
-impl Dead {
-    /// Tells it of a table.
-    pub fn tell(self, relation: Oid) {
-        if self.rows != 0 || self.long != 0 {
-            events::tell(|observer| (observer.died)(relation, self));
+impl DeadBytes {
+    /// Emits it as an event of this table, unless nothing has died.
+    pub fn emit(self, relation: Oid) {
+        if self.rows != 0 || self.toast != 0 {
+            events::emit(|observer| (observer.died)(relation, self));
         }
     }
 
@@ -40,20 +40,20 @@ impl Dead {
     /// # Safety
     /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column of
     /// number `value` is a varlena.
-    pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> Dead {
+    pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> DeadBytes {
         // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller allows.
         unsafe {
             let stored = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
             if stored.is_null() {
-                return Dead::default();
+                return DeadBytes::default();
             }
-            let long = match has_long(stored) {
-                true => Long::of(unguarded::column(slot, value)),
-                false => Long::default(),
+            let toasted = match has_toasted(stored) {
+                true => Toasted::of(unguarded::column(slot, value)),
+                false => Toasted::default(),
             };
-            Dead {
+            DeadBytes {
                 rows: (*stored).t_len as usize,
-                long: long.bytes,
+                toast: toasted.bytes,
             }
         }
     }
@@ -69,29 +69,29 @@ impl Dead {
         new: HeapTuple,
         descriptor: pg_sys::TupleDesc,
         value: impl FnOnce() -> Option<i16>,
-    ) -> Dead {
+    ) -> DeadBytes {
         // SAFETY: headers of rows; heap_getattr reads a column that the table has.
         unsafe {
             let stays = !new.is_null()
                 && u32::from((*(*new).t_data).t_infomask2) & pg_sys::HEAP_ONLY_TUPLE != 0;
-            let long_of = |row: HeapTuple, value: i16| {
+            let toasted_of = |row: HeapTuple, value: i16| {
                 if row.is_null() {
-                    return Long::default();
+                    return Toasted::default();
                 }
                 let mut null = true;
                 let datum = pg_sys::heap_getattr(row, i32::from(value), descriptor, &mut null);
-                Long::of((!null).then_some(datum))
+                Toasted::of((!null).then_some(datum))
             };
-            let long = match has_long(old).then(value).flatten() {
+            let toast = match has_toasted(old).then(value).flatten() {
                 Some(value) => {
-                    let (before, after) = (long_of(old, value), long_of(new, value));
+                    let (before, after) = (toasted_of(old, value), toasted_of(new, value));
                     if before == after { 0 } else { before.bytes }
                 }
                 None => 0,
             };
-            Dead {
+            DeadBytes {
                 rows: if stays { 0 } else { (*old).t_len as usize },
-                long,
+                toast,
             }
         }
     }
@@ -102,33 +102,33 @@ impl Dead {
 /// # Safety
 /// A row of a table.
 #[inline(always)]
-unsafe fn has_long(row: HeapTuple) -> bool {
+unsafe fn has_toasted(row: HeapTuple) -> bool {
     // SAFETY: reads its header.
     unsafe { u32::from((*(*row).t_data).t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0 }
 }
 
-impl Long {
+impl Toasted {
     /// # Safety
     /// The datum is a varlena, as a row holds it.
-    unsafe fn of(datum: Option<Datum>) -> Long {
+    unsafe fn of(datum: Option<Datum>) -> Toasted {
         /// The tag of a pointer into a TOAST table; other tags are never stored.
         const ON_DISK: u8 = pg_sys::vartag_external::VARTAG_ONDISK as u8;
         /// The upper two bits of the size say how it is compressed.
         const SIZE: u32 = (1 << 30) - 1;
         let Some(datum) = datum else {
-            return Long::default();
+            return Toasted::default();
         };
         let varlena: *const pg_sys::varlena = datum.cast_mut_ptr();
         // SAFETY: reads the header, the tag that follows, and behind it the pointer, which is not aligned.
         unsafe {
             let external: *const pg_sys::varattrib_1b_e = varlena.cast();
             if !varatt_is_1b_e(varlena) || (*external).va_tag != ON_DISK {
-                return Long::default();
+                return Toasted::default();
             }
             let pointer = (&raw const (*external).va_data)
                 .cast::<pg_sys::varatt_external>()
                 .read_unaligned();
-            Long {
+            Toasted {
                 bytes: (pointer.va_extinfo & SIZE) as usize,
                 id: pointer.va_valueid.to_u32(),
             }

@@ -9,3 +9,4 @@ pub mod step;
 pub mod storage;
 pub mod target;
 pub mod write;
+pub mod writer;

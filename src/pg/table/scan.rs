@@ -24,11 +24,11 @@ pub struct Row {
 }
 
 /// The statement must do it: nothing was read or changed.
-pub struct Undecided;
+pub struct UsePlan;
 
 /// A row, and whether it is the only one that may be visible under its key, or the transaction's own: see
 /// `session::sees_one_version`. A row of the transaction's own goes before the other one.
-pub type Found = (Row, bool);
+pub type VisibleRow = (Row, bool);
 
 /// A table and its index, open, and a scan of them by key.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ struct Scan {
 }
 
 /// The row under a key, as a statement that begins now would see it.
-pub fn get(target: &Target, key: Text) -> Result<Option<Found>, Undecided> {
+pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
     // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a lock
     // on the table; the columns' copies are made in the caller's memory context before the slot goes.
     unsafe {
@@ -54,7 +54,7 @@ pub fn get(target: &Target, key: Text) -> Result<Option<Found>, Undecided> {
             close(&scan);
             Some(row)
         });
-        row.ok_or(Undecided)
+        row.ok_or(UsePlan)
     }
 }
 
@@ -63,12 +63,12 @@ pub fn get(target: &Target, key: Text) -> Result<Option<Found>, Undecided> {
 pub fn get_many(
     target: &Target,
     keys: impl Iterator<Item = Text>,
-    mut found: impl FnMut(usize, Found),
-) -> Result<(), Undecided> {
+    mut found: impl FnMut(usize, VisibleRow),
+) -> Result<(), UsePlan> {
     // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
     // unwinds leaves it to the abort.
     unsafe {
-        let scan = guarded(|| open(target, false)).ok_or(Undecided)?;
+        let scan = guarded(|| open(target, false)).ok_or(UsePlan)?;
         for (place, key) in keys.enumerate() {
             let row = guarded(|| {
                 unguarded::check_for_interrupts();
@@ -136,7 +136,7 @@ unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
 
 /// # Safety
 /// Inside of `guarded`; the scan is open.
-unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Found> {
+unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
     // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row, or one of each
     // kind.
     unsafe {
@@ -155,7 +155,7 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Found> {
 /// # Safety
 /// Inside of `guarded`; the scan is open and was given a key.
 #[inline(always)]
-unsafe fn next(scan: &Scan, target: &Target) -> Option<Found> {
+unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
     // SAFETY: as the caller says.
     unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;

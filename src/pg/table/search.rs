@@ -8,9 +8,9 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
 
-use super::scan::{Undecided, key_equals};
+use super::scan::{UsePlan, key_equals};
 use super::target::Target;
-use crate::pg::events::Dead;
+use crate::pg::events::DeadBytes;
 use crate::pg::memory;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::value::datum::{Text, Value, varlena_bytes};
@@ -18,11 +18,11 @@ use crate::pg::version;
 
 /// A row that was found, and which key it has.
 #[derive(Clone, Copy)]
-pub struct Found {
+pub struct RowPlace {
     pub number: usize,
     pub place: ItemPointerData,
     /// What it leaves to VACUUM when it goes.
-    pub dead: Dead,
+    pub dead: DeadBytes,
 }
 
 /// Where a search looks, and what it sees.
@@ -37,7 +37,7 @@ struct Search {
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
-) -> Result<Vec<Found>, Undecided> {
+) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
     // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An error
     // that unwinds leaves it to the abort.
@@ -47,7 +47,7 @@ pub fn by_index(
             let scan = version::index_beginscan(search.table, index, search.snapshot);
             Some((search, index, scan))
         })
-        .ok_or(Undecided)?;
+        .ok_or(UsePlan)?;
         for (number, key) in keys {
             let found = guarded(|| {
                 unguarded::check_for_interrupts();
@@ -71,11 +71,11 @@ pub fn by_index(
 
 /// Waits for each transaction that has written a row under one of these keys which nobody else can see yet.
 /// Every row of a key is looked at: one may be about to go that such a row replaces.
-pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), Undecided> {
+pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
     // SAFETY: as in `by_index`. A dirty snapshot is a type and room for answers, which lives as long as the
     // scan; the scan has ended, and its pages are let go, before anybody is waited for.
     unsafe {
-        let (search, index) = guarded(|| open(target)).ok_or(Undecided)?;
+        let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
             guarded(|| {
                 unguarded::check_for_interrupts();
@@ -127,7 +127,7 @@ unsafe fn unseen_writer(
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
-) -> Result<Vec<Found>, Undecided> {
+) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
     // SAFETY: as above. The key is read while the slot holds its row.
     unsafe {
@@ -135,7 +135,7 @@ pub fn by_pass(
             let (search, index) = open(target)?;
             Some((search, index, begin_pass(&search)))
         })
-        .ok_or(Undecided)?;
+        .ok_or(UsePlan)?;
         let next = || {
             guarded(|| {
                 unguarded::check_for_interrupts();
@@ -162,13 +162,13 @@ pub fn by_pass(
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
-unsafe fn found(target: &Target, search: &Search, number: usize) -> Found {
+unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     // SAFETY: as the caller says.
     unsafe {
-        Found {
+        RowPlace {
             number,
             place: (*search.slot).tts_tid,
-            dead: Dead::with_row(search.slot, target.value),
+            dead: DeadBytes::with_row(search.slot, target.value),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::row::{Change, New, Seek, Version, Writer, fill};
+use super::row::{New, RowAction, Version, fill};
 use super::scan::Row;
-use crate::pg::events::Dead;
+use super::writer::{Seek, Writer};
+use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
@@ -20,14 +21,14 @@ pub enum Step {
     /// Somebody else was faster.
     Again,
     /// A state that this file does not know: the caller has the statement run instead.
-    Strange,
+    Unsupported,
 }
 
 fn outcome(result: TM_Result::Type) -> Step {
     match result {
         TM_Result::TM_Ok => Step::Done,
         TM_Result::TM_Updated | TM_Result::TM_Deleted => Step::Again,
-        _ => Step::Strange,
+        _ => Step::Unsupported,
     }
 }
 
@@ -46,7 +47,7 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
             match step {
                 Step::Done => return true,
                 Step::Again => {}
-                Step::Strange => return false,
+                Step::Unsupported => return false,
             }
         }
     }
@@ -68,7 +69,7 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
             match remove(writer, place) {
                 Step::Done => return Some(Some(row)),
                 Step::Again => {}
-                Step::Strange => return None,
+                Step::Unsupported => return None,
             }
         }
     }
@@ -114,22 +115,22 @@ pub unsafe fn make(
     writer: &mut Writer,
     key: Datum,
     place: pg_sys::ItemPointerData,
-    change: &Change,
+    change: &RowAction,
 ) -> Step {
     // SAFETY: as the caller says.
     unsafe {
         match change {
-            Change::Put(new) => update(writer, key, place, &new.into()),
-            Change::Revalue(value) => {
+            RowAction::Put(new) => update(writer, key, place, &new.into()),
+            RowAction::Revalue(value) => {
                 let (value, deadline) = (Some(*value), None);
                 update(writer, key, place, &Version { value, deadline })
             }
-            Change::Redate(deadline) => {
+            RowAction::Redate(deadline) => {
                 let (value, deadline) = (None, Some(*deadline));
                 update(writer, key, place, &Version { value, deadline })
             }
-            Change::Remove => remove(writer, place),
-            Change::Keep => Step::Done,
+            RowAction::Remove => remove(writer, place),
+            RowAction::Keep => Step::Done,
         }
     }
 }
@@ -138,10 +139,10 @@ pub unsafe fn make(
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &Change) -> Step {
+pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &RowAction) -> Step {
     match change {
         // SAFETY: as the caller says.
-        Change::Put(new) => unsafe { insert(writer, key, new) },
+        RowAction::Put(new) => unsafe { insert(writer, key, new) },
         _ => Step::Done,
     }
 }
@@ -158,7 +159,7 @@ unsafe fn update(
     unsafe {
         let mut dead = writer.dead_with_present();
         if !fill(writer, key, true, new) {
-            return Step::Strange;
+            return Step::Unsupported;
         }
         let mut failure = pg_sys::TM_FailureData::default();
         let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
@@ -180,7 +181,7 @@ unsafe fn update(
                 dead.rows = 0;
             }
             if new.value.is_none() {
-                dead.long = 0;
+                dead.toast = 0;
             }
             writer.dead += dead;
             if version::enters_indexes(which) {
@@ -202,7 +203,7 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
     // from before the insertion until after its end; an abort lets go of it.
     unsafe {
         if !fill(writer, key, false, &new.into()) {
-            return Step::Strange;
+            return Step::Unsupported;
         }
         let (state, result) = writer.indexes();
         let xid = unguarded::GetCurrentTransactionId();
@@ -246,7 +247,7 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
 pub unsafe fn remove_unseen(
     writer: &mut Writer,
     mut place: pg_sys::ItemPointerData,
-    dead: Dead,
+    dead: DeadBytes,
 ) -> Step {
     // SAFETY: as the caller says.
     unsafe {

@@ -22,12 +22,13 @@
 
 use pgrx::pg_sys::Datum;
 
-use super::row::{Change, New, Seek, Writer};
-use super::scan::{Row, Undecided};
-use super::search::Found;
+use super::row::{New, RowAction};
+use super::scan::{Row, UsePlan};
+use super::search::RowPlace;
 use super::step::{self, Step};
 use super::target::Target;
-use crate::pg::events::Dead;
+use super::writer::{Seek, Writer};
+use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::{self, lock};
 use crate::pg::value::datum::{Text, Value};
@@ -69,19 +70,19 @@ pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
     let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
-                return (false, Dead::default());
+                return (false, DeadBytes::default());
             };
             let done = step::put(&mut writer, key.raw(), new);
             (done, writer.end())
         })
     };
-    dead.tell(target.relation);
+    dead.emit(target.relation);
     done
 }
 
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
 /// was. An error where the statement must do it.
-pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, Undecided> {
+pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
         guarded(|| {
@@ -90,9 +91,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, Undecided> {
             Some((removed, writer.end()))
         })
     };
-    let (removed, dead) = removed.ok_or(Undecided)?;
-    dead.tell(target.relation);
-    removed.ok_or(Undecided)
+    let (removed, dead) = removed.ok_or(UsePlan)?;
+    dead.emit(target.relation);
+    removed.ok_or(UsePlan)
 }
 
 /// Removes rows that were found by `table_search`, and gives their keys' numbers to `removed`. One that
@@ -100,7 +101,7 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, Undecided> {
 /// where the statement must do it, all of it: what has been removed already is not there then.
 pub fn remove_all(
     target: &Target,
-    rows: &[Found],
+    rows: &[RowPlace],
     key_of: impl Fn(usize) -> Text,
     mut removed: impl FnMut(usize),
 ) -> bool {
@@ -108,7 +109,7 @@ pub fn remove_all(
         return false;
     };
     let done = rows.iter().all(
-        |&Found {
+        |&RowPlace {
              number,
              place,
              dead,
@@ -122,7 +123,7 @@ pub fn remove_all(
             };
             let gone = match step {
                 Step::Done => Some(true),
-                Step::Strange => None,
+                Step::Unsupported => None,
                 Step::Again => {
                     let key = key_of(number);
                     // SAFETY: as in `put_all`.
@@ -152,15 +153,15 @@ pub fn change<R>(
     target: &Target,
     key: Text,
     seek: Seek,
-    mut decide: impl FnMut(Option<Row>) -> (Change, R),
-) -> Result<R, Undecided> {
+    mut decide: impl FnMut(Option<Row>) -> (RowAction, R),
+) -> Result<R, UsePlan> {
     let Some(mut writer) = Writer::of(target) else {
-        return Err(Undecided);
+        return Err(UsePlan);
     };
     let answer = loop {
         match attempt(&mut writer, key.raw(), seek, &mut decide) {
             Ok(answer) => break Ok(answer),
-            Err(Step::Strange) => break Err(Undecided),
+            Err(Step::Unsupported) => break Err(UsePlan),
             Err(_) => {}
         }
     };
@@ -173,7 +174,7 @@ fn attempt<R>(
     writer: &mut Writer,
     key: Datum,
     seek: Seek,
-    decide: &mut impl FnMut(Option<Row>) -> (Change, R),
+    decide: &mut impl FnMut(Option<Row>) -> (RowAction, R),
 ) -> Result<R, Step> {
     // SAFETY: here and below, sequences of plain values over the writer's open relations.
     // Between them runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
@@ -186,7 +187,7 @@ fn attempt<R>(
     if seek != Seek::Any {
         // SAFETY: as above; the slot holds the row that was found.
         let row = unsafe { guarded(|| writer.present_row()) };
-        if let (Change::Keep, answer) = decide(Some(row)) {
+        if let (RowAction::Keep, answer) = decide(Some(row)) {
             return Ok(answer);
         }
     }

@@ -143,10 +143,10 @@ impl<const N: usize> Sink<N> {
 }
 
 /// One row of several columns, for a function with OUT parameters.
-pub struct Record<const N: usize>(pub [Typed; N]);
+pub struct OutRow<const N: usize>(pub [Typed; N]);
 
 // SAFETY: the columns are compared with those of the SQL declaration.
-unsafe impl<const N: usize> BoxRet for Record<N> {
+unsafe impl<const N: usize> BoxRet for OutRow<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: get_call_result_type gives a tuple descriptor for any function with OUT
         // parameters, and heap_form_tuple reads exactly its columns, of which there are N.
@@ -172,7 +172,7 @@ unsafe impl<const N: usize> BoxRet for Record<N> {
 /// The rows of a set-returning function, handed over all at once (materialize mode).
 pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 
-// SAFETY: as for Record; the function is declared RETURNS TABLE with N columns.
+// SAFETY: as for OutRow; the function is declared RETURNS TABLE with N columns.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: Postgres passes a valid call.

@@ -1,3 +1,4 @@
-//! Background workers.
+//! Background workers, and what only they may run.
 
 pub mod background;
+pub mod vacuum;

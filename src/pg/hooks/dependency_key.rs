@@ -4,11 +4,10 @@
 //! one guard stands around both rows, and the new row's key is not computed where no column differs of
 //! which it is made.
 
-use std::ffi::c_void;
-
 use pgrx::PgTupleDesc;
-use pgrx::pg_sys::{self, Datum, Node, Oid, TupleTableSlot};
+use pgrx::pg_sys::{self, Datum, Node, TupleTableSlot};
 
+use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
@@ -185,49 +184,6 @@ unsafe fn is_plain(planned: *mut Node) -> bool {
     // SAFETY: both look at the nodes; the walk is a sequence of plain values.
     unsafe {
         !pg_sys::contain_mutable_functions(planned)
-            && !guarded(|| calls_a_users(planned, std::ptr::null_mut()))
+            && !guarded(|| may_call_a_users(planned, std::ptr::null_mut()))
     }
-}
-
-/// Of other kinds of nodes (checks of domains, GREATEST, constructors of JSON) Postgres does not show every
-/// function that they call.
-pub(in crate::pg) fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
-    use pg_sys::NodeTag::*;
-    matches!(
-        node,
-        T_List
-            | T_Var
-            | T_Const
-            | T_FuncExpr
-            | T_OpExpr
-            | T_DistinctExpr
-            | T_NullIfExpr
-            | T_ScalarArrayOpExpr
-            | T_BoolExpr
-            | T_RelabelType
-            | T_CoerceViaIO
-            | T_CaseExpr
-            | T_CaseWhen
-            | T_CaseTestExpr
-            | T_CoalesceExpr
-            | T_NullTest
-            | T_BooleanTest
-    )
-}
-
-/// # Safety
-/// Inside of `guarded`; `node` is NULL or an expression.
-unsafe extern "C-unwind" fn calls_a_users(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: as the caller says; Postgres walks the nodes below.
-    unsafe {
-        !node.is_null()
-            && (!shows_its_functions((*node).type_)
-                || unguarded::check_functions_in_node(node, Some(is_a_users), context)
-                || version::expression_tree_walker(node, Some(calls_a_users), context))
-    }
-}
-
-/// Functions that an extension or a user made have numbers above those that Postgres gives its own.
-unsafe extern "C-unwind" fn is_a_users(function: Oid, _context: *mut c_void) -> bool {
-    function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }

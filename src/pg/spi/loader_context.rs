@@ -14,12 +14,12 @@ unsafe extern "C-unwind" {
 }
 
 /// Errors that are raised while this lives name the loader.
-pub struct Context {
+pub struct LoaderContext {
     former: *mut pg_sys::ErrorContextCallback,
 }
 
-impl Context {
-    pub fn enter(loader: &[u8]) -> Context {
+impl LoaderContext {
+    pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
         // SAFETY: text and entry are palloc'd in the call's memory context, which is there until the
         // statement ends or its error has been raised. The entry is taken out by drop.
@@ -33,12 +33,12 @@ impl Context {
                 arg: pg_sys::pstrdup(text.as_ptr()).cast(),
             };
             pg_sys::error_context_stack = entry;
-            Context { former }
+            LoaderContext { former }
         }
     }
 }
 
-impl Drop for Context {
+impl Drop for LoaderContext {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // SAFETY: what was there in enter; contexts are left in the order of entering.

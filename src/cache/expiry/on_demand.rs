@@ -1,0 +1,94 @@
+//! `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete from.
+//!
+//! Two may sweep a cache at once if they insist: none waits for the other, and each row goes once.
+
+use pgrx::pg_sys::Oid;
+
+use super::open;
+use super::sweep::{StepSize, Sweep};
+use crate::cache::catalog::registry::{self, Cache, Storage};
+use crate::cache::memory::ops as memory_cache;
+use crate::cache::table::ops::as_owner_unless;
+use crate::error::Error;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::catalog::{database, relation};
+use crate::pg::memory;
+use crate::pg::session::{self, advisory, subtransaction};
+use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
+
+/// What the last sweep of a cache wrote down, where there is shared memory.
+fn state_of(cache: &Cache) -> Option<&'static SweepState> {
+    let shmem = worker_shmem().filter(|_| !cache.temporary)?;
+    Some(shmem.sweep_state(cache.id))
+}
+
+/// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows
+/// that are more than `max_entries`, however many.
+pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
+    if cache.storage == Storage::Memory {
+        return memory_cache::expire(cache, max_rows);
+    }
+    let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
+    let alone = advisory::try_sweep(cache.relation);
+    let mut sweep = Sweep::on_demand(cache, state_of(cache), max_rows, alone);
+    while !sweep.is_complete() {
+        sweep.step(cache, StepSize::WHOLE);
+        session::check_for_interrupts();
+    }
+    Ok(sweep.expired())
+}
+
+/// Expires over all caches of the database that the caller may delete from; one that is locked
+/// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
+/// own triggers raise an error. Each has its share of the rows, and what some do not need goes to the others.
+pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
+    if !database::has_extension() {
+        return Err(Error::OlderExtension);
+    }
+    let mut removed = 0;
+    let mut caches = registry::all_caches();
+    while removed < max_rows && !caches.is_empty() {
+        let mut unfinished = Vec::new();
+        for (at, &relation) in caches.iter().enumerate() {
+            let left = max_rows - removed;
+            if left <= 0 {
+                break;
+            }
+            let share = (left / (caches.len() - at) as i64).max(1);
+            let swept = expire_share(relation, share)?;
+            removed += swept;
+            if swept >= share {
+                memory::push(&mut unfinished, relation);
+            }
+        }
+        caches = unfinished;
+    }
+    Ok(removed)
+}
+
+fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
+    privilege::hear();
+    if !privilege::has(relation, Privileges::DELETE) {
+        return Ok(0);
+    }
+    match subtransaction::attempt(|| expire_one(relation, share)) {
+        Ok(swept) => swept,
+        Err(failure) if failure.cancelled => failure.raise(),
+        Err(failure) => {
+            failure.warn(could_not_sweep(&relation::display_name(relation)));
+            Ok(0)
+        }
+    }
+}
+
+/// What is said of a cache whose sweep fails.
+pub fn could_not_sweep(name: &str) -> String {
+    format!("could not remove expired entries of cache \"{name}\"")
+}
+
+fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
+    match open::to_sweep(relation) {
+        Some(open) => expire(&open.cache, max_rows),
+        None => Ok(0),
+    }
+}

@@ -1,0 +1,143 @@
+//! Asking for the lease of a key: by a record in the tier, or by a lock.
+//!
+//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, which others only try.
+//! Nobody can take it over, so who has waited too long computes without it.
+
+use super::held;
+use super::leases::Lease;
+use super::load_token::{self, LoadToken};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::key_set::Keys;
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::error::Error;
+use crate::guc;
+use crate::pg::memory;
+use crate::pg::session::{advisory, clock, random};
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
+use crate::pg::shmem::tier::{Tier, tier};
+
+/// What a caller who has missed a key is to do.
+pub enum Turn {
+    /// Compute it; None where the server has no tier and a lock stands for the lease.
+    Mine(Option<Lease>),
+    /// Somebody else does.
+    Theirs(Option<Other>),
+    /// Compute it without a lease; what is computed may be stored as long as this lasts. None where the server
+    /// has no tier and a lock keeps writers of the source waiting.
+    Untracked(Option<LoadToken>),
+    /// Somebody changes the key, or the cache, and their commit is not visible yet: what is computed now
+    /// may be out of date, and must not be stored.
+    Pending,
+}
+
+/// Asks for the lease of a key, for `cache_fetch`.
+pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
+    let Some(tier) = tier() else {
+        return ask_by_lock(cache, key);
+    };
+    if held::is_full() || cache.temporary {
+        return untracked(tier, cache, key);
+    }
+    let (lease, asked) = ask(tier, cache, key, For::Session);
+    if matches!(asked, Asked::Won) {
+        held::hold(lease);
+    }
+    turn(tier, cache, key, lease, asked)
+}
+
+/// Asks for the lease of a key, for `cache_lease`. Raises 55000 without a tier.
+pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
+    let tier = tier().ok_or(Error::NoLeases)?;
+    if cache.temporary {
+        return Ok(untracked(tier, cache, key));
+    }
+    let (lease, asked) = ask(tier, cache, key, For::Client);
+    Ok(turn(tier, cache, key, lease, asked))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Session,
+    /// Who computes outside of the database is told to do so in any case: also while a change is being
+    /// committed, but then what they compute cannot be stored.
+    Client,
+}
+
+fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
+    let hash = key.hash;
+    let now = clock::now();
+    let client = whom == For::Client;
+    let mut claim = Claim {
+        id: random::number().max(1),
+        cache: cache.id,
+        holder: if client { 0 } else { my_process() },
+        now,
+        deadline: now.saturating_add(guc::lease_time() * 1000),
+        over_stored: client,
+        doomed: false,
+    };
+    let partition = tier.region().partition_of(hash);
+    let leases = tier.leases().of(partition);
+    let asked = tier.change(partition, |partition| {
+        claim.doomed = load_token::has_pending_writer(tier, cache, partition.stripe(hash));
+        match claim.doomed && !client {
+            true => Asked::Pending,
+            false => leases.ask(hash, &claim),
+        }
+    });
+    let id = claim.id;
+    (Lease { hash, id }, asked)
+}
+
+fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked: Asked) -> Turn {
+    match asked {
+        Asked::Won => Turn::Mine(Some(lease)),
+        Asked::Busy(other) => Turn::Theirs(Some(other)),
+        Asked::Full => untracked(tier, cache, key),
+        Asked::Pending => Turn::Pending,
+    }
+}
+
+fn untracked(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Turn {
+    match LoadToken::take(tier, cache, key) {
+        None => Turn::Pending,
+        token => Turn::Untracked(token),
+    }
+}
+
+fn ask_by_lock(cache: &Cache, key: HashedKey) -> Turn {
+    if held::is_full() {
+        return match advisory::try_all_leases(cache.relation) {
+            true => Turn::Untracked(None),
+            false => Turn::Pending,
+        };
+    }
+    match advisory::try_lease(cache.relation, lock_name(cache.id, key.bytes())) {
+        advisory::Leased::Won => {
+            held::count_lock();
+            Turn::Mine(None)
+        }
+        advisory::Leased::Busy => Turn::Theirs(None),
+        advisory::Leased::Pending => Turn::Pending,
+    }
+}
+
+fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, cache.seed())
+}
+
+/// Keys whose locks a writer takes one by one; past that, one for the whole cache.
+const MOST_LOCKS: usize = 64;
+
+/// Without a tier: waits for whoever loads one of these keys, or any key of the cache, and keeps others
+/// from it until the commit is visible. `keys`: None is all. False when somebody could not be waited
+/// for, because they wait for us.
+pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) -> bool {
+    let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
+        let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.id, key)));
+        names.sort_unstable(); // two writers in one order
+        names
+    });
+    advisory::keep_leases(cache.relation, named.as_deref())
+}

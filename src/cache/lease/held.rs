@@ -1,0 +1,174 @@
+//! What a transaction has of leases, by savepoint: those that end with it, and the caches in which it
+//! has stored loaded values.
+//!
+//! Guards that all of it ends with the transaction, or with the savepoint.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::leases::{self, Lease};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::savepoints::{Join, Savepoints};
+use crate::pg::session::transaction;
+use crate::pg::session::transaction_local::TransactionLocal;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::{events, memory};
+
+/// Leases that a session keeps until its transaction ends. One statement that fetches thousands of
+/// keys must not take the records of all others; what it fetches beyond, it fetches without.
+const MOST_AT_ONCE: usize = 64;
+
+/// A lease that ends, or is taken back, with this session's transaction.
+#[derive(Clone, Copy)]
+struct Held {
+    lease: Lease,
+    /// A client's lease is good again when the transaction rolls back.
+    outlives_rollback: bool,
+}
+
+impl Held {
+    fn end(&self, committed: bool) {
+        match self.outlives_rollback && !committed {
+            true => leases::take_back(self.lease),
+            false => drop(leases::end(self.lease)),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Part {
+    held: Vec<Held>,
+    /// Caches in whose tables the transaction has stored loaded values, each once.
+    stored_in: Vec<CacheId>,
+}
+
+impl Join for Part {
+    fn join(&mut self, later: Part) {
+        self.held.join(later.held);
+        self.stored_in.join(later.stored_in);
+    }
+}
+
+impl Part {
+    fn end(&self, committed: bool) {
+        self.held.iter().for_each(|held| held.end(committed));
+        if let Some(tier) = tier() {
+            for &cache in &self.stored_in {
+                tier.stores(cache).fetch_sub(1, SeqCst);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Session {
+    parts: Savepoints<Part>,
+    /// Locks of the lock table that stand for leases. They stay until the transaction ends, also when a
+    /// savepoint is rolled back: that some are counted too many only makes the session more careful.
+    locks: usize,
+}
+
+thread_local! {
+    static SESSION: TransactionLocal<Session> = TransactionLocal::default();
+}
+
+fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {
+    SESSION.with(|session| session.change(change))
+}
+
+/// How many leases this session has, locks that stand for one among them.
+fn count() -> usize {
+    let leases = |part: &Part| part.held.len();
+    SESSION.with(|session| {
+        session.look(|session| session.parts.iter().map(leases).sum::<usize>() + session.locks)
+    })
+}
+
+/// Whether this session has as many leases as it may.
+pub fn is_full() -> bool {
+    count() >= MOST_AT_ONCE
+}
+
+/// Whether this session may wait for another one where the deadlock detector does not see it: not with
+/// an xid, because others may wait for its rows, and not with a lease, because others may wait for that.
+pub fn may_wait() -> bool {
+    !transaction::has_xid() && count() == 0
+}
+
+/// Keeps a lease until the transaction, or the savepoint, ends.
+pub fn hold(lease: Lease) {
+    hold_as(lease, false);
+}
+
+fn hold_as(lease: Lease, outlives_rollback: bool) {
+    let held = Held {
+        lease,
+        outlives_rollback,
+    };
+    with(|session| {
+        let part = session.parts.at(events::nesting_level());
+        memory::push(&mut part.held, held);
+    });
+}
+
+/// Counts a lock that stands for a lease.
+pub fn count_lock() {
+    with(|session| session.locks += 1);
+}
+
+/// Notes that this transaction writes the value under a client's lease, which is good again if the
+/// transaction is rolled back; false when the lease is lost.
+pub fn store_for_client(lease: Lease) -> bool {
+    let stores = leases::store(lease);
+    if stores {
+        hold_as(lease, true);
+    }
+    stores
+}
+
+/// Ends a lease before the transaction does; whether it was good.
+pub fn release(lease: Lease) -> bool {
+    with(|session| {
+        for part in session.parts.iter_mut() {
+            part.held.retain(|held| held.lease != lease);
+        }
+    });
+    leases::end(lease)
+}
+
+/// Notes that this transaction stores a loaded value in a table, before it does: whoever removes the row of
+/// its key looks for it then. A temporary table has no other sessions.
+pub fn note_store(cache: &Cache) {
+    let Some(tier) = tier().filter(|_| !cache.temporary) else {
+        return;
+    };
+    let id = cache.id;
+    with(|session| {
+        let is_noted = |part: &Part| part.stored_in.contains(&id);
+        if !session.parts.iter().any(is_noted) {
+            let part = session.parts.at(events::nesting_level());
+            memory::push(&mut part.stored_in, id);
+            tier.stores(id).fetch_add(1, SeqCst);
+        }
+    });
+}
+
+/// Whether a value that was loaded for this cache may lie in a row that nobody else can see yet.
+pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
+    tier.stores(cache).load(SeqCst) > 0
+}
+
+/// The transaction has ended: others see what it stored, or never will.
+pub fn end(committed: bool) {
+    with(std::mem::take).parts.into_one().end(committed);
+}
+
+/// The savepoint of this level was released.
+pub fn release_savepoint(level: i32) {
+    with(|session| session.parts.release(level));
+}
+
+/// The savepoint of this level was rolled back, and with it what was stored under it.
+pub fn roll_back_savepoint(level: i32) {
+    with(|session| session.parts.roll_back(level)).end(false);
+}

@@ -1,0 +1,81 @@
+//! Keys as the tier finds them: by a hash over database, relation and key.
+//!
+//! A call hashes its key once, at its beginning, and hands the hash down: see [`HashedKey`].
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgcache_store::Key as HotKey;
+
+use crate::cache::model::key::Key;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier::{Tier, tier};
+
+/// A key of one cache, and its hash. Without a tier the hash is 0, and nobody looks at it.
+#[derive(Clone, Copy)]
+pub struct HashedKey {
+    pub key: Key,
+    pub hash: u64,
+}
+
+impl HashedKey {
+    #[inline]
+    pub fn of(cache: CacheId, key: Key) -> HashedKey {
+        let hash = tier().map_or(0, |tier| hash(tier, cache, key.bytes()));
+        HashedKey { key, hash }
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.key.bytes()
+    }
+
+    /// The key as the store takes it.
+    #[inline]
+    pub fn in_slot(&self, slot: u32) -> HotKey<'_> {
+        HotKey {
+            hash: self.hash,
+            cache: slot,
+            bytes: self.key.bytes(),
+        }
+    }
+
+    /// Asks for the key's part of the index: in a large tier memory is what a look-up waits for, and
+    /// the privileges can be checked meanwhile. Changes nothing, and shows nothing to the caller.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Some(tier) = tier() {
+            tier.region().prefetch_buckets(self.hash);
+        }
+    }
+}
+
+/// Prefetches the index and then the entries of several keys: all are on their way from memory
+/// before the first is looked at.
+pub fn prefetch_all(keys: &[HashedKey]) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    for key in keys {
+        tier.region().prefetch_buckets(key.hash);
+    }
+    for key in keys {
+        tier.region().prefetch_entry(key.hash);
+    }
+}
+
+/// The store's key for these bytes, which need not come from a caller.
+#[inline]
+pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> HotKey<'k> {
+    HotKey {
+        hash: hash(tier, cache, bytes),
+        cache: slot,
+        bytes,
+    }
+}
+
+/// Seeded anew at each start of the server, so that nobody can choose keys that share a place.
+#[inline]
+fn hash(tier: &Tier, cache: CacheId, bytes: &[u8]) -> u64 {
+    let seed = tier.control().seed.load(Relaxed);
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed ^ cache.mixed())
+}
