@@ -1,5 +1,5 @@
 //! A role that may create things lays traps: objects with names of Postgres' own in a schema that comes
-//! first, functions where the extension will be installed, triggers of ours on tables of his.
+//! first, functions where the extension will be installed, triggers of ours on tables of its own.
 
 use std::fs;
 
@@ -192,7 +192,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
         );
     }
     assert_eq!(session.text("SHOW search_path"), "his, public");
-    // A careful one works, for him as for others.
+    // A careful one works, for its owner as for others.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
         "INSERT INTO c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
@@ -413,7 +413,7 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
 }
 
 /// A writer needs nothing for it, and must not choose what the names in the owner's key mean: neither to have
-/// code of his run as the owner, nor to keep an entry.
+/// code of the writer's run as the owner, nor to keep an entry.
 #[test]
 fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     let cluster = Cluster::start(&[]);
@@ -484,7 +484,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
     let changed = change.join().map_err(|_| "no answer".to_owned())?;
     let stolen = admin.lines("TABLE stolen");
     if !stolen.is_empty() {
-        return Err(format!("a trigger of his ran as {}", stolen[0]));
+        return Err(format!("a trigger of the role's ran as {}", stolen[0]));
     }
     match changed {
         // Either way to the table is the cache's: that by its oid.
