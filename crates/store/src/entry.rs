@@ -7,6 +7,7 @@ use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
     ENTRY_HEADER, EXTENDED_HEADER, GRANULE, NO_PAGE, PAGE, TAIL_HEADER, entry_word,
 };
+use crate::ledger::{EntryEvent, RemovalCause};
 use crate::region::Region;
 
 /// Bytes of the longest key.
@@ -57,6 +58,18 @@ pub struct Header {
     pub key_len: u32,
     /// Bytes.
     pub value_len: u32,
+}
+
+impl Header {
+    /// What the ledger is told of an entry that takes so many granules.
+    pub(crate) fn event(&self, granules: u64, removed: Option<RemovalCause>) -> EntryEvent {
+        EntryEvent {
+            cache: self.cache,
+            version: self.version,
+            bytes: granules * GRANULE as u64,
+            removed,
+        }
+    }
 }
 
 /// An entry in its partition, for as long as the partition's lock is held.

@@ -9,7 +9,6 @@ use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
 use crate::footprint::{Allocation, Footprint};
 use crate::index::IndexSlot;
-use crate::layout::GRANULE;
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
@@ -71,27 +70,16 @@ impl PartitionMut<'_> {
     }
 
     fn report_stored(&mut self, entry: &EntryRef) {
-        let header = entry.header();
-        let bytes = entry.allocation().granules() * GRANULE as u64;
-        let (cache, version) = (header.cache, header.version);
-        self.report(EntryEvent {
-            cache,
-            version,
-            bytes,
-            removed: None,
-        });
+        let granules = entry.allocation().granules();
+        self.report(entry.header().event(granules, None));
     }
 
+    /// Counts an overwrite, and says what the ledger is told once the old entry is gone.
     fn overwritten(&self, old: &EntryRef) -> EntryEvent {
-        let header = old.header();
-        let bytes = old.allocation().granules() * GRANULE as u64;
         self.count(Counter::Overwritten);
-        EntryEvent {
-            cache: header.cache,
-            version: header.version,
-            bytes,
-            removed: Some(RemovalCause::Overwritten),
-        }
+        let granules = old.allocation().granules();
+        old.header()
+            .event(granules, Some(RemovalCause::Overwritten))
     }
 
     fn overwrite_in_place(&mut self, number: u32, entry: &EntryRef, new: &NewEntry) {

@@ -1,7 +1,8 @@
 //! The page table: which granules of a page are in use, who owns it, and its links.
 //!
 //! What it is not: it decides nothing, and knows no partition's lists but by the links that run through it.
-//! The rule it guards: a page outside the table reads as nobody's, whatever a word of the region says.
+//! The rule it guards: a page outside the table is the region's scrap word, so that no access goes astray,
+//! whatever a word of the region says.
 
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
@@ -14,6 +15,7 @@ pub enum RunKind {
 }
 
 impl Region {
+    /// Offset of a page's word, one of `page_word`.
     pub(crate) fn page_meta(&self, page: u32, word: usize) -> usize {
         if page >= self.layout.pages {
             return usize::MAX;
@@ -21,48 +23,50 @@ impl Region {
         self.layout.page_table_at + page as usize * PAGE_META_BYTES + word
     }
 
+    fn starts_at(&self, page: u32, run: RunKind) -> usize {
+        self.page_meta(
+            page,
+            match run {
+                RunKind::Head => page_word::HEADS,
+                RunKind::Tail => page_word::TAILS,
+            },
+        )
+    }
+
+    /// The page that a location lies in.
     pub(crate) fn page_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) / PAGE_GRANULES
     }
 
+    /// Its granule in that page.
     pub(crate) fn granule_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) % PAGE_GRANULES
     }
 
+    /// The location of a page's granule.
     pub(crate) fn location(&self, page: u32, granule: u32) -> u32 {
         (self.layout.arena_at / GRANULE) as u32 + page * PAGE_GRANULES + granule
     }
 
+    /// Offset of a page's first byte.
     pub(crate) fn page_at(&self, page: u32) -> usize {
         self.location(page, 0) as usize * GRANULE
     }
 
+    /// A bit for each granule in use.
     pub(crate) fn used(&self, page: u32) -> u64 {
         self.load(self.page_meta(page, page_word::USED))
     }
 
+    /// A bit for each granule where a run of this kind starts.
     pub(crate) fn starts(&self, page: u32, run: RunKind) -> u64 {
-        self.load(self.page_meta(
-            page,
-            if run == RunKind::Head {
-                page_word::HEADS
-            } else {
-                page_word::TAILS
-            },
-        ))
+        self.load(self.starts_at(page, run))
     }
 
     pub(crate) fn flip_start(&self, page: u32, run: RunKind, granule: u32) {
-        let at = self.page_meta(
-            page,
-            if run == RunKind::Head {
-                page_word::HEADS
-            } else {
-                page_word::TAILS
-            },
-        );
+        let at = self.starts_at(page, run);
         self.store(at, self.load(at) ^ 1 << granule);
     }
 

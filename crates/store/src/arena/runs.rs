@@ -14,10 +14,15 @@ use super::pool::Grant;
 use crate::layout::{NO_PAGE, PAGE_GRANULES, page_word, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
 
+/// The word that names the first page whose longest hole has this length, at least 1.
+fn hole_head(length: u32) -> usize {
+    partition_word::HOLE_HEADS + 8 * (length as usize - 1)
+}
+
 impl PartitionRef<'_> {
     /// First page whose longest hole has this length.
     pub(crate) fn hole_list(&self, length: u32) -> u32 {
-        self.field(partition_word::HOLE_HEADS + 8 * (length as usize - 1)) as u32
+        self.field(hole_head(length)) as u32
     }
 }
 
@@ -67,12 +72,12 @@ impl PartitionMut<'_> {
         let (old, new) = (longest_run(!before), longest_run(!after));
         let relist = old != new && page != self.vacating;
         if relist {
-            self.unlist(page, old);
+            self.unlist_page(page, old);
         }
         self.region()
             .store(self.region().page_meta(page, page_word::USED), after);
         if relist {
-            self.list(page, new);
+            self.list_page(page, new);
         }
     }
 
@@ -85,12 +90,12 @@ impl PartitionMut<'_> {
             self.region().store(self.region().page_meta(page, word), 0);
         }
         self.add_field(partition_word::RUN_PAGES, 1);
-        self.list(page, PAGE_GRANULES);
+        self.list_page(page, PAGE_GRANULES);
         true
     }
 
     fn drop_run_page(&mut self, page: u32) {
-        self.unlist(page, PAGE_GRANULES);
+        self.unlist_page(page, PAGE_GRANULES);
         self.give_run_page(page);
     }
 
@@ -126,7 +131,8 @@ impl PartitionMut<'_> {
         }
     }
 
-    pub(crate) fn list(&mut self, page: u32, hole: u32) {
+    /// Puts a page first in the list of its longest hole; a full page is in no list.
+    pub(crate) fn list_page(&mut self, page: u32, hole: u32) {
         let next = match hole {
             0 => NO_PAGE,
             _ if self.field(partition_word::HOLE_LISTS) >> (hole - 1) & 1 == 1 => {
@@ -137,10 +143,7 @@ impl PartitionMut<'_> {
         self.region().set_link(page, self.id(), NO_PAGE, next);
         if hole > 0 {
             self.region().set_previous(next, page);
-            self.set_field(
-                partition_word::HOLE_HEADS + 8 * (hole as usize - 1),
-                u64::from(page),
-            );
+            self.set_field(hole_head(hole), u64::from(page));
             self.set_field(
                 partition_word::HOLE_LISTS,
                 self.field(partition_word::HOLE_LISTS) | 1 << (hole - 1),
@@ -148,7 +151,8 @@ impl PartitionMut<'_> {
         }
     }
 
-    pub(crate) fn unlist(&mut self, page: u32, hole: u32) {
+    /// Takes a page out of the list of its longest hole.
+    pub(crate) fn unlist_page(&mut self, page: u32, hole: u32) {
         if hole == 0 {
             return;
         }
@@ -159,10 +163,7 @@ impl PartitionMut<'_> {
         self.region().set_previous(next, previous);
         self.region().set_next(previous, next);
         if previous == NO_PAGE {
-            self.set_field(
-                partition_word::HOLE_HEADS + 8 * (hole as usize - 1),
-                u64::from(next),
-            );
+            self.set_field(hole_head(hole), u64::from(next));
         }
         if previous == NO_PAGE && next == NO_PAGE {
             self.set_field(

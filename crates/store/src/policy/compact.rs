@@ -27,7 +27,7 @@ impl PartitionMut<'_> {
             return false;
         }
         let page = self.hole_list(hole);
-        self.unlist(page, hole);
+        self.unlist_page(page, hole);
         self.vacating = page;
         self.move_runs(page, RunKind::Head);
         self.move_runs(page, RunKind::Tail);
@@ -35,7 +35,7 @@ impl PartitionMut<'_> {
         let used = self.region().used(page);
         match used {
             0 => self.give_run_page(page),
-            _ => self.list(page, longest_run(!used)),
+            _ => self.list_page(page, longest_run(!used)),
         }
         used == 0
     }

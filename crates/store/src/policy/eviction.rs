@@ -13,8 +13,8 @@
 use super::queue::queue_of;
 use crate::entry::{Header, Key};
 use crate::index::IndexSlot;
-use crate::layout::{GRANULE, partition_word, queue_word};
-use crate::ledger::{Counter, EntryEvent, RemovalCause};
+use crate::layout::{partition_word, queue_word};
+use crate::ledger::{Counter, RemovalCause};
 use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
@@ -102,12 +102,7 @@ impl PartitionMut<'_> {
         self.set_slot(entry.slot(), successor);
         self.free_allocation(&allocation);
         self.count(cause.into());
-        self.report(EntryEvent {
-            cache: header.cache,
-            version: header.version,
-            bytes: allocation.granules() * GRANULE as u64,
-            removed: Some(cause),
-        });
+        self.report(header.event(allocation.granules(), Some(cause)));
     }
 
     /// Removes the entry of a key, whatever its deadline and version.
