@@ -63,6 +63,9 @@ struct Transaction {
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
     pending: bool,
+    /// What was noted since then; None is all. Who changes rows and looks at a cache in turn does not remove all of it
+    /// each time.
+    fresh: Option<ByCache>,
     /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
     /// again.
     removing: Option<i32>,
@@ -142,7 +145,7 @@ pub fn note_child(child: Oid, parent: Oid) {
     coherence::refuse_if_preparing();
 }
 
-fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
+fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
     with(|t| {
         note(
             t.noted
@@ -150,6 +153,9 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
                 .entry(cache.to_u32())
                 .or_default(),
         );
+        if let Some(fresh) = &mut t.fresh {
+            note(fresh.entry(cache.to_u32()).or_default());
+        }
         t.pending = true;
         t.behind = None;
     });
@@ -299,6 +305,7 @@ pub fn at_moment(moment: Moment) {
             // One that a trigger made while we remove is over; we go on.
             if t.removing.is_none_or(|since| level <= since) {
                 t.pending = !t.noted.is_empty(); // what was removed under it is back
+                t.fresh = None;
                 t.removing = None;
             }
             t.behind = None;
@@ -344,7 +351,7 @@ fn remove(when: When) {
     with(|t| t.removing = None);
 }
 
-/// All layers in one; at the commit they are noted no more, and still hide what they name.
+/// All layers in one; at the commit they are noted no more, and still hide what they name. Before it: what is new.
 fn everything_noted(when: When) -> Rc<ByCache> {
     with(|t| match when {
         When::Commit => {
@@ -353,6 +360,9 @@ fn everything_noted(when: When) -> Rc<ByCache> {
             all
         }
         When::Now => {
+            if let Some(fresh) = t.fresh.replace(ByCache::new()) {
+                return Rc::new(fresh);
+            }
             let mut all = ByCache::new();
             for layer in t.noted.iter() {
                 for (&cache, noted) in layer {

@@ -8,11 +8,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 
 use super::events::{self, Phase};
 use super::kept::Kept;
 use super::lock::give_back;
 use super::{version, wait};
+use crate::error::Error;
 
 thread_local! {
     /// Advisory locks that the transaction has asked for and that end with it. That of a name is not
@@ -196,7 +199,11 @@ const ASK: Duration = Duration::from_millis(200);
 fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
     let (mut asked, mut pause) = (Instant::now(), 1);
     let (mut patient, mut shut, mut had) = (true, false, true);
+    let began = asked;
     while !try_in(lock, mode) {
+        if wait::is_too_long(began.elapsed()) {
+            ErrorReport::from(Error::LockTimeout).report(PgLogLevel::ERROR);
+        }
         wait_to_get(lock, beside_loaders);
         if asked.elapsed() >= ASK {
             let waits = |&process: &i32| wait::waits_for_us(process);

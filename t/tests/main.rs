@@ -17,6 +17,7 @@ mod crash_tier;
 mod cron;
 mod definitions;
 mod depend;
+mod depend_triggers;
 mod dump;
 mod expiry;
 mod faults;
