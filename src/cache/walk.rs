@@ -14,7 +14,7 @@ use crate::pg::{clock, memory, session};
 const STEP: u32 = 512;
 
 /// Removes the entries of a slot that `judge` names; how many. Can be cancelled between two steps,
-/// except at the end of a transaction, where Postgres holds interrupts off.
+/// except at the end of a transaction, where interrupts are held off.
 pub fn remove_entries(tier: &Tier, slot: u32, why: Why, judge: impl Fn(&EntryRef) -> bool) -> u64 {
     let mut removed = 0;
     for partition in 0..tier.partitions() {

@@ -3,9 +3,14 @@
 //! Guards that nobody is forgotten at the end of a transaction: what is [`Kept`] can be changed in one way
 //! only, and that way says so to `pg::events`. A transaction in which nothing was changed, as most are
 //! that only read, ends without asking each of them.
+//!
+//! And that it can be asked at the end: nothing interrupts who looks at it or changes it. A process that is terminated
+//! runs its abort on top of what it was doing, and would find it borrowed, fail, and leave its locks and marks behind.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+
+use super::session::uninterrupted;
 
 thread_local! {
     static CHANGED: Cell<bool> = const { Cell::new(false) };
@@ -17,12 +22,12 @@ pub struct Kept<T>(ManuallyDrop<RefCell<T>>);
 
 impl<T> Kept<T> {
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.0.borrow())
+        uninterrupted(|| look(&self.0.borrow()))
     }
 
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         CHANGED.set(true);
-        change(&mut self.0.borrow_mut())
+        uninterrupted(|| change(&mut self.0.borrow_mut()))
     }
 }
 

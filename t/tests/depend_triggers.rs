@@ -1,7 +1,11 @@
 //! The triggers of a dependency: when they do not fire, and what their work costs.
 
+use std::thread::{self, sleep};
+use std::time::Duration;
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 fn with_source(storage: &str) -> Client {
@@ -73,4 +77,31 @@ fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {
     session.run("COMMIT");
     assert_eq!(get(&mut session, "k"), None);
     assert_eq!(get(&mut session, "l").as_deref(), Some("old"));
+}
+
+/// The process ends while it walks over the tier, which takes most of that commit.
+#[test]
+fn who_is_terminated_while_a_commit_clears_a_memory_cache_leaves_neither_locks_nor_marks() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '256MB'"]);
+    let database = cluster.database();
+    let mut watch = database.connect();
+    watch.run(
+        "CREATE TABLE src (k text PRIMARY KEY, v text); SELECT cache_create('c', storage => 'memory'); \
+         SELECT cache_depend('src', 'k', 'c')",
+    );
+    for round in 0..40 {
+        watch.run("SELECT cache_set('k', 'v', cache => 'c')");
+        let mut writer = database.connect();
+        let process = writer.number("SELECT pg_backend_pid()");
+        writer.run("BEGIN; TRUNCATE src");
+        thread::scope(|scope| {
+            scope.spawn(move || drop(writer.try_lines("COMMIT")));
+            sleep(Duration::from_micros(500 * round));
+            watch.run(&format!("SELECT pg_terminate_backend({process}, 60000)"));
+        });
+        let left = watch.lines(&format!("SELECT mode FROM pg_locks WHERE pid = {process}"));
+        assert_eq!(left, Vec::<String>::new(), "round {round}");
+        assert_eq!(cluster.log_text().matches("internal error").count(), 0);
+    }
+    watch.nothing_pending();
 }
