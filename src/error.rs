@@ -50,6 +50,8 @@ pub enum Error {
     NoSuchView,
     /// A cache's definition changed while a statement was at work on it.
     DefinitionChanged,
+    /// `lock_timeout` has passed while a writer waited for loaders.
+    LockTimeout,
     /// A query names other columns than a function gives.
     WrongColumns,
     /// An allocation of so many bytes failed.
@@ -118,6 +120,7 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Error::NullArgument(_) | Error::NullElement(_) => Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            Error::LockTimeout => Code::ERRCODE_LOCK_NOT_AVAILABLE,
             Error::LongKey(_) => Code::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,
             Error::EmptyKey
             | Error::TtlNotPositive
@@ -190,6 +193,7 @@ impl Error {
                     .into()
             }
             Error::NoSuchView => "there is no memory cache with these settings".into(),
+            Error::LockTimeout => "canceling statement due to lock timeout".into(),
             Error::DefinitionChanged => {
                 "definition of the cache changed while a statement used it".into()
             }

@@ -1,6 +1,5 @@
 //! A table `src`, and a cache `c` whose entries depend on its rows.
 
-
 use postgres::Client;
 
 use crate::ask::Ask;

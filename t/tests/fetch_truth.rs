@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
 use pgcache_tests::source::{UPDATE, session, with_source};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
@@ -271,6 +272,21 @@ fn without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else() {
         assert!(!watch.holds(SHUT), "{storage}");
         assert_eq!(watch.text("SELECT cache_get('k', 'c')"), "new", "{storage}");
     }
+}
+
+/// No other timeout counts in a commit.
+#[test]
+fn without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key() {
+    let database = with_source(unloaded(), "unlogged");
+    let (mut loader, mut writer) = (session(&database), session(&database));
+    loader.run("SET idle_in_transaction_session_timeout = '90s'; BEGIN");
+    assert_eq!(loader.text(FETCH), "old");
+    writer.run("SET lock_timeout = '500ms'");
+    let ended = refused(writer.try_lines(UPDATE), "55P03");
+    assert_eq!(ended.message(), "canceling statement due to lock timeout");
+    loader.run("COMMIT");
+    writer.run(UPDATE);
+    assert_eq!(loader.text(FETCH), "new");
 }
 
 /// Those who load the key again and again, and roll back each time, do not keep the writer waiting.

@@ -17,6 +17,7 @@ mod crash_tier;
 mod cron;
 mod definitions;
 mod depend;
+mod depend_triggers;
 mod differential;
 mod dump;
 mod expiry;

@@ -58,6 +58,9 @@ struct Transaction {
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
     pending: bool,
+    /// What was noted since then; None is all. Who changes rows and looks at a cache in turn does not remove all of it
+    /// each time.
+    fresh: Option<ByCache>,
     /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
     /// again.
     removing: Option<i32>,
@@ -137,7 +140,7 @@ pub fn note_child(child: Oid, parent: Oid) {
     refuse_if_preparing();
 }
 
-fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
+fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
     with(|t| {
         note(
             t.noted
@@ -145,6 +148,9 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
                 .entry(cache.to_u32())
                 .or_default(),
         );
+        if let Some(fresh) = &mut t.fresh {
+            note(fresh.entry(cache.to_u32()).or_default());
+        }
         t.pending = true;
         t.behind = None;
     });
@@ -281,9 +287,12 @@ pub fn end_removal() {
     with(|t| t.removing = None);
 }
 
-/// Everything that is noted, as one. It stays: a savepoint may be rolled back.
+/// What is noted and not removed yet, as one. It stays noted: a savepoint may be rolled back.
 pub fn noted() -> Rc<ByCache> {
-    look(|t| {
+    with(|t| {
+        if let Some(fresh) = t.fresh.replace(ByCache::new()) {
+            return Rc::new(fresh);
+        }
         let mut all = ByCache::new();
         for by_cache in t.noted.iter() {
             for (&cache, noted) in by_cache {
@@ -294,7 +303,7 @@ pub fn noted() -> Rc<ByCache> {
     })
 }
 
-/// The same for the commit: it is noted no more, and still hides what it names.
+/// All that is noted, for the commit: it is noted no more, and still hides what it names.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());
@@ -327,7 +336,8 @@ pub fn roll_back_savepoint(level: i32) {
         drop(t.noted.roll_back(level));
         // One that a trigger made while we remove is over; we go on.
         if t.removing.is_none_or(|since| level <= since) {
-            t.pending = !t.noted.is_empty();
+            t.pending = !t.noted.is_empty(); // what was removed under it is back
+            t.fresh = None;
             t.removing = None;
         }
         t.behind = None;

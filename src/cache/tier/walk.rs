@@ -15,7 +15,7 @@ use crate::pg::shmem::tier::Tier;
 const STEP: u32 = 512;
 
 /// Removes the entries of a slot that `judge` names; how many. Can be cancelled between two steps,
-/// except at the end of a transaction, where Postgres holds interrupts off.
+/// except at the end of a transaction, where interrupts are held off.
 pub fn remove_entries(
     tier: &Tier,
     slot: u32,

@@ -207,7 +207,8 @@ pub struct DependencyTrigger {
     pub cache: Oid,
     /// It came with a partition's parent and goes with it.
     pub is_clone: bool,
-    pub is_disabled: bool,
+    /// It fires whatever session_replication_role is, as it was made.
+    pub is_always: bool,
     /// The condition as Postgres stores it, without what differs between equal ones.
     key: *mut pg_sys::Node,
     /// For which rows or statements: Postgres' bits.
@@ -270,7 +271,7 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
                     name: CStr::from_ptr(trigger.tgname).to_owned(),
                     cache: condition.cache,
                     is_clone: trigger.tgisclone,
-                    is_disabled: trigger.tgenabled == pg_sys::TRIGGER_DISABLED as i8,
+                    is_always: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8,
                     key: condition.key,
                     kind: trigger.tgtype,
                 })

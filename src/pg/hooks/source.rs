@@ -7,7 +7,8 @@
 //!   before it in the same transaction; others (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
 //! - A partition or a child that is not empty comes or goes.
 //! - The table is dropped, for whatever reason. Its triggers go before it, so these are kept in mind.
-//! - A dependency's trigger was disabled and is enabled again: nobody knows what happened meanwhile.
+//! - A dependency's trigger was disabled, or not for all sessions, and is enabled again: nobody knows what happened
+//!   meanwhile.
 //!
 //! As for rows the table's owner must be allowed to delete from the cache. A DROP is not refused for want of
 //! that: then the entries stay.
@@ -141,7 +142,7 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
     if found.is_some() {
         note_trigger();
     }
-    if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| found.is_disabled) {
+    if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !found.is_always) {
         let declared_on = dependency::declared_on(trigger).unwrap_or(table);
         dependency::require_rights(cache, declared_on);
         events::emit(|observer| (observer.depended_on_all)(cache));

@@ -8,10 +8,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
 
 use super::lock::give_back;
 use super::transaction_local::TransactionLocal;
 use super::wait;
+use crate::error::Error;
 use crate::pg::events::{self, Phase};
 use crate::pg::version;
 
@@ -197,7 +200,11 @@ const ASK: Duration = Duration::from_millis(200);
 fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
     let (mut asked, mut pause) = (Instant::now(), 1);
     let (mut patient, mut shut, mut had) = (true, false, true);
+    let began = asked;
     while !try_in(lock, mode) {
+        if wait::is_too_long(began.elapsed()) {
+            ErrorReport::from(Error::LockTimeout).report(PgLogLevel::ERROR);
+        }
         wait_to_get(lock, beside_loaders);
         if asked.elapsed() >= ASK {
             let waits = |&process: &i32| wait::waits_for_us(process);

@@ -64,13 +64,30 @@ pub fn in_parallel_mode() -> bool {
 }
 
 /// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has ended.
+#[inline]
 pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a variable of this process; an error inside of `work` sets it back to 0, as any error does.
-    unsafe { pg_sys::InterruptHoldoffCount += 1 };
-    let result = work();
-    // SAFETY: as above.
-    unsafe { pg_sys::InterruptHoldoffCount -= 1 };
-    result
+    let _held = Uninterrupted::enter();
+    work()
+}
+
+struct Uninterrupted;
+
+impl Uninterrupted {
+    #[inline]
+    fn enter() -> Uninterrupted {
+        // SAFETY: a plain C variable of this process.
+        unsafe { pg_sys::InterruptHoldoffCount += 1 };
+        Uninterrupted
+    }
+}
+
+impl Drop for Uninterrupted {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; one of ours, which somebody
+        // may catch, has not.
+        unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
+    }
 }
 
 /// Whether this server is a standby that replays WAL.

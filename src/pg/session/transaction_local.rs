@@ -3,9 +3,15 @@
 //! Guards that the end of a transaction forgets no such state: a [`TransactionLocal`] can be changed in one way
 //! only, which notes that something was. A transaction that has changed none, as most that only read, ends
 //! without a look at each of them.
+//!
+//! And that it can be asked at the end: nothing interrupts who looks at it or changes it. A process that is
+//! terminated runs its abort on top of what it was doing. It would find the state borrowed, fail, and leave its
+//! locks and marks behind.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+
+use super::uninterrupted;
 
 thread_local! {
     static CHANGED: Cell<bool> = const { Cell::new(false) };
@@ -17,12 +23,12 @@ pub struct TransactionLocal<T>(ManuallyDrop<RefCell<T>>);
 
 impl<T> TransactionLocal<T> {
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.0.borrow())
+        uninterrupted(|| look(&self.0.borrow()))
     }
 
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         CHANGED.set(true);
-        change(&mut self.0.borrow_mut())
+        uninterrupted(|| change(&mut self.0.borrow_mut()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Waiting for another session outside of Postgres' lock table, and what makes that safe.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use pgrx::{FromDatum, pg_sys};
 
@@ -25,6 +26,13 @@ pub fn waits_for_us(process: i32) -> bool {
         }
     }
     false
+}
+
+/// Whether `lock_timeout` says to wait no longer: for a lock that is only tried, Postgres does not ask.
+pub fn is_too_long(waited: Duration) -> bool {
+    // SAFETY: a plain C variable of this process.
+    let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
+    longest > 0 && waited >= Duration::from_millis(longest)
 }
 
 /// `pg_blocking_pids`: whose locks a process waits for.

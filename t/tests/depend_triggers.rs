@@ -1,0 +1,107 @@
+//! The triggers of a dependency: when they do not fire, and what their work costs.
+
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::tier::Tiered;
+use postgres::Client;
+
+fn with_source(storage: &str) -> Client {
+    let mut session = Cluster::hot().database().connect();
+    session.run(&format!(
+        "CREATE TABLE src (k text PRIMARY KEY, v text); INSERT INTO src VALUES ('k', 'old'); \
+         SELECT cache_create('c', storage => '{storage}'); SELECT cache_depend('src', 'k', 'c')"
+    ));
+    session
+}
+
+/// What each of these leaves does not fire in all sessions; nobody knows what was changed meanwhile.
+#[test]
+fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
+    let each = |how: &str| {
+        let kinds = ["insert", "change", "truncate"];
+        kinds.map(|kind| format!("ALTER TABLE src {how} TRIGGER pgcache_depend_1_{kind}"))
+    };
+    let apply = "SET session_replication_role = replica; UPDATE src SET v = 'new'; \
+                 RESET session_replication_role";
+    for storage in ["unlogged", "memory"] {
+        for (how, update) in [
+            ("ENABLE REPLICA", "UPDATE src SET v = 'new'"),
+            ("ENABLE", apply),
+            ("DISABLE", "UPDATE src SET v = 'new'"),
+        ] {
+            let mut session = with_source(storage);
+            session.run(&each(how).join("; "));
+            session.run("SELECT cache_set('k', 'old', cache => 'c')");
+            session.run(update);
+            session.run(&each("ENABLE ALWAYS").join("; "));
+            let left = session.value("SELECT cache_get('k', 'c')");
+            assert_eq!(left, None, "{storage}: {how}");
+        }
+    }
+}
+
+/// Who changes rows and looks at the cache in turn: each key is removed once, and once more at the commit.
+#[test]
+fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
+    let mut session = with_source("unlogged");
+    session.run("INSERT INTO src SELECT g, 'old' FROM generate_series(1, 400) AS g");
+    session.run(
+        "SET pgcache.table_path = plan; BEGIN; DO $$ BEGIN FOR i IN 1..400 LOOP UPDATE src SET v = 'new' WHERE k = i::text; \
+         PERFORM cache_get(i::text, 'c'); END LOOP; END $$",
+    );
+    let looked = session.number(
+        "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'c'::regclass",
+    );
+    assert!(looked < 4_000, "{looked} look-ups for 400 rows");
+    session.run("ROLLBACK");
+}
+
+/// A savepoint that is rolled back brings back what was removed under it, also of changes from before it.
+#[test]
+fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {
+    let mut session = with_source("unlogged");
+    session.run("INSERT INTO src VALUES ('l', 'old')");
+    session.run("SELECT cache_set('k', 'old', cache => 'c'), cache_set('l', 'old', cache => 'c')");
+    session.run("BEGIN; UPDATE src SET v = 'new' WHERE k = 'k'; SAVEPOINT s");
+    let get =
+        |session: &mut Client, key: &str| session.value(&format!("SELECT cache_get('{key}', 'c')"));
+    assert_eq!(get(&mut session, "k"), None);
+    session.run("UPDATE src SET v = 'new' WHERE k = 'l'");
+    assert_eq!(get(&mut session, "l"), None);
+    session.run("ROLLBACK TO s");
+    assert_eq!(get(&mut session, "k"), None);
+    assert_eq!(get(&mut session, "l").as_deref(), Some("old"));
+    session.run("COMMIT");
+    assert_eq!(get(&mut session, "k"), None);
+    assert_eq!(get(&mut session, "l").as_deref(), Some("old"));
+}
+
+/// The process ends while it walks over the tier, which takes most of that commit.
+#[test]
+fn who_is_terminated_while_a_commit_clears_a_memory_cache_leaves_neither_locks_nor_marks() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '256MB'"]);
+    let database = cluster.database();
+    let mut watch = database.connect();
+    watch.run(
+        "CREATE TABLE src (k text PRIMARY KEY, v text); SELECT cache_create('c', storage => 'memory'); \
+         SELECT cache_depend('src', 'k', 'c')",
+    );
+    for round in 0..40 {
+        watch.run("SELECT cache_set('k', 'v', cache => 'c')");
+        let mut writer = database.connect();
+        let process = writer.number("SELECT pg_backend_pid()");
+        writer.run("BEGIN; TRUNCATE src");
+        thread::scope(|scope| {
+            scope.spawn(move || drop(writer.try_lines("COMMIT")));
+            sleep(Duration::from_micros(500 * round));
+            watch.run(&format!("SELECT pg_terminate_backend({process}, 60000)"));
+        });
+        let left = watch.lines(&format!("SELECT mode FROM pg_locks WHERE pid = {process}"));
+        assert_eq!(left, Vec::<String>::new(), "round {round}");
+        assert_eq!(cluster.log_text().matches("internal error").count(), 0);
+    }
+    watch.nothing_pending();
+}
