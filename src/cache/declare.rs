@@ -177,8 +177,7 @@ fn free_number(triggers: &[Found]) -> u32 {
 
 /// Whether entries of a cache depend on some table.
 pub fn has_sources(cache: Oid) -> bool {
-    let is_one = |output: &Output| output.rows() > 0;
-    query_once(OF_CACHE, &[OIDOID], &[Typed::oid(cache)], is_one)
+    triggers_of_cache(cache, |output| output.rows() > 0)
 }
 
 const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
@@ -186,8 +185,14 @@ const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
     AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
     AND d.refobjid OPERATOR(pg_catalog.=) $1 \
-    AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regproc('pgcache.invalidate'), \
-    pg_catalog.to_regproc('pgcache.invalidate_all')]::pg_catalog.oid[])";
+    AND (t.tgfoid OPERATOR(pg_catalog.=) $2 OR t.tgfoid OPERATOR(pg_catalog.=) $3)";
+
+/// What `read` makes of the triggers by which a cache depends on tables.
+fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
+    let [rows, truncate] = dependency::functions();
+    let arguments = [cache, rows, truncate].map(Typed::oid);
+    query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
+}
 
 /// Whether this transaction may have changed rows on which entries of a cache depend, and their triggers have not said
 /// so yet: they do at the end of the statement.
@@ -219,7 +224,7 @@ pub fn release(cache: Oid) {
             .filter_map(|row| output.oid(row, 0))
             .collect()
     };
-    for trigger in query_once(OF_CACHE, &[OIDOID], &[Typed::oid(cache)], triggers) {
+    for trigger in triggers_of_cache(cache, triggers) {
         dependency::goes_with(trigger, cache);
     }
 }

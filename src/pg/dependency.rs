@@ -19,7 +19,7 @@ use super::datum::varlena_bytes;
 use super::dependency_key::RowKey;
 use super::privilege::{self, AsOwner, Privileges};
 use super::trigger::called_as_trigger;
-use super::{events, list, relation, session};
+use super::{events, list, own, relation, session};
 use crate::error::Error;
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -179,7 +179,7 @@ impl Condition {
                 return None;
             };
             if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
-                || (*call).funcid != relation::internal_function(c"depends")
+                || (*call).funcid != own::DEPENDS.oid()
             {
                 return None;
             }
@@ -241,9 +241,14 @@ impl Found {
     }
 }
 
+/// What these triggers call, for rows and for TRUNCATE; InvalidOid where the extension is not installed.
+pub fn functions() -> [Oid; 2] {
+    [own::INVALIDATE.oid(), own::INVALIDATE_ALL.oid()]
+}
+
 /// The dependencies' triggers on a table.
 pub fn on_table(table: Oid) -> Vec<Found> {
-    let functions = [c"invalidate", c"invalidate_all"].map(relation::internal_function);
+    let functions = functions();
     // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);

@@ -31,6 +31,7 @@ pub mod meant;
 pub mod memory;
 pub mod name;
 pub mod notify;
+mod own;
 pub mod panic_hook;
 pub mod pause;
 pub mod plan;

@@ -8,8 +8,8 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
 use super::datum::ValueType;
+use super::own;
 use super::raw;
-use super::relation::internal_function;
 use super::shape;
 use super::version;
 use super::{list, policies};
@@ -235,10 +235,7 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` must be open and locked.
 unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
-    let ours = [
-        internal_function(c"record"),
-        internal_function(c"record_truncate"),
-    ];
+    let ours = [own::RECORD.oid(), own::RECORD_TRUNCATE.oid()];
     // SAFETY: trigdesc is NULL or has numtriggers triggers, foreign keys' own among them.
     unsafe {
         let descriptor = (*relation).trigdesc;

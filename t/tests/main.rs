@@ -30,6 +30,7 @@ mod leaks;
 mod leases;
 mod life;
 mod locks_and_rights;
+mod lookalikes;
 mod memory_caches;
 mod memory_definitions;
 mod oid_reuse;
