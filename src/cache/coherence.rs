@@ -214,6 +214,7 @@ fn refuse_to_prepare() {
 
 fn at_moment(moment: Moment) {
     match moment {
+        Moment::Ending => return depend::at_end(),
         Moment::BeforeCommit => {
             depend::at_commit();
             watch::at_commit();
@@ -253,6 +254,7 @@ fn at_moment(moment: Moment) {
             leases::forget(level);
             flush_abort_of(with(|t| t.new_files));
         }
+        Moment::Ending => {}
     }
 }
 

@@ -12,20 +12,24 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
+use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
 
 use super::keys::Keys;
 use super::layers::{Layers, Notes};
 use super::registry::{self, Cache, Storage};
 use super::{coherence, declare, definition, key, leases, memory, table, watch};
+use crate::error::Error;
 use crate::pg::dependency;
+use crate::pg::ending;
 use crate::pg::events::{self, Change, Moment, Phase};
 use crate::pg::kept::{self, Kept};
 use crate::pg::memory as bytes;
 use crate::pg::pause::{self, Window};
 use crate::pg::privilege::AsOwner;
 use crate::pg::tier::tier;
-use crate::pg::{lock, session, source, transaction};
+use crate::pg::{lock, relation, session, source, transaction};
 
 /// What changed rows say of one cache.
 #[derive(Default)]
@@ -139,6 +143,7 @@ pub fn note_all(cache: Oid) {
 /// A table on which entries depend has got a child, or lost one.
 pub fn note_child(child: Oid, parent: Oid) {
     with(|t| t.children.push((child, parent)));
+    ending::await_it();
     coherence::refuse_if_preparing();
 }
 
@@ -153,6 +158,7 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
         t.pending = true;
         t.behind = None;
     });
+    ending::await_it();
     coherence::refuse_if_preparing();
     if events::phase() == Phase::Committing {
         at_commit();
@@ -162,7 +168,7 @@ fn note_in(cache: Oid, note: impl FnOnce(&mut Noted)) {
 /// Whether the transaction has entries to remove when it commits.
 pub fn has_noted() -> bool {
     let to_follow = |&(child, parent): &(Oid, Oid)| declare::is_to_follow(child, parent);
-    look(|t| !t.noted.is_empty() || t.children.iter().any(to_follow))
+    look(|t| !t.noted.is_empty() || !t.leaving.is_empty() || t.children.iter().any(to_follow))
 }
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache itself. A
@@ -264,12 +270,38 @@ fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     });
 }
 
+/// Where others' code may run for the last time: the same as right before the commit, if some is needed for that.
+pub fn at_end() {
+    if look(|t| !t.children.is_empty()) || removing_runs_others_code() {
+        finish(When::Ending);
+    }
+}
+
+/// Asked under the locks that are kept until the commit: nobody else gives a cache a trigger after that.
+fn removing_runs_others_code() -> bool {
+    let mut noted = BTreeMap::<u32, bool>::new();
+    look(|t| {
+        for (&cache, Noted { all, .. }) in t.noted.iter().flatten() {
+            *noted.entry(cache).or_default() |= all;
+        }
+    });
+    let mut caches = noted
+        .into_iter()
+        .filter_map(|(relation, clears)| open(Oid::from_u32(relation), clears));
+    caches.any(|cache| !cache.changes_alone())
+}
+
 /// Right before the commit: all of it, once more, and until removing notes nothing new.
 pub fn at_commit() {
+    finish(When::Commit);
+}
+
+fn finish(when: When) {
     follow_children();
     while look(|t| t.removing.is_none() && !t.noted.is_empty()) {
         with(|t| t.pending = false);
-        remove(When::Commit);
+        remove(when);
+        follow_children();
     }
 }
 
@@ -311,7 +343,15 @@ pub fn at_moment(moment: Moment) {
 enum When {
     /// While statements of the transaction may still come.
     Now,
+    /// None comes any more, but what is deferred.
+    Ending,
     Commit,
+}
+
+impl When {
+    fn is_last(self) -> bool {
+        self != When::Now
+    }
 }
 
 /// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
@@ -324,16 +364,18 @@ fn remove(when: When) {
     let all = everything_noted(when);
     for (&relation, noted) in all.iter() {
         coherence::note_outdated(Oid::from_u32(relation));
-        let clears = noted.all && when == When::Commit;
+        let clears = noted.all && when.is_last();
         let Some(cache) = open(Oid::from_u32(relation), clears) else {
             continue;
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
+            // One has become such a table since, or its cursor was closed by hand.
+            _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }
     }
-    if when == When::Commit {
+    if when.is_last() {
         // Triggers have run since; one may have dropped the view, or made another of the name.
         for (relation, noted) in in_memory {
             if let Ok(cache) = registry::find(relation) {
@@ -347,7 +389,7 @@ fn remove(when: When) {
 /// All layers in one; at the commit they are noted no more, and still hide what they name.
 fn everything_noted(when: When) -> Rc<ByCache> {
     with(|t| match when {
-        When::Commit => {
+        When::Ending | When::Commit => {
             let all = Rc::new(std::mem::take(&mut t.noted).into_one());
             t.leaving.push(Rc::clone(&all));
             all
@@ -381,16 +423,22 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     registry::find(relation).ok()
 }
 
+/// Raises 0A000.
+fn refuse(cache: &Cache) {
+    let name = relation::display_name(cache.relation);
+    ErrorReport::from(Error::TooLateForTriggers(name)).report(PgLogLevel::ERROR);
+}
+
 fn delete(cache: &Cache, noted: &Noted, when: When) {
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {
             When::Now => table::delete_all(cache),
-            When::Commit => drop(definition::clear(cache)),
+            When::Ending | When::Commit => drop(definition::clear(cache)),
         }
         return;
     }
-    if when == When::Commit {
+    if when.is_last() {
         keep_loaded_out(cache, &noted.keys);
     }
     table::delete_keys(cache, &noted.keys);

@@ -8,7 +8,7 @@ use pgrx::pg_sys::{self, Oid};
 use super::board;
 use super::dead::Dead;
 use super::kept::{self, Kept};
-use super::{advisory, meant, source};
+use super::{advisory, ending, meant, source};
 
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
@@ -45,6 +45,8 @@ pub enum Change {
 /// Moments in the life of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
+    /// The last one at which code of others may run; see [`super::ending`].
+    Ending,
     /// The last one at which it can fail; nobody else sees its writes yet.
     BeforeCommit,
     /// PREPARE TRANSACTION was called and can still be refused.
@@ -132,6 +134,10 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
+    match moment {
+        Moment::BeforeCommit | Moment::BeforePrepare => ending::pass(),
+        _ => ending::reset(),
+    }
     if kept::any() {
         guarded(|| transaction_event(moment));
     }

@@ -15,6 +15,7 @@ pub mod dead;
 pub mod dependency;
 mod dependency_key;
 pub mod encoding;
+pub mod ending;
 pub mod events;
 pub mod expression;
 pub mod failure;

@@ -26,6 +26,7 @@ mod fetch_truth;
 mod fetch_windows;
 mod fuzz;
 mod intruder;
+mod last_moment;
 mod leaks;
 mod leases;
 mod life;
