@@ -70,6 +70,8 @@ pub enum Error {
     CounterOverflow,
     /// PREPARE TRANSACTION after a write to a table cache.
     PreparedWrite,
+    /// Entries go with the commit, at a moment when triggers of a cache's own would come too late.
+    TooLateForTriggers(String),
     /// A trigger function of pgcache was called in a way no trigger calls it.
     NotATrigger(&'static str),
     /// The loader of a fetch fetches the key that it loads.
@@ -161,9 +163,10 @@ impl Error {
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-            Error::PreparedWrite | Error::NoCron | Error::CronElsewhere { .. } => {
-                Code::ERRCODE_FEATURE_NOT_SUPPORTED
-            }
+            Error::PreparedWrite
+            | Error::TooLateForTriggers(_)
+            | Error::NoCron
+            | Error::CronElsewhere { .. } => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::WrongColumns => Code::ERRCODE_DATATYPE_MISMATCH,
             Error::NotATrigger(_) => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
         }
@@ -210,6 +213,11 @@ impl Error {
             Error::CounterOverflow => "counter is out of range for type bigint".into(),
             Error::PreparedWrite => {
                 "cannot PREPARE a transaction that has written to a cache".into()
+            }
+            Error::TooLateForTriggers(name) => {
+                format!(
+                    "entries of cache \"{name}\" depend on changed rows and can no longer be removed"
+                )
             }
             Error::NotATrigger(name) => {
                 format!("function \"pgcache.{name}\" was not called by its trigger")
@@ -300,6 +308,9 @@ impl Error {
             }
             Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
+            Error::TooLateForTriggers(_) => {
+                "Where the cache has triggers, foreign keys, rules or policies of its own, do not CLOSE ALL after a change of its source."
+            }
             Error::NoCron => {
                 "The built-in worker already does it where pgcache is in shared_preload_libraries, every pgcache.expire_interval. Elsewhere install pg_cron, or call cache_expire() from a scheduler of your own."
             }

@@ -8,7 +8,7 @@ use super::lease::held;
 use super::model::pending;
 use super::open::removal;
 use crate::pg::events::{self, Moment, Observer, Phase};
-use crate::pg::hooks::callbacks;
+use crate::pg::hooks::{callbacks, ending};
 use crate::pg::session::pause::{self, Window};
 
 /// Makes this module hear of changes; called when the library is loaded.
@@ -25,13 +25,18 @@ pub fn register() {
         },
         depended_on: |cache, key| {
             pending::note(cache, key);
+            ending::await_it();
             remove_at_once_if_committing();
         },
         depended_on_all: |cache| {
             pending::note_all(cache);
+            ending::await_it();
             remove_at_once_if_committing();
         },
-        inherited: pending::note_child,
+        inherited: |child, parent| {
+            pending::note_child(child, parent);
+            ending::await_it();
+        },
         altered: |relation| changes::note_table(relation, Extent::Definition),
         created: changes::note_created,
         dropped: changes::note_dropped,
@@ -53,9 +58,19 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
+/// The same where code of others may still run, if some is needed for it; and what that brings.
+fn remove_what_needs_others() {
+    while pending::has_children() || removal::runs_others_code() {
+        pending::note_end();
+        declare::follow_children();
+        removal::at_end();
+    }
+}
+
 /// The steps of a commit, and of every other end of a transaction or savepoint, in their order.
 fn at_moment(moment: Moment) {
     match moment {
+        Moment::Ending => remove_what_needs_others(),
         // All of this can fail, and the transaction with it. What removes entries comes before the marks: a mark is
         // for what is known then.
         Moment::BeforeCommit => {

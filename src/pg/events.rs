@@ -47,6 +47,8 @@ pub enum RowChange {
 /// Moments in the life of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
+    /// The last one at which code of others may run; see `hooks::ending`.
+    Ending,
     /// The last one at which it can fail; nobody else sees its writes yet.
     BeforeCommit,
     /// PREPARE TRANSACTION was called and can still be refused.

@@ -176,6 +176,12 @@ impl Cache {
         !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
     }
 
+    /// Whether a change of its rows runs nobody's code but ours.
+    pub fn changes_alone(&self) -> bool {
+        let plain = self.target.as_ref().is_some_and(|target| target.writable);
+        plain || self.storage == Storage::Memory
+    }
+
     /// The kept plan of a statement over this cache's table; planned at its first use.
     pub fn plan(&self, statement: Statement) -> Rc<Plan> {
         self.plan_in(statement, Form::Plain)

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{OIDOID, Oid};
 
-use crate::pg::hooks::source;
+use crate::pg::hooks::{dependency, source};
 use crate::pg::session::transaction;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
@@ -12,18 +12,23 @@ use crate::pg::value::typed::Typed;
 
 /// Whether entries of a cache depend on some table.
 pub fn has_sources(cache: Oid) -> bool {
-    let is_one = |output: &Output| output.rows() > 0;
-    query_once(OF_CACHE, &[OIDOID], &[Typed::oid(cache)], is_one)
+    triggers_of_cache(cache, |output| output.rows() > 0)
 }
 
-/// The triggers of the dependencies of cache $1.
-pub const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
+/// The triggers of the dependencies of cache $1, which call $2 or $3.
+const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     JOIN pg_catalog.pg_trigger AS t ON t.oid OPERATOR(pg_catalog.=) d.objid \
     WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
     AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass \
     AND d.refobjid OPERATOR(pg_catalog.=) $1 \
-    AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regproc('pgcache.invalidate'), \
-    pg_catalog.to_regproc('pgcache.invalidate_all')]::pg_catalog.oid[])";
+    AND (t.tgfoid OPERATOR(pg_catalog.=) $2 OR t.tgfoid OPERATOR(pg_catalog.=) $3)";
+
+/// What `read` makes of the triggers by which a cache depends on tables.
+pub fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
+    let [rows, truncate] = dependency::functions();
+    let arguments = [cache, rows, truncate].map(Typed::oid);
+    query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
+}
 
 /// Whether this transaction may have changed rows on which entries of a cache depend, and their triggers have not said
 /// so yet: they do at the end of the statement.

@@ -6,8 +6,8 @@
 
 use std::ffi::CStr;
 
+use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::pg_sys::{OIDOID, Oid};
 use pgrx::prelude::*;
 
 use crate::cache::catalog::registry::{self, Cache};
@@ -23,9 +23,7 @@ use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
 use crate::pg::spi::output::Output;
-use crate::pg::spi::plan::query_once;
 use crate::pg::value::datum::Text;
-use crate::pg::value::typed::Typed;
 
 /// A key as SQL, over the new row and over the old one.
 struct Keys {
@@ -189,7 +187,7 @@ pub fn release(cache: Oid) {
             .filter_map(|row| output.oid(row, 0))
             .collect()
     };
-    for trigger in query_once(sources::OF_CACHE, &[OIDOID], &[Typed::oid(cache)], triggers) {
+    for trigger in sources::triggers_of_cache(cache, triggers) {
         dependency::goes_with(trigger, cache);
     }
 }

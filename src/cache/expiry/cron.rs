@@ -17,6 +17,8 @@ use crate::pg::value::typed::Typed;
 const SECONDS_SINCE: (u32, u32) = (1, 5);
 /// The first that writes down each run.
 const RUN_DETAILS_SINCE: (u32, u32) = (1, 3);
+/// As many rows as `cache_expire` removes when it is not told.
+const BATCH: i32 = 10_000;
 /// What stands in for a schedule in seconds before that.
 const EVERY_MINUTE: &str = "* * * * *";
 
@@ -72,8 +74,10 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
+/// Every argument is given with its type: in a schema in which others may create functions somebody could have put one
+/// without arguments beside ours, which the job would run as whoever made it.
 fn command(expire_function: &str) -> String {
-    format!("SELECT {expire_function}()")
+    format!("SELECT {expire_function}(NULL::pg_catalog.regclass, {BATCH}::pg_catalog.int4)")
 }
 
 /// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote down

@@ -68,6 +68,8 @@ struct Transaction {
     children: Vec<(Oid, Oid)>,
     /// Keys of memory caches, by cache, that this session has stored itself since they were last noted.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
+    /// What was noted has been seen to at the end of the transaction, which may be a PREPARE that is to be refused.
+    ended: bool,
     /// Dependencies have come: what the transaction had changed before them was not told.
     declared: bool,
     /// Caches that depend on entries which a parallel query cannot remove, once it has asked.
@@ -160,7 +162,29 @@ fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
 /// Whether the transaction has entries to remove when it commits.
 pub fn has_noted() -> bool {
     let to_follow = |&(child, parent): &(Oid, Oid)| is_to_follow(child, parent);
-    look(|t| !t.noted.is_empty() || t.children.iter().any(to_follow))
+    look(|t| t.ended || !t.noted.is_empty() || t.children.iter().any(to_follow))
+}
+
+/// What is noted is about to be seen to.
+pub fn note_end() {
+    let ended = has_noted();
+    with(|t| t.ended |= ended);
+}
+
+/// Whether tables have come, or gone, as children of those on which entries depend.
+pub fn has_children() -> bool {
+    look(|t| !t.children.is_empty())
+}
+
+/// The caches with entries to remove, in the order of their oids, and whether that is all of them.
+pub fn caches() -> BTreeMap<u32, bool> {
+    let mut caches = BTreeMap::new();
+    look(|t| {
+        for (&cache, Noted { all, .. }) in t.noted.iter().flatten() {
+            *caches.entry(cache).or_default() |= all;
+        }
+    });
+    caches
 }
 
 /// Whether a child has come that is no partition, and is still there.

@@ -8,7 +8,9 @@
 
 use std::rc::Rc;
 
+use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::commit::{changes, notify};
@@ -16,7 +18,9 @@ use crate::cache::lease::{ask, held};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::ops as table;
+use crate::error::Error;
 use crate::pg::catalog::privilege::AsOwner;
+use crate::pg::catalog::relation;
 use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
@@ -40,11 +44,35 @@ pub fn at_commit() {
     }
 }
 
+/// The same where code of others may run for the last time.
+pub fn at_end() {
+    while pending::is_left_to_commit() {
+        remove(When::Ending);
+    }
+}
+
+/// Whether triggers of others would run, or policies. Asked under the locks that are kept until the commit: nobody else
+/// gives a cache one after that.
+pub fn runs_others_code() -> bool {
+    let mut caches = pending::caches()
+        .into_iter()
+        .filter_map(|(relation, clears)| open(Oid::from_u32(relation), clears));
+    caches.any(|cache| !cache.changes_alone())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// While statements of the transaction may still come.
     Now,
+    /// None comes any more, but what is deferred.
+    Ending,
     Commit,
+}
+
+impl When {
+    fn is_last(self) -> bool {
+        self != When::Now
+    }
 }
 
 /// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
@@ -56,20 +84,22 @@ fn remove(when: When) {
     let mut in_memory = Vec::new();
     let all = match when {
         When::Now => pending::noted(),
-        When::Commit => pending::take_noted(),
+        When::Ending | When::Commit => pending::take_noted(),
     };
     for (&relation, noted) in all.iter() {
         changes::note_outdated(Oid::from_u32(relation));
-        let clears = noted.all && when == When::Commit;
+        let clears = noted.all && when.is_last();
         let Some(cache) = open(Oid::from_u32(relation), clears) else {
             continue;
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
+            // One has become such a table since, or its cursor was closed by hand.
+            _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }
     }
-    if when == When::Commit {
+    if when.is_last() {
         // Triggers have run since; one may have dropped the view, or made another of the name.
         for (relation, noted) in in_memory {
             if let Ok(cache) = registry::find(relation) {
@@ -97,16 +127,22 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     registry::find(relation).ok()
 }
 
+/// Raises 0A000.
+fn refuse(cache: &Cache) {
+    let name = relation::display_name(cache.relation);
+    ErrorReport::from(Error::TooLateForTriggers(name)).report(PgLogLevel::ERROR);
+}
+
 fn delete(cache: &Cache, noted: &Noted, when: When) {
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {
             When::Now => table::delete_all(cache),
-            When::Commit => table::truncate(cache),
+            When::Ending | When::Commit => table::truncate(cache),
         }
         return;
     }
-    if when == When::Commit {
+    if when.is_last() {
         keep_loaded_out(cache, &noted.keys);
     }
     table::delete_keys(cache, &noted.keys);

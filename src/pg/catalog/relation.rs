@@ -4,20 +4,6 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
-/// The oid of a function in schema pgcache; InvalidOid where the extension is not installed.
-pub fn internal_function(name: &CStr) -> pg_sys::Oid {
-    // Not looked at; only for a function of no arguments may it be null.
-    let types = [pg_sys::InvalidOid];
-    // SAFETY: the list and its strings live in the current memory context; with missing_ok the
-    // look-up gives InvalidOid. -1: any number of arguments, there is one function of each name.
-    unsafe {
-        let schema = pg_sys::makeString(c"pgcache".as_ptr().cast_mut()).cast();
-        let name = pg_sys::makeString(name.as_ptr().cast_mut()).cast();
-        let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema), name);
-        pg_sys::LookupFuncName(names, -1, types.as_ptr(), true)
-    }
-}
-
 /// `schema.name`, each part quoted where it needs to be.
 ///
 /// # Safety

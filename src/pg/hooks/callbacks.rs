@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{dependency, name_guard, source};
+use super::{dependency, ending, name_guard, source};
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
@@ -43,6 +43,10 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
+    match moment {
+        Moment::BeforeCommit | Moment::BeforePrepare => ending::pass(),
+        _ => ending::reset(),
+    }
     if transaction_local::any_changed() {
         guarded(|| transaction_event(moment));
     }

@@ -19,7 +19,7 @@ use super::dependency_key::RowKey;
 use super::trigger::called_as_trigger;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{own, relation};
 use crate::pg::memory::list;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::{events, session};
@@ -181,7 +181,7 @@ impl Condition {
                 return None;
             };
             if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
-                || (*call).funcid != relation::internal_function(c"depends")
+                || (*call).funcid != own::DEPENDS.oid()
             {
                 return None;
             }
@@ -244,9 +244,14 @@ impl DependencyTrigger {
     }
 }
 
+/// What these triggers call, for rows and for TRUNCATE; InvalidOid where the extension is not installed.
+pub fn functions() -> [Oid; 2] {
+    [own::INVALIDATE.oid(), own::INVALIDATE_ALL.oid()]
+}
+
 /// The dependencies' triggers on a table.
 pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
-    let functions = [c"invalidate", c"invalidate_all"].map(relation::internal_function);
+    let functions = functions();
     // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);

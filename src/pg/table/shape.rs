@@ -8,7 +8,8 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::target::{self, Target};
-use crate::pg::catalog::relation::{self, internal_function, qualified_name};
+use crate::pg::catalog::own;
+use crate::pg::catalog::relation::{self, qualified_name};
 use crate::pg::memory::list;
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
@@ -46,8 +47,8 @@ pub struct Shape {
 
 /// Reads a relation's facts; None when it is gone. The caller holds a lock on it.
 pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
-    let rows = internal_function(c"record");
-    let truncate = internal_function(c"record_truncate");
+    let rows = own::RECORD.oid();
+    let truncate = own::RECORD_TRUNCATE.oid();
     // SAFETY: try_relation_open gives NULL for a relation that is gone, else an entry that stays
     // valid until the close below. Nothing in between keeps a pointer into it.
     unsafe {
@@ -84,8 +85,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
 
 /// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or not.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
-    relation::has_trigger(relation, internal_function(c"record"))
-        || settings_of_view(relation).is_some()
+    relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
 /// Postgres' fixed oid of `pg_catalog."C"`.
@@ -269,7 +269,7 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
 /// # Safety
 /// `actions` are those of a view's rule for SELECT.
 unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
-    let function = internal_function(c"memory_entries");
+    let function = own::MEMORY_ENTRIES.oid();
     // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only after
     // their tag.
     unsafe {

@@ -7,8 +7,7 @@
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
-use crate::pg::catalog::policies;
-use crate::pg::catalog::relation::{self, internal_function};
+use crate::pg::catalog::{own, policies, relation};
 use crate::pg::memory::{list, unguarded};
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
@@ -234,10 +233,7 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` must be open and locked.
 unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
-    let ours = [
-        internal_function(c"record"),
-        internal_function(c"record_truncate"),
-    ];
+    let ours = [own::RECORD.oid(), own::RECORD_TRUNCATE.oid()];
     // SAFETY: trigdesc is NULL or has numtriggers triggers, foreign keys' own among them.
     unsafe {
         let descriptor = (*relation).trigdesc;

@@ -1,0 +1,73 @@
+//! The extension's own functions in schema pgcache, by which its triggers and views are known.
+//!
+//! Asked wherever a table is altered or truncated, a row of a source is written, a cache is opened: by anybody, also in
+//! a database without the extension. So the catalogs are read past the privileges, nothing is an error, and
+//! what somebody else has made in a schema of that name is not ours.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, Datum, Oid};
+
+/// Postgres' fixed oids of the languages.
+const C: Oid = Oid::from_u32(13);
+const SQL: Oid = Oid::from_u32(14);
+
+/// A function by its full signature.
+pub struct Function {
+    name: &'static CStr,
+    arguments: &'static [Oid],
+    language: Oid,
+}
+
+/// Functions in C, as only a superuser can make them.
+const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
+    Function {
+        name,
+        arguments,
+        language: C,
+    }
+}
+
+pub const RECORD: Function = in_c(c"record", &[]);
+pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
+pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
+pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
+pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);
+/// Only asked for in the condition of a trigger that calls one of the two above.
+pub const DEPENDS: Function = Function {
+    name: c"depends",
+    arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID],
+    language: SQL,
+};
+
+impl Function {
+    /// InvalidOid where the extension is not installed, or has none of this name in its version.
+    pub fn oid(&self) -> Oid {
+        // SAFETY: syscache look-ups, which check no privilege and give nothing for what is not there. The vector
+        // is a copy; the tuple is released after it has been read.
+        unsafe {
+            let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
+            if schema == pg_sys::InvalidOid {
+                return pg_sys::InvalidOid;
+            }
+            let arguments = self.arguments;
+            let types = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
+            let tuple = pg_sys::SearchSysCache3(
+                pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
+                Datum::from(self.name.as_ptr()),
+                Datum::from(types),
+                Datum::from(schema),
+            );
+            if tuple.is_null() {
+                return pg_sys::InvalidOid;
+            }
+            let function: pg_sys::Form_pg_proc = pg_sys::GETSTRUCT(tuple).cast();
+            let (oid, language) = ((*function).oid, (*function).prolang);
+            pg_sys::ReleaseSysCache(tuple);
+            match language == self.language {
+                true => oid,
+                false => pg_sys::InvalidOid,
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Code of others that runs because entries go with a commit: triggers of the cache's own. It runs while Postgres still
+//! sees to what it leaves behind, cursors and connections to other servers, or not at all.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use postgres::Client;
+
+/// A cache that depends on a table, with an entry, and a trigger of its own that does this when one goes.
+fn cache_with_trigger(session: &mut Client, body: &str) {
+    session.run(&format!(
+        "SELECT cache_create('c'); CREATE TABLE source (id text PRIMARY KEY, v int); SELECT cache_depend('source', 'id', 'c');
+         INSERT INTO source VALUES ('k', 1);
+         CREATE TABLE many AS SELECT g AS i, repeat('x', 500) AS t FROM generate_series(1, 2000) g;
+         CREATE TABLE went (key text);
+         CREATE FUNCTION goes() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE r record; cursor refcursor := 'left open'; BEGIN
+             INSERT INTO public.went VALUES (old.key); {body} RETURN old; END $$;
+         CREATE TRIGGER goes BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION goes();
+         SELECT cache_set('k', 'v', cache => 'c')"
+    ));
+}
+
+/// Each way to the commit: alone, in a block, under a savepoint, out of a procedure, by a deferred trigger.
+const WRITES: &[&[&str]] = &[
+    &["UPDATE source SET v = v + 1"],
+    &[
+        "BEGIN",
+        "UPDATE source SET v = v + 1",
+        "DECLARE own CURSOR FOR SELECT 1",
+        "COMMIT",
+    ],
+    &[
+        "BEGIN",
+        "SAVEPOINT s",
+        "UPDATE source SET v = v + 1",
+        "ROLLBACK TO s",
+        "SAVEPOINT t",
+        "UPDATE source SET v = v + 1",
+        "RELEASE t",
+        "COMMIT",
+    ],
+    &["CALL writes()"],
+    &["INSERT INTO first VALUES (1)"],
+];
+
+/// The entry goes each time, and its trigger has run once for it.
+fn goes_each_time(session: &mut Client) {
+    session.run(
+        "CREATE OR REPLACE PROCEDURE writes() LANGUAGE plpgsql AS $$ BEGIN UPDATE source SET v = v + 1; COMMIT; END $$;
+         CREATE OR REPLACE FUNCTION follows() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE source SET v = v + 1; RETURN NULL; END $$;
+         DROP TABLE IF EXISTS first; CREATE TABLE first (i int);
+         CREATE CONSTRAINT TRIGGER f AFTER INSERT ON first DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION follows()",
+    );
+    for &write in WRITES {
+        session.run("TRUNCATE went; SELECT cache_set('k', 'v', cache => 'c')");
+        for statement in write {
+            session.run(statement);
+        }
+        assert_eq!(
+            session.value("SELECT cache_get('k', 'c')"),
+            None,
+            "{write:?}"
+        );
+        assert_eq!(session.number("SELECT count(*) FROM went"), 1, "{write:?}");
+        assert_eq!(
+            session.number("SELECT count(*) FROM pg_cursors"),
+            0,
+            "{write:?}"
+        );
+        assert_eq!(
+            session.number("SELECT count(*) FROM many"),
+            2000,
+            "{write:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cursor_that_a_trigger_leaves_open_ends_with_the_transaction() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    cache_with_trigger(
+        &mut session,
+        "OPEN cursor FOR SELECT * FROM public.many; FETCH cursor INTO r;",
+    );
+    goes_each_time(&mut session);
+    refused(session.try_lines("FETCH \"left open\""), "34000");
+    let log = cluster.log_text();
+    assert!(!log.contains("leak"), "{log}");
+}
+
+#[test]
+fn a_trigger_may_fail() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    cache_with_trigger(
+        &mut session,
+        "BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN PERFORM 1; END;",
+    );
+    goes_each_time(&mut session);
+    session.run(
+        "CREATE OR REPLACE FUNCTION goes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM 1 / 0; RETURN old; END $$;
+         SELECT cache_set('k', 'v', cache => 'c')",
+    );
+    for _ in 0..3 {
+        refused(session.try_lines("UPDATE source SET v = v + 1"), "22012");
+        assert_eq!(session.text("SELECT cache_get('k', 'c')"), "v");
+    }
+    session.run(
+        "CREATE OR REPLACE FUNCTION goes() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.went VALUES (old.key); RETURN old; END $$",
+    );
+    goes_each_time(&mut session);
+}
+
+#[test]
+fn a_trigger_may_read_what_is_on_another_server() {
+    let cluster = Cluster::start(&[]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    if !connect_to_itself(&database, &mut session) {
+        return;
+    }
+    cache_with_trigger(&mut session, "PERFORM i FROM public.far;");
+    goes_each_time(&mut session);
+    // With a connection from before, and as the first thing of a session.
+    session.run("SELECT i FROM far");
+    goes_each_time(&mut session);
+    let mut session = database.connect();
+    session.run("UPDATE source SET v = v + 1");
+    assert!(!cluster.log_text().contains("PANIC"));
+}
+
+/// False where this Postgres has no postgres_fdw.
+fn connect_to_itself(database: &Database, session: &mut Client) -> bool {
+    let there = "SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'";
+    if session.number(there) == 0 {
+        return false;
+    }
+    let (folder, port) = (
+        session.text("SHOW unix_socket_directories"),
+        session.text("SHOW port"),
+    );
+    session.run(&format!(
+        "CREATE TABLE near (i int); CREATE EXTENSION postgres_fdw;
+         CREATE SERVER itself FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{folder}', port '{port}', dbname '{}');
+         CREATE USER MAPPING FOR CURRENT_USER SERVER itself OPTIONS (user 'postgres');
+         CREATE FOREIGN TABLE far (i int) SERVER itself OPTIONS (table_name 'near')",
+        database.name
+    ));
+    true
+}
+
+#[test]
+fn who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    cache_with_trigger(&mut session, "");
+    session.run("SELECT cache_set('k', 'v', cache => 'c')");
+    session.run("BEGIN; UPDATE source SET v = 2; CLOSE ALL");
+    refused(session.try_lines("COMMIT"), "0A000");
+    assert_eq!(session.text("SELECT cache_get('k', 'c')"), "v");
+    session.run("BEGIN; UPDATE source SET v = 3; CLOSE ALL; UPDATE source SET v = 4");
+    session.run("COMMIT");
+    assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
+    session.run("DROP TRIGGER goes ON c; SELECT cache_set('k', 'v', cache => 'c')");
+    session.run("BEGIN; UPDATE source SET v = 5; CLOSE ALL");
+    session.run("COMMIT");
+    assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
+}
