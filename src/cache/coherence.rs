@@ -22,7 +22,7 @@ use super::marks::{Extent, Marks};
 use super::sweeping::Sweeping;
 use super::{depend, leases, load_token, slots, space, watch};
 use crate::error::Error;
-use crate::pg::events::{self, Moment, Observer, Phase};
+use crate::pg::events::{self, Change, Moment, Observer, Phase};
 use crate::pg::kept::Kept;
 use crate::pg::memory;
 use crate::pg::pause::{self, Window};
@@ -82,9 +82,13 @@ thread_local! {
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
     events::observe(Observer {
-        row: |relation, key, change| {
-            watch::note(relation, key, change);
-            note_key(relation, key);
+        row: |relation, key, change, seen| {
+            let expired = change == Change::Gone && Sweeping::removes(relation, seen);
+            match expired {
+                true => watch::note_expired(relation, key),
+                false => watch::note(relation, key, change),
+            }
+            note_row(relation, key, !expired);
         },
         died: space::note_dead,
         truncated: |relation| {
@@ -124,6 +128,11 @@ fn nested(relation: Oid) -> Nested {
 /// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
 /// nothing when we commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
+    note_row(relation, key, true);
+}
+
+/// The same; whether that voids a lease on it.
+fn note_row(relation: Oid, key: &[u8], voids: bool) {
     with(|transaction| {
         transaction.wrote = true;
         let Some(tier) = tier() else {
@@ -133,12 +142,11 @@ pub fn note_key(relation: Oid, key: &[u8]) {
             if relation::is_temporary(relation) {
                 return;
             }
-            let voids = !Sweeping::is_on();
             return transaction
                 .marks
                 .keys(tier, relation.to_u32(), [(key, voids)].into_iter());
         }
-        transaction.note_key(relation.to_u32(), key);
+        transaction.note_key(relation.to_u32(), key, voids);
     });
     refuse_if_preparing();
 }
@@ -264,8 +272,7 @@ fn flush_abort_of(new_files: bool) {
 }
 
 impl Transaction {
-    fn note_key(&mut self, relation: u32, key: &[u8]) {
-        let voids = !Sweeping::is_on();
+    fn note_key(&mut self, relation: u32, key: &[u8], voids: bool) {
         if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids) {
             return;
         }

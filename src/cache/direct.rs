@@ -13,6 +13,7 @@ use super::table::Entry;
 use crate::error::Error;
 use crate::pg::clock::INFINITY;
 use crate::pg::datum::Text;
+use crate::pg::events::Seen;
 use crate::pg::stored::Stored;
 use crate::pg::table_row::{Change, New, Seek};
 use crate::pg::table_scan::{self, Found, Row, Undecided};
@@ -165,7 +166,7 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     };
     let removed = |number: usize| {
         let (relation, gone) = (target.relation, events::Change::Gone);
-        events::tell(|observer| (observer.row)(relation, keys.get(number), gone));
+        events::tell(|observer| (observer.row)(relation, keys.get(number), gone, Seen::ByFunction));
     };
     table_write::remove_all(target, &rows, key_of, removed).then_some(())
 }
@@ -209,5 +210,12 @@ fn change<R>(
 
 /// What `pgcache.record()` does for a row that a statement writes.
 fn note(target: &Target, key: Key, change: events::Change) {
-    events::tell(|observer| (observer.row)(target.relation, key.text().bytes(), change));
+    events::tell(|observer| {
+        (observer.row)(
+            target.relation,
+            key.text().bytes(),
+            change,
+            Seen::ByFunction,
+        )
+    });
 }

@@ -17,7 +17,6 @@ use super::key::Key;
 use super::leases::{self, Lease};
 use super::load_token::{self, LoadToken};
 use super::registry::Cache;
-use super::sweeping::Sweeping;
 use super::table::Entry;
 use super::{walk, watch};
 use crate::error::Error;
@@ -283,7 +282,6 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
 /// The same one by one, because each is told.
 fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
-    let _sweeping = Sweeping::begin();
     let mut removed = 0;
     for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
         let key = home.key(cache, &bytes);
@@ -292,7 +290,7 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
         if home.remove_because(&key, Why::Expired, is_expired) {
-            watch::note(cache.relation, &bytes, Change::Gone);
+            watch::note_expired(cache.relation, &bytes);
             removed += 1;
         }
     }

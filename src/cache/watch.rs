@@ -12,7 +12,6 @@ use pgrx::pg_sys::Oid;
 
 use super::layers::{Layers, Notes};
 use super::registry;
-use super::sweeping::Sweeping;
 use crate::pg::events::{self, Change, Moment, Phase};
 use crate::pg::kept::Kept;
 use crate::pg::notify::{self, PAYLOAD_LIMIT};
@@ -44,10 +43,14 @@ pub fn channel(id: u64) -> String {
 pub fn note(cache: Oid, key: &[u8], change: Change) {
     let word = match change {
         Change::Set => "set",
-        Change::Gone if Sweeping::is_on() => "expire",
         Change::Gone => "delete",
     };
     put(cache, Some(key), word);
+}
+
+/// An entry of a cache is gone because of time.
+pub fn note_expired(cache: Oid, key: &[u8]) {
+    put(cache, Some(key), "expire");
 }
 
 /// All entries of a cache are gone.

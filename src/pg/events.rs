@@ -14,7 +14,7 @@ use super::{advisory, meant, source};
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement ends.
-    pub row: fn(relation: Oid, key: &[u8], change: Change),
+    pub row: fn(relation: Oid, key: &[u8], change: Change, seen: Seen),
     /// A change of a row left this for VACUUM; called when `row` is.
     pub died: fn(relation: Oid, dead: Dead),
     /// All rows of a cache may be other ones.
@@ -40,6 +40,15 @@ pub enum Change {
     Set,
     /// It is gone.
     Gone,
+}
+
+/// Who saw it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// The trigger that every cache has, for a statement.
+    ByTrigger,
+    /// A function of ours that changed the row without a statement.
+    ByFunction,
 }
 
 /// Moments in the life of a transaction.

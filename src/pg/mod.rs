@@ -57,7 +57,7 @@ pub mod table_target;
 pub mod table_write;
 pub mod tier;
 pub mod transaction;
-mod trigger;
+pub mod trigger;
 pub mod typed;
 mod version;
 pub mod wait;

@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 
 use super::datum::{ValueType, varlena_bytes};
 use super::dead::Dead;
-use super::events::{self, Change};
+use super::events::{self, Change, Seen};
 use super::reserve;
 use crate::error::Error;
 
@@ -89,7 +89,7 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: C
         };
         events::tell(|observer| match null {
             true => (observer.truncated)(relation_oid),
-            false => (observer.row)(relation_oid, varlena_bytes(key), change),
+            false => (observer.row)(relation_oid, varlena_bytes(key), change, Seen::ByTrigger),
         });
     }
 }
@@ -142,7 +142,12 @@ pub fn called_as_trigger(
 
 /// Whether a trigger function runs, of whatever table.
 pub fn is_in_one() -> bool {
+    depth() > 0
+}
+
+/// How many trigger functions run, one inside of the other.
+pub fn depth() -> i32 {
     // SAFETY: the function takes nothing and gives an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };
-    depth.unwrap_or(0) > 0
+    depth.unwrap_or(0)
 }
