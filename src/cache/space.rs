@@ -17,7 +17,7 @@ use super::registry;
 use super::slots::owner_of;
 use super::sweep;
 use super::sweeping::Sweeping;
-use super::upkeep::Due;
+use super::upkeep::{self, Due};
 use crate::pg::board::{Record, board};
 use crate::pg::dead::Dead;
 use crate::pg::storage::{self, Counted};
@@ -113,7 +113,11 @@ fn tables(cache: Oid, record: &Record, wanted: impl Fn(Oid, usize) -> bool) -> V
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning.
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning. Once they
+                // are gone it is looked at again, though nothing may change in the table any more.
+                if is_worth(table, place, record) {
+                    upkeep::look_again(cache);
+                }
                 record.died[place].store(0, Relaxed);
                 return None;
             }

@@ -15,9 +15,10 @@ use super::{memory, sweep, walk};
 use crate::guc;
 use crate::pg::board::{Board, Record, board};
 use crate::pg::clock::{self, Timestamp};
+use crate::pg::failure::Failure;
 use crate::pg::slot::Figure;
 use crate::pg::tier::tier;
-use crate::pg::{lock, relation, session, storage};
+use crate::pg::{database, lock, relation, session, storage, subtransaction};
 
 /// The longest time that a failing cache is put off.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
@@ -44,65 +45,85 @@ pub struct Work {
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Looks for what is due. On a standby tables are read only, and memory caches are not.
-pub fn due() -> Work {
+/// Looks for what is due. On a standby tables are read only, and memory caches are not. The extension may have
+/// gone since a worker came.
+pub fn due(board: Board) -> Work {
     let mut work = Work::default();
+    if !database::keeps_extension() {
+        return work;
+    }
     if let Some(tier) = tier() {
         slots::free_gone(tier);
     }
     for relation in sweep::all_caches() {
-        if !add_memory(&mut work, relation) && !session::in_recovery() {
-            work.tables.extend(due_table(relation));
+        let record = board.find(owner_of(relation));
+        if record.is_some_and(is_put_off) {
+            continue;
+        }
+        // One that fails fails alone.
+        match subtransaction::attempt(|| add(&mut work, relation, record)) {
+            Ok(()) => {}
+            Err(failure) if failure.cancelled || failure.locked => {}
+            Err(failure) => {
+                let record = board.record(owner_of(relation));
+                put_off_for(&failure, record, &relation::display_name(relation));
+            }
         }
         session::check_for_interrupts();
     }
     work
 }
 
-/// Whether it is a memory cache; trims it, too, which takes a walk only when it has too many entries.
-fn add_memory(work: &mut Work, relation: Oid) -> bool {
-    if !relation::is_view(relation) {
-        return false;
+fn add(work: &mut Work, relation: Oid, record: Option<&Record>) {
+    if relation::is_view(relation) {
+        work.memory.extend(due_memory(relation));
+        if let Some(record) = record {
+            record.failures.store(0, Relaxed);
+        }
+    } else if !session::in_recovery() {
+        work.tables.extend(due_table(relation, record));
     }
-    if lock::try_relation(relation, lock::Mode::Read)
-        && let Ok(cache) = registry::find(relation)
-        && cache.storage == Storage::Memory
-        && let Some(limit) = memory::sweep_limit(&cache)
-    {
-        work.memory.push(limit);
-        // It fails only where there is no tier, and there no limit either.
-        let _ = memory::trim(&cache);
-    }
-    true
 }
 
-fn due_table(relation: Oid) -> Option<Due> {
+/// Trims a memory cache, too, which takes a walk only when it has too many entries.
+fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
+    if !lock::try_relation(relation, lock::Mode::Read) {
+        return None;
+    }
+    let cache = registry::find(relation).ok()?;
+    if cache.storage != Storage::Memory {
+        return None;
+    }
+    let limit = memory::sweep_limit(&cache)?;
+    // It fails only where there is no tier, and there no limit either.
+    let _ = memory::trim(&cache);
+    Some(limit)
+}
+
+fn due_table(relation: Oid, record: Option<&Record>) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
-    let owner = owner_of(relation);
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = board().and_then(|board| board.find(owner)) {
-        if is_put_off(record) {
-            return None;
-        }
-        if counted.is_some() && is_at_rest(record, changes, now) {
-            record.last_sweep.store(now, Relaxed);
-            return None;
-        }
+    if let Some(record) = record
+        && counted.is_some()
+        && is_at_rest(record, changes, now)
+    {
+        record.last_sweep.store(now, Relaxed);
+        return None;
     }
     Some(Due {
         relation,
-        owner,
+        owner: owner_of(relation),
         name: relation::display_name(relation),
         changes,
     })
 }
 
-/// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
-/// holds a lock on it that keeps sweeps off until they count.
+/// Lets the next sweep look at a table in which nothing has changed: because its settings have, when the caller
+/// holds a lock on it that keeps sweeps off until they count; or because it could not be vacuumed.
 pub fn look_again(relation: Oid) {
     if let Some(record) = board().and_then(|board| board.find(owner_of(relation))) {
         record.changes.store(NEVER_COUNTED, Relaxed);
@@ -134,6 +155,13 @@ pub fn put_off(record: &Record) -> u32 {
         .retry_at
         .store(clock::now().saturating_add(delay), Relaxed);
     before + 1
+}
+
+/// The same, and says why the first time.
+pub fn put_off_for(failure: &Failure, record: &Record, name: &str) {
+    if put_off(record) == 1 {
+        failure.warn(sweep::could_not_sweep(name));
+    }
 }
 
 /// What sweeps of a cache have written down.

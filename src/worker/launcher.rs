@@ -31,6 +31,10 @@ const AGAIN_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 /// keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
+/// The longest time that VACUUM waits for others to let go of a page. A cursor that nobody closes may hold one of an
+/// unlogged table's index for ever.
+const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
+
 /// Between two visits that come because of an alarm; the first stays while there are more.
 const ALARMS_APART: Duration = Duration::from_secs(1);
 
@@ -50,6 +54,8 @@ struct Visit {
     worker: Started,
     /// It took too long, and was told to end.
     overdue: bool,
+    /// When it was first seen to wait for a page, if it was ever since.
+    waits_since: Option<Instant>,
 }
 
 struct Launcher {
@@ -76,6 +82,7 @@ pub fn run() {
         background::reload_if_asked();
         launcher.reap();
         launcher.end_overdue();
+        launcher.end_waits();
         let interval = guc::expire_interval().map(|interval| interval.max(SHORTEST));
         if let Some(interval) = interval {
             launcher.learn();
@@ -99,6 +106,9 @@ impl Launcher {
             };
             let note = self.board.visit(place);
             note.end();
+            if !visit.overdue && note.step_began.load(Acquire) != 0 {
+                self.put_off_after_end(note.owner.load(Relaxed));
+            }
             let without = note.outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
                 known.without = without.then_some(visit.news);
@@ -128,6 +138,36 @@ impl Launcher {
                     "pgcache ends a worker because one step of a sweep takes too long",
                     "A trigger on a cache does not return; the cache is put off, and the others are swept."
                 );
+            }
+        }
+    }
+
+    /// A worker has ended in a step: by an error that was made to end it, perhaps, which it could not take note of.
+    fn put_off_after_end(&self, owner: u64) {
+        if upkeep::put_off(self.board.record(owner)) > 1 {
+            return;
+        }
+        let (database, relation) = (owner >> 32, owner as u32);
+        pgrx::ereport!(
+            pgrx::PgLogLevel::WARNING,
+            pgrx::PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache puts a cache off because a worker has ended in a step of its sweep",
+            format!(
+                "The cache has OID {relation} in the database with OID {database}; the others are swept."
+            )
+        );
+    }
+
+    /// Cancels a VACUUM that waits for a page for too long; the next visit tries it again.
+    fn end_waits(&mut self) {
+        for visit in self.visits.iter_mut().flatten() {
+            let since = visit
+                .worker
+                .waits_for_page()
+                .then(|| visit.waits_since.unwrap_or_else(Instant::now));
+            visit.waits_since = since.filter(|since| since.elapsed() < LONGEST_WAIT_FOR_PAGE);
+            if since.is_some() && visit.waits_since.is_none() {
+                visit.worker.cancel();
             }
         }
     }
@@ -213,6 +253,7 @@ impl Launcher {
             news,
             worker,
             overdue: false,
+            waits_since: None,
         })
     }
 
@@ -264,11 +305,13 @@ impl Launcher {
         known.without == Some(self.board.news())
     }
 
-    /// How long to sleep: not beyond a visit's longest step while there is one. None: until a signal comes.
+    /// How long to sleep: while there is a visit, not longer than it may wait for a page. None: until a signal comes.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
-            true => Some(next.map_or(LONGEST_STEP, |next| next.min(LONGEST_STEP))),
+            true => Some(next.map_or(LONGEST_WAIT_FOR_PAGE, |next| {
+                next.min(LONGEST_WAIT_FOR_PAGE)
+            })),
             false => next,
         }
     }

@@ -15,11 +15,7 @@ mod turns;
 mod vacuum;
 mod visit;
 
-use crate::cache::sweep;
-use crate::cache::upkeep::{self, Due};
 use crate::pg::background::{self, Tasks};
-use crate::pg::board::Record;
-use crate::pg::failure::Failure;
 
 /// Registers the launcher; only while preloading.
 pub fn register() {
@@ -27,11 +23,4 @@ pub fn register() {
         launcher: launcher::run,
         visit: visit::run,
     });
-}
-
-/// Puts a failing cache off, and says so the first time.
-fn put_off(due: &Due, record: &Record, failure: &Failure) {
-    if upkeep::put_off(record) == 1 {
-        failure.warn(sweep::could_not_sweep(&due.name));
-    }
 }

@@ -138,6 +138,8 @@ fn vacuum(board: Board, due: &Due, which: Which) -> bool {
     }
     if done.is_none() {
         space::forget(record);
+        // It is tried again, though nothing may change in the table any more.
+        upkeep::look_again(due.relation);
     }
     done.unwrap_or(false)
 }
@@ -152,7 +154,7 @@ fn try_vacuum(due: &Due, record: &Record, which: Which) -> Option<bool> {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                super::put_off(due, record, &failure);
+                upkeep::put_off_for(&failure, record, &due.name);
                 return None;
             }
         }

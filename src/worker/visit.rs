@@ -13,7 +13,6 @@ use pgrx::pg_sys::Oid;
 
 use super::job::{Did, Job, SHARE};
 use super::pace;
-use super::put_off;
 use super::turns::Turns;
 use super::vacuum::Vacuums;
 use crate::cache::upkeep::{self, Due};
@@ -114,7 +113,7 @@ impl Work {
 
     /// False when what is due cannot be found out.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
-        let due = match background::in_transaction(upkeep::due) {
+        let due = match background::in_transaction(|| upkeep::due(self.board)) {
             Ok(due) => due,
             Err(failure) => {
                 failure.warn("could not list the caches to sweep".into());
@@ -152,7 +151,7 @@ impl Work {
                 if failure.cancelled {
                     pace::learn(job.record, took, false);
                 } else if !failure.locked {
-                    put_off(&job.due, job.record, &failure);
+                    upkeep::put_off_for(&failure, job.record, &job.due.name);
                 }
                 job.give_up();
             }

@@ -54,4 +54,5 @@ mod visibility;
 mod watch;
 mod worker;
 mod worker_fairness;
+mod worker_hostile;
 mod worker_space;
