@@ -6,7 +6,7 @@
 //! - [`vacuum`]: what it vacuums, and the alarms of writers, for which the launcher starts a visit early.
 //!
 //! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
-//! `max_worker_processes`; it is in nobody's way (see `pg::background`).
+//! `max_worker_processes`; it is in nobody's way (see `pg::worker::background`).
 
 mod job;
 mod launcher;
@@ -15,7 +15,7 @@ mod turns;
 mod vacuum;
 mod visit;
 
-use crate::pg::background::{self, Tasks};
+use crate::pg::worker::background::{self, Tasks};
 
 /// Registers the launcher; only while preloading.
 pub fn register() {
