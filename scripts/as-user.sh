@@ -82,6 +82,10 @@ their_path() {
     done
 }
 
+# Whoever comes second, from another checkout perhaps, would take the files away under the first.
+exec 8>"$home/.pgcache.lock"
+flock --nonblock 8 || die "another as-user.sh is at work in $here: wait for it, or name another user with AS_USER=."
+
 copy_checkout
 copy_settings
 copy_rust
@@ -98,4 +102,4 @@ cd "$here"
 ulimit -Sn 1024
 PATH=$(their_path)
 export PATH HOME=$home USER=$user LOGNAME=$user SHELL=/bin/bash
-exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@" </dev/null
+setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@" </dev/null 8>&-

@@ -19,7 +19,13 @@ dir=$RUN/$name
 data=$dir/data
 port=${PGCACHE_PORT:-54$PG_MAJOR}
 
-running() { as_server "$BINDIR/pg_ctl" status -s -D "$data" >/dev/null 2>&1; }
+# The server of this folder: a number that a killed one has left in its pid file may be another process' by now, which
+# pg_ctl would take for it, and stop.
+server_pid() { as_server head -n 1 "$data/postmaster.pid" 2>/dev/null; }
+running() {
+    local pid
+    pid=$(server_pid) && as_server test "/proc/$pid/cwd" -ef "$data"
+}
 
 make_cluster() {
     [ -x "$BINDIR/initdb" ] || die "the server is not staged yet: run scripts/stage.sh first."
@@ -54,6 +60,8 @@ configure() {
 start() {
     [ -e "$data/PG_VERSION" ] || as_server test -e "$data/PG_VERSION" || make_cluster
     running && return 0
+    # Postgres itself would not start beside that process.
+    ! as_server kill -0 "$(server_pid)" 2>/dev/null || as_server rm -f "$data/postmaster.pid"
     if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
         configure "$@"
     fi

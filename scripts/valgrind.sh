@@ -16,6 +16,8 @@ need_files 4096 'make valgrind'
 
 found=$RUN/memcheck
 export PGCACHE_POSTGRES=$found/postgres PGCTLTIMEOUT=600
+# Three times the leases that there are at the default pgcache.hot_size, in place of a hundred times.
+export PGCACHE_LEASE_KEYS=3000
 
 # In place of the server's program: one log a process.
 write_wrapper() {

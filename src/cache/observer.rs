@@ -5,18 +5,23 @@ use super::commit::{changes, notify};
 use super::definition::declare;
 use super::expiry::vacuum_need;
 use super::lease::held;
+use super::model::expiring::Sweeping;
 use super::model::pending;
 use super::open::removal;
-use crate::pg::events::{self, Moment, Observer, Phase};
+use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{callbacks, ending};
 use crate::pg::session::pause::{self, Window};
 
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
     callbacks::register(Observer {
-        row: |relation, key, change| {
-            notify::note(relation, key, change);
-            changes::note_key(relation, key);
+        row: |relation, key, change, noted_by| {
+            let expired = change == RowChange::Gone && Sweeping::removes(relation, noted_by);
+            match expired {
+                true => notify::note_expired(relation, key),
+                false => notify::note(relation, key, change),
+            }
+            changes::note_row(relation, key, !expired);
         },
         died: vacuum_need::note_dead,
         truncated: |relation| {

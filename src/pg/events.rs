@@ -9,7 +9,7 @@ use pgrx::pg_sys::Oid;
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement ends.
-    pub row: fn(relation: Oid, key: &[u8], change: RowChange),
+    pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
     /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.
@@ -42,6 +42,15 @@ pub enum RowChange {
     Set,
     /// It is gone.
     Gone,
+}
+
+/// Who saw it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NotedBy {
+    /// The trigger that every cache has, for a statement.
+    Trigger,
+    /// A function of ours that changed the row without a statement.
+    Function,
 }
 
 /// Moments in the life of a transaction.

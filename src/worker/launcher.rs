@@ -15,6 +15,7 @@ use crate::cache::expiry::upkeep;
 use crate::guc;
 use crate::pg::catalog::database;
 use crate::pg::session::{self, clock};
+use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
 
@@ -31,6 +32,10 @@ const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 /// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns would
 /// keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
+
+/// The longest time that VACUUM waits for others to let go of a page. A cursor that nobody closes may hold one of an
+/// unlogged table's index for ever.
+const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
 /// Between two visits to a database that only vacuum; the first one stays while there are more requests.
 const REQUESTS_APART: Duration = Duration::from_secs(1);
@@ -53,6 +58,8 @@ struct Visit {
     worker: Started,
     /// One of its steps took too long, and its worker was told to end.
     overdue: bool,
+    /// When it was first seen to wait for a page, if it was ever since.
+    waits_since: Option<Instant>,
 }
 
 struct Launcher {
@@ -79,6 +86,7 @@ pub fn run() {
         background::reload_if_asked();
         launcher.reap();
         launcher.end_overdue();
+        launcher.end_waits();
         let interval = guc::expire_interval().map(|interval| interval.max(SHORTEST));
         if let Some(interval) = interval {
             launcher.learn();
@@ -102,6 +110,9 @@ impl Launcher {
             };
             let shared = self.shmem.visit(place);
             shared.end_answering();
+            if !visit.overdue && shared.step_began.load(Acquire) != 0 {
+                self.put_off_after_end(shared.cache.load(Relaxed));
+            }
             let without = shared.outcome() == Outcome::NoExtension;
             if let Some(known) = self.databases.get_mut(&visit.database.to_u32()) {
                 known.without = without.then_some(visit.generation);
@@ -133,6 +144,39 @@ impl Launcher {
                     "pgcache ends a worker because one step of a sweep takes too long",
                     "A trigger on a cache does not return; the cache is put off, and the others are swept."
                 );
+            }
+        }
+    }
+
+    /// A worker has ended in a step: by an error that was made to end it, perhaps, which it could not take note of.
+    fn put_off_after_end(&self, cache: Option<CacheId>) {
+        let Some(cache) = cache else {
+            return;
+        };
+        if upkeep::put_off(self.shmem.sweep_state(cache)) > 1 {
+            return;
+        }
+        let (database, relation) = (cache.database().to_u32(), cache.relation().to_u32());
+        pgrx::ereport!(
+            pgrx::PgLogLevel::WARNING,
+            pgrx::PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache puts a cache off because a worker has ended in a step of its sweep",
+            format!(
+                "The cache has OID {relation} in the database with OID {database}; the others are swept."
+            )
+        );
+    }
+
+    /// Cancels a VACUUM that waits for a page for too long; the next visit tries it again.
+    fn end_waits(&mut self) {
+        for visit in self.visits.iter_mut().flatten() {
+            let since = visit
+                .worker
+                .waits_for_page()
+                .then(|| visit.waits_since.unwrap_or_else(Instant::now));
+            visit.waits_since = since.filter(|since| since.elapsed() < LONGEST_WAIT_FOR_PAGE);
+            if since.is_some() && visit.waits_since.is_none() {
+                visit.worker.cancel();
             }
         }
     }
@@ -219,6 +263,7 @@ impl Launcher {
             generation,
             worker,
             overdue: false,
+            waits_since: None,
         })
     }
 
@@ -277,12 +322,13 @@ impl Launcher {
         known.without == Some(self.shmem.extension_generation())
     }
 
-    /// How long to sleep; None: until a signal comes. While there are visits not for longer than one of their
-    /// steps may take.
+    /// How long to sleep: while there is a visit, not longer than it may wait for a page. None: until a signal comes.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
-            true => Some(next.map_or(LONGEST_STEP, |next| next.min(LONGEST_STEP))),
+            true => Some(next.map_or(LONGEST_WAIT_FOR_PAGE, |next| {
+                next.min(LONGEST_WAIT_FOR_PAGE)
+            })),
             false => next,
         }
     }

@@ -15,10 +15,6 @@ mod turns;
 mod vacuum;
 mod visit;
 
-use crate::cache::expiry::on_demand;
-use crate::cache::expiry::upkeep::{self, Due};
-use crate::pg::session::failure::Failure;
-use crate::pg::shmem::worker_state::SweepState;
 use crate::pg::worker::background::{self, Tasks};
 
 /// Registers the launcher; only while preloading.
@@ -27,11 +23,4 @@ pub fn register() {
         launcher: launcher::run,
         visit: visit::run,
     });
-}
-
-/// Notes that a cache could not be swept, so that it is left alone for a while; warns the first time.
-fn put_off(due: &Due, state: &SweepState, failure: &Failure) {
-    if upkeep::put_off(state) == 1 {
-        failure.warn(on_demand::could_not_sweep(&due.name));
-    }
 }

@@ -143,6 +143,8 @@ fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     }
     if done.is_none() {
         vacuum_need::forget(state);
+        // It is tried again, though nothing may change in the table any more.
+        upkeep::look_again(due.relation);
     }
     done.unwrap_or(false)
 }
@@ -157,7 +159,7 @@ fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                crate::worker::put_off(due, state, &failure);
+                upkeep::put_off_for(&failure, state, &due.name);
                 return None;
             }
         }

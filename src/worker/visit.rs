@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use super::job::{Job, SHARE};
+use super::pace;
 use super::turns::Turns;
 use super::vacuum::Vacuums;
-use super::{pace, put_off};
 use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::guc;
@@ -116,7 +116,7 @@ impl Work {
 
     /// Adds what is due; false when that cannot be found out.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
-        let due = match background::in_transaction(upkeep::due) {
+        let due = match background::in_transaction(|| upkeep::due(self.shmem)) {
             Ok(due) => due,
             Err(failure) => {
                 failure.warn("could not list the caches to sweep".into());
@@ -154,7 +154,7 @@ impl Work {
                 if failure.cancelled {
                     pace::learn(job.state, took, false);
                 } else if !failure.locked {
-                    put_off(&job.due, job.state, &failure);
+                    upkeep::put_off_for(&failure, job.state, &job.due.name);
                 }
                 job.give_up();
             }

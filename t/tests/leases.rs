@@ -135,6 +135,39 @@ fn what_is_no_change_of_the_key_voids_nothing() {
     }
 }
 
+/// What a trigger of the swept cache changes, there or elsewhere, has not expired; nor has what a foreign key takes along.
+#[test]
+fn what_changes_in_the_course_of_a_sweep_voids_a_lease() {
+    for (change, cache) in [
+        ("PERFORM cache_set('k', 'new', cache => 'tab')", "tab"),
+        ("PERFORM cache_delete('k', 'tab')", "tab"),
+        ("INSERT INTO tab VALUES ('k', 'new')", "tab"),
+        ("PERFORM cache_set('k', 'new', cache => 'swept')", "swept"),
+        ("PERFORM cache_delete('k', 'swept')", "swept"),
+        ("INSERT INTO swept VALUES ('k', 'new')", "swept"),
+        ("DELETE FROM swept WHERE key = 'k'", "swept"),
+        ("PERFORM 1", "child"),
+    ] {
+        let database = with_caches();
+        let (mut one, mut other) = (database.connect(), database.connect());
+        other.run(&format!(
+            "SELECT cache_create('swept'), cache_create('child'); \
+             ALTER TABLE child ADD CONSTRAINT parent FOREIGN KEY (value) REFERENCES swept (key) ON DELETE CASCADE; \
+             CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {change}; RETURN NULL; END$$; \
+             CREATE TRIGGER change AFTER DELETE ON swept FOR EACH ROW WHEN (OLD.key = 'x') EXECUTE FUNCTION change()"
+        ));
+        // The one that goes first, and two that are absent because of time.
+        other.run("INSERT INTO swept VALUES ('x', 'x', now())");
+        if change.starts_with("DELETE") {
+            other.run("INSERT INTO swept VALUES ('k', 'old', now())");
+        }
+        other.run("INSERT INTO child VALUES ('k', 'x', now())");
+        let lease = win(&mut one, cache);
+        assert_eq!(other.number("SELECT cache_expire('swept', 1)"), 1);
+        assert!(!store(&mut one, lease, cache), "{change} {cache}");
+    }
+}
+
 /// Stored by a transaction that rolls back, the value is gone and the lease is good again.
 #[test]
 fn a_rolled_back_store_gives_the_lease_back() {

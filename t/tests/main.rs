@@ -57,4 +57,5 @@ mod visibility;
 mod watch;
 mod worker;
 mod worker_fairness;
+mod worker_hostile;
 mod worker_space;

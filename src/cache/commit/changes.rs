@@ -19,7 +19,6 @@ use pgrx::prelude::*;
 
 use super::marks::{Extent, Marks};
 use crate::cache::lease::load_token;
-use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::cache::model::savepoints::{Join, Savepoints};
@@ -96,6 +95,11 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
 /// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
 /// nothing when we commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
+    note_row(relation, key, true);
+}
+
+/// The same; whether that voids a lease on it.
+pub fn note_row(relation: Oid, key: &[u8], voids: bool) {
     with(|transaction| {
         transaction.wrote = true;
         let Some(tier) = tier() else {
@@ -105,12 +109,11 @@ pub fn note_key(relation: Oid, key: &[u8]) {
             if relation::is_temporary(relation) {
                 return;
             }
-            let voids = !Sweeping::is_on();
             return transaction
                 .marks
                 .keys(tier, relation.to_u32(), [(key, voids)].into_iter());
         }
-        transaction.note_key(relation.to_u32(), key);
+        transaction.note_key(relation.to_u32(), key, voids);
     });
     refuse_if_preparing();
 }
@@ -242,8 +245,7 @@ fn flush_abort_of(new_files: bool) {
 }
 
 impl Transaction {
-    fn note_key(&mut self, relation: u32, key: &[u8]) {
-        let voids = !Sweeping::is_on();
+    fn note_key(&mut self, relation: u32, key: &[u8], voids: bool) {
         if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids) {
             return;
         }

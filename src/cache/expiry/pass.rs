@@ -213,7 +213,7 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(from, to);
     let limit = Typed::moment(Some(limit));
-    let _sweeping = Sweeping::begin();
+    let _sweeping = Sweeping::begin(cache.relation);
     let removed = cache
         .plan(Statement::Expire)
         .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {

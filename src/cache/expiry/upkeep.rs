@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::on_demand;
 use crate::cache::catalog::registry::{self, Storage};
 use crate::cache::memory::ops as memory_cache;
-use crate::cache::tier::slots;
-use crate::cache::tier::walk;
+use crate::cache::tier::{slots, walk};
 use crate::guc;
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{database, relation};
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::session::{self, lock};
+use crate::pg::session::failure::Failure;
+use crate::pg::session::{self, lock, subtransaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::tier;
@@ -48,65 +49,85 @@ pub struct Work {
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Looks for what is due. On a standby tables are read only, and memory caches are not.
-pub fn due() -> Work {
+/// Looks for what is due. On a standby tables are read only, and memory caches are not. The extension may have
+/// gone since a worker came.
+pub fn due(shmem: WorkerShmem) -> Work {
     let mut work = Work::default();
+    if !database::keeps_extension() {
+        return work;
+    }
     if let Some(tier) = tier() {
         slots::free_gone(tier);
     }
     for relation in registry::all_caches() {
-        if !add_memory(&mut work, relation) && !session::in_recovery() {
-            work.tables.extend(due_table(relation));
+        let record = shmem.find(CacheId::of(relation));
+        if record.is_some_and(is_put_off) {
+            continue;
+        }
+        // One that fails fails alone.
+        match subtransaction::attempt(|| add(&mut work, relation, record)) {
+            Ok(()) => {}
+            Err(failure) if failure.cancelled || failure.locked => {}
+            Err(failure) => {
+                let record = shmem.sweep_state(CacheId::of(relation));
+                put_off_for(&failure, record, &relation::display_name(relation));
+            }
         }
         session::check_for_interrupts();
     }
     work
 }
 
-/// Whether it is a memory cache; trims it, too, which takes a walk only when it has too many entries.
-fn add_memory(work: &mut Work, relation: Oid) -> bool {
-    if !relation::is_view(relation) {
-        return false;
+fn add(work: &mut Work, relation: Oid, record: Option<&SweepState>) {
+    if relation::is_view(relation) {
+        work.memory.extend(due_memory(relation));
+        if let Some(record) = record {
+            record.failures.store(0, Relaxed);
+        }
+    } else if !session::in_recovery() {
+        work.tables.extend(due_table(relation, record));
     }
-    if lock::try_relation(relation, lock::Mode::Read)
-        && let Ok(cache) = registry::find(relation)
-        && cache.storage == Storage::Memory
-        && let Some(limit) = memory_cache::sweep_limit(&cache)
-    {
-        work.memory.push(limit);
-        // It fails only where there is no tier, and there no limit either.
-        let _ = memory_cache::trim(&cache);
-    }
-    true
 }
 
-fn due_table(relation: Oid) -> Option<Due> {
+/// Trims a memory cache, too, which takes a walk only when it has too many entries.
+fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
+    if !lock::try_relation(relation, lock::Mode::Read) {
+        return None;
+    }
+    let cache = registry::find(relation).ok()?;
+    if cache.storage != Storage::Memory {
+        return None;
+    }
+    let limit = memory_cache::sweep_limit(&cache)?;
+    // It fails only where there is no tier, and there no limit either.
+    let _ = memory_cache::trim(&cache);
+    Some(limit)
+}
+
+fn due_table(relation: Oid, record: Option<&SweepState>) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
-    let cache = CacheId::of(relation);
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(cache)) {
-        if is_put_off(record) {
-            return None;
-        }
-        if counted.is_some() && is_at_rest(record, changes, now) {
-            record.last_sweep.store(now, Relaxed);
-            return None;
-        }
+    if let Some(record) = record
+        && counted.is_some()
+        && is_at_rest(record, changes, now)
+    {
+        record.last_sweep.store(now, Relaxed);
+        return None;
     }
     Some(Due {
         relation,
-        cache,
+        cache: CacheId::of(relation),
         name: relation::display_name(relation),
         changes,
     })
 }
 
-/// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
-/// holds a lock on it that keeps sweeps off until they count.
+/// Lets the next sweep look at a table in which nothing has changed: because its settings have, when the caller
+/// holds a lock on it that keeps sweeps off until they count; or because it could not be vacuumed.
 pub fn look_again(relation: Oid) {
     if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         record.changes.store(NEVER_COUNTED, Relaxed);
@@ -138,6 +159,13 @@ pub fn put_off(record: &SweepState) -> u32 {
         .retry_at
         .store(clock::now().saturating_add(delay), Relaxed);
     before + 1
+}
+
+/// The same, and says why the first time.
+pub fn put_off_for(failure: &Failure, record: &SweepState, name: &str) {
+    if put_off(record) == 1 {
+        failure.warn(on_demand::could_not_sweep(name));
+    }
 }
 
 /// What sweeps of a cache have written down.

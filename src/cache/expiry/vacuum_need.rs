@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use pgrx::pg_sys::Oid;
 
 use super::open;
-use super::upkeep::Due;
+use super::upkeep::{self, Due};
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Sweeping;
 use crate::pg::catalog::relation;
@@ -117,7 +117,11 @@ fn tables(cache: Oid, record: &SweepState, wanted: impl Fn(Oid, usize) -> bool) 
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning.
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning. Once they
+                // are gone it is looked at again, though nothing may change in the table any more.
+                if is_worth(table, place, record) {
+                    upkeep::look_again(cache);
+                }
                 record.dead_bytes[place].store(0, Relaxed);
                 return None;
             }

@@ -17,7 +17,6 @@ use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
-use crate::cache::model::expiring::Sweeping;
 use crate::cache::model::pending;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::walk;
@@ -278,7 +277,6 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
 /// The same one by one, because each is told.
 fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
-    let _sweeping = Sweeping::begin();
     let mut removed = 0;
     for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
         let key = home.key(cache, &bytes);
@@ -287,7 +285,7 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
         if home.remove_because(&key, RemovalCause::Expired, is_expired) {
-            notify::note(cache.relation, &bytes, RowChange::Gone);
+            notify::note_expired(cache.relation, &bytes);
             removed += 1;
         }
     }

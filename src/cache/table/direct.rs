@@ -11,6 +11,8 @@ use crate::cache::model::key::Key;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::error::Error;
+use crate::pg::events::{self, NotedBy};
+use crate::pg::memory;
 use crate::pg::session::clock::INFINITY;
 use crate::pg::table::row::{New, RowAction};
 use crate::pg::table::scan::{self, Row, UsePlan, VisibleRow};
@@ -19,7 +21,6 @@ use crate::pg::table::writer::Seek;
 use crate::pg::table::{search, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
-use crate::pg::{events, memory};
 
 impl From<Row> for Entry {
     fn from(row: Row) -> Entry {
@@ -164,7 +165,9 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     };
     let removed = |number: usize| {
         let (relation, gone) = (target.relation, events::RowChange::Gone);
-        events::emit(|observer| (observer.row)(relation, keys.get(number), gone));
+        events::emit(|observer| {
+            (observer.row)(relation, keys.get(number), gone, NotedBy::Function)
+        });
     };
     write::remove_all(target, &rows, key_of, removed).then_some(())
 }
@@ -210,5 +213,12 @@ fn change<R>(
 
 /// What `pgcache.record()` does for a row that a statement writes.
 fn note(target: &Target, key: Key, change: events::RowChange) {
-    events::emit(|observer| (observer.row)(target.relation, key.text().bytes(), change));
+    events::emit(|observer| {
+        (observer.row)(
+            target.relation,
+            key.text().bytes(),
+            change,
+            NotedBy::Function,
+        )
+    });
 }

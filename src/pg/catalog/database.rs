@@ -4,6 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Oid};
 
+use crate::pg::session::lock;
+
 /// The databases that one can connect to. Not templates as `template1`: what is in them is copied, and
 /// a worker in one would be in the way of CREATE DATABASE.
 pub fn connectable() -> Vec<Oid> {
@@ -62,6 +64,13 @@ pub fn has_extension() -> bool {
         view != pg_sys::InvalidOid
             && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, view) == extension
     }
+}
+
+/// The same for who reads that view in this transaction: nobody can put another one in its place meanwhile. Not while
+/// somebody changes it.
+pub fn keeps_extension() -> bool {
+    let view = internal_relation(c"all_caches");
+    view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()
 }
 
 /// A relation in schema pgcache; InvalidOid where it is not there.

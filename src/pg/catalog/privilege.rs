@@ -3,8 +3,8 @@
 
 use pgrx::pg_sys;
 
+use super::invalidation::Grant;
 use super::relation;
-use crate::pg::catalog::invalidation::Grant;
 use crate::pg::memory::emergency;
 use crate::pg::{session, version};
 

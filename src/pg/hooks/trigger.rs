@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use crate::error::Error;
-use crate::pg::events::{self, DeadBytes, RowChange};
+use crate::pg::events::{self, DeadBytes, NotedBy, RowChange};
 use crate::pg::memory::emergency;
 use crate::pg::value::datum::{ValueType, varlena_bytes};
 
@@ -92,7 +92,7 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
         };
         events::emit(|observer| match null {
             true => (observer.truncated)(relation_oid),
-            false => (observer.row)(relation_oid, varlena_bytes(key), change),
+            false => (observer.row)(relation_oid, varlena_bytes(key), change, NotedBy::Trigger),
         });
     }
 }
@@ -145,7 +145,12 @@ pub fn called_as_trigger(
 
 /// Whether a trigger function runs, of whatever table.
 pub fn is_in_one() -> bool {
+    depth() > 0
+}
+
+/// How many trigger functions run, one inside of the other.
+pub fn depth() -> i32 {
     // SAFETY: the function takes nothing and gives an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };
-    depth.unwrap_or(0) > 0
+    depth.unwrap_or(0)
 }

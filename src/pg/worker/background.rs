@@ -24,6 +24,8 @@ unsafe extern "C-unwind" {
 
 /// Postgres' number of ProcArrayLock in versions 15 to 18.
 const PROC_ARRAY_LOCK: usize = 4;
+/// Their class of waits for a page that somebody holds on to, whose name changes in 17.
+const WAIT_FOR_PAGE: u32 = 4;
 /// Seconds until the launcher is started again after it ended.
 const RESTART_AFTER: i32 = 5;
 
@@ -80,6 +82,35 @@ impl Started {
         // SAFETY: the handle lives until drop.
         let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &mut pid) };
         status == pg_sys::BgwHandleStatus::BGWH_STOPPED
+    }
+
+    /// Whether it waits for others to let go of a page of a table or an index.
+    pub fn waits_for_page(&self) -> bool {
+        let Some(pid) = self.pid() else { return false };
+        // SAFETY: the processes' array lies in shared memory for as long as the server lives. Of one whose process
+        // has just ended the next may be asked: then the answer is wrong for a moment.
+        unsafe {
+            let process = pg_sys::BackendPidGetProc(pid);
+            !process.is_null()
+                && (&raw const (*process).wait_event_info).read_volatile() >> 24 == WAIT_FOR_PAGE
+        }
+    }
+
+    /// Cancels what it does, as who waits for its locks would.
+    pub fn cancel(&self) {
+        unsafe extern "C" {
+            safe fn kill(pid: i32, signal: i32) -> i32;
+        }
+        if let Some(pid) = self.pid() {
+            kill(pid, pg_sys::SIGINT as i32);
+        }
+    }
+
+    fn pid(&self) -> Option<i32> {
+        let mut pid = 0;
+        // SAFETY: the handle lives until drop.
+        let status = unsafe { pg_sys::GetBackgroundWorkerPid(self.0, &mut pid) };
+        (status == pg_sys::BgwHandleStatus::BGWH_STARTED).then_some(pid)
     }
 
     /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
@@ -147,6 +178,7 @@ fn become_launcher() {
 
 /// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
 pub fn become_worker(database: Oid) {
+    let of_server = OF_SERVER.map(|name| (name, setting(name)));
     // SAFETY: as above.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, die);
@@ -154,6 +186,9 @@ pub fn become_worker(database: Oid) {
         count_as_autovacuum();
     }
     settle();
+    for (name, value) in &of_server {
+        set(name, value);
+    }
 }
 
 /// # Safety
@@ -185,6 +220,24 @@ unsafe fn count_as_autovacuum() {
     }
 }
 
+/// What counts as the server has it: with these a database's owner could make a VACUUM last, and keep its place.
+const OF_SERVER: [&CStr; 8] = [
+    c"vacuum_cost_delay",
+    c"vacuum_cost_limit",
+    c"vacuum_cost_page_hit",
+    c"vacuum_cost_page_miss",
+    c"vacuum_cost_page_dirty",
+    c"vacuum_freeze_table_age",
+    c"vacuum_multixact_freeze_table_age",
+    c"maintenance_work_mem",
+];
+
+/// The value of a setting that there is.
+fn setting(name: &CStr) -> CString {
+    // SAFETY: the text lies in a buffer of Postgres' until the next call; it is copied.
+    unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
+}
+
 /// What a worker must not take from the settings of a database: the same as autovacuum's.
 fn settle() {
     for (name, value) in [
@@ -197,6 +250,7 @@ fn settle() {
         (c"session_replication_role", c"origin"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
+        (c"exit_on_error", c"off"),
         // A sweep that a crash undoes is done again.
         (c"synchronous_commit", c"off"),
     ] {

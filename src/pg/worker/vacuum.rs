@@ -15,11 +15,12 @@ use crate::pg::session::failure::Failure;
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
         if let Some(sql) = vacuum_statement(relation, shorten) {
-            run_utility(&sql);
+            run_vacuum(relation, &sql);
         }
     })
 }
 
+/// By its name, which stands in Postgres' messages.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
     // SAFETY: look-ups that give NULL for a relation that is gone, else copies.
     let name = unsafe {
@@ -51,12 +52,13 @@ thread_local! {
     });
 }
 
-/// Runs one utility statement that ends the present transaction and leaves another one open. Its parse
-/// tree lives in memory of its own, as it must outlive the transaction.
-fn run_utility(sql: &CStr) {
+/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree lives in memory
+/// of its own, as it must outlive the transaction. No lock keeps the name to its table, so VACUUM is told its oid.
+fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
     // SAFETY: what a portal does for such a statement: a memory context that outlives transactions,
-    // the parse tree in it, and ProcessUtility as a top-level statement.
+    // the parse tree in it, and ProcessUtility as a top-level statement. It is the
+    // tree of a VACUUM of one table, as `vacuum_statement` writes it.
     unsafe {
         pg_sys::MemoryContextReset(memory);
         pg_sys::PortalContext = memory;
@@ -64,6 +66,9 @@ fn run_utility(sql: &CStr) {
         let sql = pg_sys::pstrdup(sql.as_ptr());
         let parsed = pg_sys::pg_parse_query(sql);
         let statement: *mut pg_sys::RawStmt = (*(*parsed).elements).ptr_value.cast();
+        let vacuum: *mut pg_sys::VacuumStmt = (*statement).stmt.cast();
+        let table: *mut pg_sys::VacuumRelation = (*(*(*vacuum).rels).elements).ptr_value.cast();
+        (*table).oid = relation;
         let planned: *mut pg_sys::PlannedStmt =
             pg_sys::palloc0(size_of::<pg_sys::PlannedStmt>()).cast();
         (*planned).type_ = pg_sys::NodeTag::T_PlannedStmt;

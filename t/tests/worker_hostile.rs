@@ -1,0 +1,175 @@
+//! The built-in worker among people who want it gone, or for themselves: nobody keeps it from the caches of others.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use postgres::Client;
+
+const OFTEN: &str = "pgcache.expire_interval = '300ms'";
+/// The only question is whether something comes to pass at all, on a machine however busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn put(session: &mut Client, cache: &str) {
+    session.run(&format!(
+        "SELECT cache_set('old', '1', '1 ms', '{cache}'), cache_set('new', '1', '1 hour', '{cache}')"
+    ));
+}
+
+fn wait_until_swept(session: &mut Client, cache: &str) {
+    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} WHERE key = 'old')");
+    wait_until(&format!("a sweep of {cache}"), || !session.holds(&old));
+}
+
+/// An ordinary role with a cache `a` of its own, and one of somebody else's that comes after it in the worker's list.
+fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
+    let database = cluster.database();
+    let mallory = cluster.role();
+    let mut session = database.connect();
+    session.run(&format!("GRANT CREATE ON SCHEMA public TO {mallory}"));
+    let mut owner = database.connect_as(&mallory);
+    owner.run("SELECT cache_create('a')");
+    session.run("SELECT cache_create('b')");
+    (database, session, owner)
+}
+
+/// An error that is made to end the process leaves no word of what failed.
+#[test]
+fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let mut ways = vec!["PERFORM set_config('exit_on_error', 'on', false); RAISE 'away'"];
+    if cluster.stage.major() >= 17 {
+        ways.push("PERFORM set_config('transaction_timeout', '1', false); PERFORM pg_sleep(60)");
+    }
+    for way in ways {
+        let before = cluster.log_text().matches("FATAL").count();
+        let (_database, mut session, mut owner) = with_neighbours(&cluster);
+        owner.run(&format!(
+            "CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {way}; RETURN OLD; END$$; \
+             CREATE TRIGGER away BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION away()"
+        ));
+        put(&mut owner, "a");
+        // What a session has changed is counted a second later.
+        wait_until("a worker's end", || {
+            cluster.log_text().matches("FATAL").count() > before
+        });
+        for _ in 0..3 {
+            put(&mut session, "b");
+            wait_until_swept(&mut session, "b");
+        }
+        owner.run("DROP TRIGGER away ON a");
+        wait_until_swept(&mut owner, "a");
+    }
+    let log = cluster.log_text();
+    assert!(
+        log.contains("because a worker has ended in a step of its sweep"),
+        "{log}"
+    );
+}
+
+/// A cursor over an unlogged table holds on to a page of its index, for which VACUUM waits.
+#[test]
+fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
+    let cluster = Cluster::with_tier(&[OFTEN, "autovacuum = off"]);
+    let (database, mut session, mut owner) = with_neighbours(&cluster);
+    owner.run("INSERT INTO a SELECT i, '1' FROM generate_series(1, 5000) AS i; GRANT SELECT ON a TO PUBLIC");
+    // No VACUUM before the cursor is there, which must not hold back what is dead.
+    let mut guard = database.connect();
+    guard.run("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
+    owner.run("DELETE FROM a WHERE key > '2'");
+    let mut reader = database.connect_as(&cluster.role());
+    reader.run("SET enable_seqscan = off; SET enable_bitmapscan = off");
+    reader.run(
+        "BEGIN; DECLARE c CURSOR FOR SELECT key FROM a WHERE key > '' ORDER BY key; FETCH 1 FROM c",
+    );
+    guard.run("ROLLBACK");
+    wait_until("a VACUUM that waits", || {
+        session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND wait_event = 'BufferPin')")
+    });
+    for _ in 0..2 {
+        put(&mut session, "b");
+        wait_until_swept(&mut session, "b");
+    }
+    reader.run("COMMIT");
+    wait_until("a VACUUM that ends", || {
+        session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'a'")
+    });
+    let log = cluster.log_text();
+    assert!(!log.contains("could not"), "{log}");
+}
+
+/// Nobody's VACUUM takes hours because a database asks for it: there are three places for all databases.
+#[test]
+fn a_database_cannot_make_its_vacuum_last() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    for setting in ["vacuum_cost_delay = 100", "vacuum_cost_limit = 1"] {
+        session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
+    }
+    session.run(
+        "INSERT INTO c SELECT i, repeat('x', 1000), now() FROM generate_series(1, 20000) AS i",
+    );
+    wait_until("a VACUUM", || {
+        session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'c'")
+    });
+}
+
+/// One cache of which the catalogs hold nonsense.
+#[test]
+fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '1s'"]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('a', storage => 'memory'), cache_create('b')");
+    session.run("SET allow_system_table_mods = on; DELETE FROM pg_attribute WHERE attrelid = 'a'::regclass AND attname = 'key'");
+    for _ in 0..3 {
+        put(&mut session, "b");
+        wait_until_swept(&mut session, "b");
+    }
+    let complaint = "could not remove expired entries of cache \"a\"";
+    wait_until("a complaint", || cluster.log_text().contains(complaint));
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(cluster.log_text().matches(complaint).count(), 1);
+    assert!(!cluster.log_text().contains("could not list"));
+}
+
+/// The extension goes while a worker stays for a table that dies quickly, and somebody puts a view of that name there.
+#[test]
+fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mallory = cluster.role();
+    let mut session = database.connect();
+    session.run(&format!(
+        "SELECT cache_create('c'); CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
+         GRANT CREATE ON SCHEMA public TO {mallory}"
+    ));
+    database.connect_as(&mallory).run(
+        "CREATE FUNCTION trap() RETURNS SETOF oid LANGUAGE plpgsql AS \
+         $$BEGIN INSERT INTO public.stolen VALUES (current_user); END$$",
+    );
+    let stays = |session: &mut Client| {
+        session.run("INSERT INTO c SELECT i, repeat('x', 1000), now() FROM generate_series(1, 3000) AS i ON CONFLICT DO NOTHING");
+        session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND datname = current_database() AND query = 'vacuuming c' AND now() - backend_start > interval '2 s')")
+    };
+    wait_until("a worker that stays", || stays(&mut session));
+    session.run(&format!(
+        "DROP EXTENSION pgcache CASCADE; CREATE SCHEMA pgcache AUTHORIZATION {mallory}; \
+         SET ROLE {mallory}; CREATE VIEW pgcache.all_caches AS SELECT trap AS cache FROM public.trap(); RESET ROLE"
+    ));
+    wait_until("the worker's end", || {
+        !session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND datname = current_database())")
+    });
+    assert_eq!(session.lines("TABLE stolen"), [""; 0]);
+}
