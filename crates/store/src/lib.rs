@@ -109,7 +109,6 @@
 //! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry: the
 //! write happened and its entry was evicted at once, which a cache may do.
 #![cfg_attr(not(any(test, feature = "validate")), no_std)]
-#![deny(unsafe_code)]
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("locations assume a 64-bit address space");
@@ -121,7 +120,7 @@ mod eviction;
 mod index;
 mod layout;
 #[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 pub mod model;
 #[cfg(test)]
 mod model_tests;
@@ -138,7 +137,7 @@ mod stats;
 mod stripe;
 mod sweep;
 #[cfg(any(test, feature = "validate"))]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 pub mod testing;
 #[cfg(any(test, feature = "validate"))]
 mod validate;
