@@ -72,6 +72,7 @@ def versions(meta):
     places = {
         "Cargo.toml": stated("Cargo.toml", r'^version = "(.*)"'),
         "CHANGELOG.md": stated("CHANGELOG.md", r"^## (\d\S*)"),
+        "debian/changelog": stated("debian/changelog", r"^pgcache \((\S+)-\d+\)"),
         "META.json": meta.get("version"),
         "META.json, provides": meta["provides"]["pgcache"]["version"],
     }
