@@ -3,11 +3,8 @@
 # stands in Cargo.toml and clippy.toml.
 #
 # Usage: lint.sh [PART...]      format clippy shell workflow sources pages; all of them when none is given
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server python
-. scripts/env.sh
+. "$(dirname "$0")/head.sh"
+need rust server python
 
 format() { cargo fmt --all --check; }
 
@@ -17,14 +14,14 @@ clippy() {
 }
 
 shell() {
-    scripts/need.sh shellcheck
+    need shellcheck
     shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/*.sh .ci/run
 }
 
 # Its linter is a Go program; where there is no Go, CI looks.
 workflow() {
     command -v go >/dev/null || return 0
-    scripts/need.sh actionlint && "$(scripts/cache-dir.sh)/tools/bin/actionlint"
+    need actionlint && "$(scripts/cache-dir.sh)/tools/bin/actionlint"
 }
 
 sources() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --quiet --locked --no-fail-fast --package pgcache-lint; }
