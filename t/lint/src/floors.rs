@@ -100,6 +100,7 @@ fn height(floors: &Floors, child: &str) -> Option<usize> {
 
 /// Each knot of files that name each other, as its shortest circle with the lines that make it.
 fn circles(files: &Crate, names: &Names) -> Vec<String> {
+    let names = &entangled(names.clone());
     let reached: BTreeMap<&Module, _> =
         (names.keys().map(|module| (module, reached(names, module)))).collect();
     let mut told = Vec::new();
@@ -118,6 +119,21 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
         left.retain(|module| !knot.contains(module));
     }
     told
+}
+
+/// What is left when files that name no other are taken away, again and again: circles, and what leads to them.
+fn entangled(mut names: Names) -> Names {
+    loop {
+        let count = names.len();
+        names.retain(|_, named| !named.is_empty());
+        let rest: BTreeSet<Module> = names.keys().cloned().collect();
+        for named in names.values_mut() {
+            named.retain(|other, _| rest.contains(other));
+        }
+        if names.len() == count {
+            return names;
+        }
+    }
 }
 
 /// Every module that a chain of names reaches, and the one before it in the shortest such chain.
@@ -184,7 +200,7 @@ mod tests {
             ),
             (
                 "src/cache/fetch.rs",
-                "use super::tier; use crate::pg::{self, slot::Slot};",
+                "use super::{tier::{self, Tier}}; use crate::pg::{self, slot::Slot};",
             ),
             (
                 "src/cache/tier.rs",

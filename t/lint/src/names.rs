@@ -173,6 +173,7 @@ impl Scan<'_> {
                                 if group.delimiter() == Delimiter::Brace =>
                             {
                                 self.tokens(module, &path, group.stream());
+                                opened = false;
                             }
                             _ => {
                                 at += 2;
