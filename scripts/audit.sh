@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # `make audit`: licences, sources and bans of what we depend on, by deny.toml; advisories, too, where their
 # database can be fetched.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/say.sh
-
-scripts/need.sh audit
+. "$(dirname "$0")/head.sh"
+need audit
 PATH=$PATH:$(scripts/cache-dir.sh)/tools/bin
 cargo deny --locked check licenses bans sources
 if ! cargo deny --locked fetch db >/dev/null 2>&1; then

@@ -2,11 +2,29 @@
 # Sourced by the checks that need a clean Debian, after say.sh: base systems made by debootstrap and kept
 # in cache-dir.sh, and what the host lends them. They need root.
 #
+#   work_for TARGET [MB]            sets `work`, a folder in the cache that goes when we do (clear_away)
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
-#   lend_network ROOT               names, certificates, apt's proxy
+#   unpack_base ROOT                with names, certificates and apt's proxy of the host
 #   lend_rust ROOT                  the caller's Rust, as a user of rustup would have it
 #   enter ROOT COMMAND...           runs it in ROOT, in namespaces of its own: its mounts and processes end with it
 #   leave                           ends it, for a trap: unshare itself ignores TERM
+
+work_for() {
+    local cache
+    [ "$(id -u)" = 0 ] || die "$1 makes a system in a folder and needs root: run sudo -E make $1."
+    cache=$(scripts/cache-dir.sh)
+    mkdir -p "$cache"
+    need_room "$cache" "${2:-3000}" "$1" "set PGCACHE_CACHE"
+    work=$(mktemp -d "$cache/$1.XXXXXX")
+    chmod 755 "$work"
+    trap clear_away EXIT
+    trap 'exit 130' INT TERM
+}
+
+clear_away() {
+    leave
+    rm -rf "$work"
+}
 
 make_base() {
     local suite=$1 kind=$2 packages=$3 cache mirror work
@@ -29,8 +47,11 @@ make_base() {
     rm -rf "$work"
 }
 
-lend_network() {
+unpack_base() {
     local root=$1
+    mkdir "$root"
+    tar -C "$root" -xf "$BASE"
+    chmod 755 "$root"
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
     cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
     chroot "$root" update-ca-certificates >/dev/null 2>&1

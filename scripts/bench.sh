@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`: every benchmark and its page; arguments go to bench/run.sh.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server redis charts
-. scripts/env.sh
-. scripts/step.sh
+. "$(dirname "$0")/head.sh"
+need rust server redis charts
 need_files 4096 'make bench'
 
 build_and_stage

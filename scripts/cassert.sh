@@ -4,8 +4,7 @@
 # with every query in a parallel worker that may be (debug_parallel_query).
 #
 # Environment: PG=17 for another major that has a source package; PARTS, WITHOUT and SESSIONS as in test.sh.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/head.sh"
 . scripts/checked.sh
 
 export PARTS=${PARTS:-regress regress-over-plans regress-without-preload regress-parallel discarding sessions \

@@ -14,60 +14,44 @@ from itertools import combinations
 from pathlib import Path
 
 DOCKER = Path(__file__).resolve().parent.parent / "docker"
-DASHBOARD = DOCKER / "grafana" / "dashboards" / "pgcache.json"
-ALERTS = DOCKER / "prometheus" / "alerts.yml"
-SOURCES = DOCKER / "grafana" / "provisioning" / "datasources" / "prometheus.yml"
-METRIC = re.compile(r"\b(?:pgcache_\w+|pg_up)\b")
+DASHBOARD = json.loads((DOCKER / "grafana/dashboards/pgcache.json").read_text())
+ALERTS = (DOCKER / "prometheus/alerts.yml").read_text()
+SOURCES = (DOCKER / "grafana/provisioning/datasources/prometheus.yml").read_text()
+PANELS = DASHBOARD["panels"]
+QUERIES = [target.get("expr", "") for panel in PANELS for target in panel["targets"]]
 
 
-def overlap(one, other):
-    a, b = one["gridPos"], other["gridPos"]
-    return (
-        a["x"] < b["x"] + b["w"]
-        and b["x"] < a["x"] + a["w"]
-        and a["y"] < b["y"] + b["h"]
-        and b["y"] < a["y"] + a["h"]
-    )
+def overlap(a, b):
+    return all(a[at] < b[at] + b[size] and b[at] < a[at] + a[size] for at, size in (("x", "w"), ("y", "h")))
 
 
-def panel_faults(panels, source):
-    for panel in panels:
-        title = panel.get("title") or f"panel {panel.get('id')}"
-        if not panel.get("title") or not panel.get("description"):
-            yield f"{title}: no title or no description"
-        if not panel["fieldConfig"]["defaults"].get("unit"):
-            yield f"{title}: no unit"
-        if panel["gridPos"]["x"] + panel["gridPos"]["w"] > 24:
-            yield f"{title}: wider than the grid"
-        for target in panel.get("targets") or [{}]:
-            if not target.get("expr"):
-                yield f"{title}: a target without a query"
-            elif target["datasource"]["uid"] != source:
-                yield f"{title}: a data source that is not provisioned"
-    for one, other in combinations(panels, 2):
-        if one["id"] == other["id"]:
-            yield f"{one['title']} and {other['title']} have the same id"
-        if overlap(one, other):
-            yield f"{one['title']} and {other['title']} overlap"
+def panels(source):
+    for panel in PANELS:
+        title, place = panel.get("title"), panel["gridPos"]
+        rules = {
+            "title": title,
+            "description": panel.get("description"),
+            "unit": panel["fieldConfig"]["defaults"].get("unit"),
+            "place in the grid": place["x"] + place["w"] <= 24,
+            "query": panel["targets"] and all(target.get("expr") for target in panel["targets"]),
+            "provisioned data source": all(target["datasource"]["uid"] == source for target in panel["targets"]),
+        }
+        yield from (f"{title or panel['id']}: no {rule}" for rule, kept in rules.items() if not kept)
+    for a, b in combinations(PANELS, 2):
+        if a["id"] == b["id"] or overlap(a["gridPos"], b["gridPos"]):
+            yield f"{a['title']} and {b['title']} overlap or have the same id"
 
 
-def variable_faults(dashboard):
-    declared = {variable["name"] for variable in dashboard["templating"]["list"]}
-    used = set(re.findall(r"\$(?!__)(\w+)", json.dumps(dashboard)))
-    for name in sorted(declared ^ used):
-        yield f"${name} is declared or used, not both"
+def variables():
+    declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    used = set(re.findall(r"\$(?!__)(\w+)", json.dumps(DASHBOARD)))
+    yield from (f"${name} is declared or used, not both" for name in sorted(declared ^ used))
 
 
-def expressions(dashboard):
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-
-
-def promql_faults(queries):
+def promql():
     """A recording rule for each query: promtool parses them all."""
-    rules = [
-        {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m")}
-        for number, query in enumerate(queries)
-    ]
+    queries = (query.replace("$__rate_interval", "5m") for query in QUERIES)
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
         json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
         file.flush()
@@ -76,31 +60,14 @@ def promql_faults(queries):
         yield check.stderr.strip()
 
 
-def missing_metrics(queries, exported):
-    there = set(METRIC.findall(exported))
-    asked = set(METRIC.findall("\n".join(queries)))
-    for metric in sorted(asked - there):
-        yield f"{metric} is asked for, and the exporter does not have it"
+def metrics(exported):
+    alerts = re.findall(r"^\s*expr: (.*(?:\n {10}.*)*)", ALERTS, re.M)
+    asked, there = (set(re.findall(r"\b(?:pgcache_\w+|pg_up)\b", text)) for text in ("\n".join(QUERIES + alerts), exported))
+    yield from (f"{metric} is asked for, and the exporter does not have it" for metric in sorted(asked - there))
 
 
-def main():
-    dashboard = json.loads(DASHBOARD.read_text())
-    source = re.search(r"^\s*uid: (\S+)$", SOURCES.read_text(), re.MULTILINE).group(1)
-    queries = expressions(dashboard)
-    faults = [
-        *panel_faults(dashboard["panels"], source),
-        *variable_faults(dashboard),
-        *promql_faults(queries),
-    ]
-    if len(sys.argv) > 1:
-        alerts = re.findall(r"^\s*expr: (.*(?:\n {10}.*)*)", ALERTS.read_text(), re.MULTILINE)
-        faults += missing_metrics(queries + alerts, Path(sys.argv[1]).read_text())
-    for fault in faults:
-        print(fault)
-    if not faults:
-        print(f"{len(dashboard['panels'])} panels, {len(queries)} queries are sound")
-    return 1 if faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+found = [*panels(re.search(r"^\s*uid: (\S+)$", SOURCES, re.M).group(1)), *variables(), *promql()]
+for file in sys.argv[1:]:
+    found += metrics(Path(file).read_text())
+print("\n".join(found) or f"{len(PANELS)} panels, {len(QUERIES)} queries are sound")
+sys.exit(bool(found))

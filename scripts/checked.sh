@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by what tests on a Postgres with assertions, before env.sh: picks that Postgres, the caller's major with
+# Sourced by what tests on a Postgres with assertions, before `need server`: picks that Postgres, the caller's major with
 # PG=17, and builds the extension with every check that Rust has: for overflow, and for what the unsafe functions of
 # its library ask of their callers. A pgcache.so of its own (build/pgNN-cassert): nothing else is built anew.
 

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # `make coverage`: which lines of the store its own tests reach, by cargo llvm-cov. The figures are per file;
 # the last line is the whole.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh coverage
+. "$(dirname "$0")/head.sh"
+need coverage
 tools=$(scripts/cache-dir.sh)/tools
 PATH=$PATH:$tools/bin
 # Rust's own tools when rustup brought them, else those of the wheel.

@@ -4,23 +4,14 @@
 # without a trace.
 #
 # Usage: deb-check.sh        environment: PG, PG_CONFIG as in the Makefile; needs root
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-[ "$(id -u)" = 0 ] || { echo 'pgcache: deb-check makes a system in a folder and needs root: run sudo -E make deb-check.' >&2; exit 1; }
-file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)
-. scripts/env.sh
+. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release
 
+work_for deb-check
+need server
+file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)
 make_base "$VERSION_CODENAME" slim ca-certificates
-work=$(mktemp -d "$(scripts/cache-dir.sh)/deb-check.XXXXXX")
-clear_away() {
-    leave
-    rm -rf "$work"
-}
-trap clear_away EXIT
-trap 'exit 130' INT TERM
 
 inside() {
     cat <<'INSIDE'
@@ -62,17 +53,11 @@ left=$(find / -xdev -name '*pgcache*' ! -path '/srv/*' ! -path '/proc/*' ! -path
 INSIDE
 }
 
-check() {
-    local root=$work/root
-    mkdir "$root"
-    tar -C "$root" -xf "$BASE"
-    chmod 755 "$root"
-    lend_network "$root"
-    cp "$file" "$root/srv/pgcache.deb"
-    inside >"$root/srv/inside.sh"
-    enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$PG_MAJOR"
-}
-
 say "installing ${file##*/} on a clean $VERSION_CODENAME"
-check || die "the package ${file##*/} failed its smoke test: see above."
+root=$work/root
+unpack_base "$root"
+cp "$file" "$root/srv/pgcache.deb"
+inside >"$root/srv/inside.sh"
+enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$PG_MAJOR" ||
+    die "the package ${file##*/} failed its smoke test: see above."
 say "${file##*/} installs, works and goes on a clean $VERSION_CODENAME"

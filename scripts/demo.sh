@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: from nothing to a cache in psql and a short race with Redis, in a throwaway cluster.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server cron redis charts
-. scripts/env.sh
-. scripts/step.sh
+. "$(dirname "$0")/head.sh"
+need rust server cron redis charts
 
 build_and_stage
 

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # `make dist`: the release as a tarball and, for PGXN, as a zip file, of the last commit. The last line
 # names the tarball.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/say.sh
-
+. "$(dirname "$0")/head.sh"
 git rev-parse --verify -q HEAD >/dev/null || die "a release is made from a git checkout, and this is none."
 [ -z "$(git status --porcelain)" ] || say "what is not committed is left out"
 version=$(git show HEAD:pgcache.control | sed -n "s/^default_version = '\(.*\)'/\1/p")

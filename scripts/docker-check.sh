@@ -8,9 +8,7 @@
 # made here, by debootstrap and with this machine's Rust.
 #
 # Usage: docker-check.sh [lint]     lint: only the files; the image needs root
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/say.sh
+. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 
 suite=trixie
@@ -19,13 +17,13 @@ port=${PGCACHE_PORT:-54317}
 cache=$(scripts/cache-dir.sh)
 
 lint() {
-    scripts/need.sh docker-lint
-    local tools=$cache/tools/bin
+    need docker-lint
+    PATH=$PATH:$cache/tools/bin
     say "Dockerfile and scripts"
-    "$tools/hadolint" docker/Dockerfile
+    hadolint docker/Dockerfile
     shellcheck docker/*.sh docker/exporter/*.sh
     say "compose file, alerts, dashboard"
-    "$tools/check-jsonschema" --builtin-schema vendor.compose-spec docker/compose.yaml
+    check-jsonschema --builtin-schema vendor.compose-spec docker/compose.yaml
     promtool check config docker/prometheus/prometheus.yml
     promtool test rules docker/prometheus/alerts_test.yml
     scripts/check-dashboard.py
@@ -34,12 +32,8 @@ lint() {
 lint
 [ "${1:-}" != lint ] || exit 0
 
-[ "$(id -u)" = 0 ] || die "the image is built in a chroot and needs root: run sudo -E make docker-check."
-scripts/need.sh rust image
-need_room "$cache" 12000 docker-check "set PGCACHE_CACHE"
-
-work=$(mktemp -d "$cache/docker-check.XXXXXX")
-chmod 755 "$work"
+work_for docker-check 12000
+need rust image
 # Plain copies: overlay mounts are not to be had everywhere.
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 store() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
@@ -51,9 +45,6 @@ clear_away() {
     store rm --all >/dev/null 2>&1 || true
     rm -rf "$work"
 }
-trap clear_away EXIT
-trap 'exit 130' INT TERM
-
 import() {
     local name=$1 folder=$2 from
     from=$(store from scratch)
@@ -64,9 +55,7 @@ import() {
 
 import_bases() {
     make_base "$suite" slim ca-certificates
-    mkdir "$work/root"
-    tar -C "$work/root" -xf "$BASE"
-    lend_network "$work/root"
+    unpack_base "$work/root"
     import base:check "$work/root"
     lend_rust "$work/root"
     import rust:check "$work/root"
@@ -110,8 +99,8 @@ healthy() {
 stop_server() { in_image pg_ctl stop --silent --wait --mode=fast; }
 
 sql() { in_image psql -X -A -t -q -U postgres -c "$1"; }
-
 holds() { [ "$(sql "SELECT $1")" = t ]; }
+login() { PGPASSWORD=$1 psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null 2>&1; }
 
 expect() {
     local wanted=$1 got
@@ -131,8 +120,8 @@ try_image() {
     expect t "SELECT size BETWEEN 32e6 AND 33554432 FROM pgcache.hot_tier"
     expect 1s "SHOW pgcache.expire_interval"
     sql "SELECT cache_set('kept', 'yes')" >/dev/null
-    PGPASSWORD="it's secret" psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null || die "the password does not open the image's server."
-    ! PGPASSWORD=wrong psql -X -q -h 127.0.0.1 -p "$port" -U postgres -c 'SELECT 1' >/dev/null 2>&1 || die "the image's server takes any password."
+    login "$password" || die "the password does not open the image's server."
+    ! login wrong || die "the image's server takes any password."
 
     say "demo in the image"
     sql 'CREATE DATABASE demo'

@@ -3,10 +3,8 @@
 # What they need goes to the cache folder, not into the checkout.
 #
 # Usage: examples.sh LANGUAGE...      python, node, go, ruby; see need.sh for what each wants
-set -euo pipefail
-cd "$(dirname "$0")/.."
-scripts/need.sh server "$@"
-. scripts/env.sh
+. "$(dirname "$0")/head.sh"
+need server "$@"
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 
 installed=$(scripts/cache-dir.sh)/examples
@@ -40,17 +38,13 @@ prepare() {
     esac
 }
 
-# The gem may be there for one of two Rubies only, as a package for the system's.
-ruby_with_pg() {
-    if ruby -rpg -e '' 2>/dev/null; then echo ruby; else echo /usr/bin/ruby; fi
-}
-
 run() {
     case $1 in
         python) "$installed/python/venv/bin/python" "$installed/python/shop.py" ;;
         node) node "$installed/node/shop.js" ;;
         go) "$installed/go/shop" ;;
-        ruby) "$(ruby_with_pg)" examples/ruby/shop.rb ;;
+        # The gem may be there for one of two Rubies only, as a package for the system's.
+        ruby) "$(ruby -rpg -e '' 2>/dev/null && echo ruby || echo /usr/bin/ruby)" examples/ruby/shop.rb ;;
         *) die "there is no example in $1." ;;
     esac
 }

@@ -6,55 +6,30 @@
 # The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
 #
 # Usage: fresh-check.sh bookworm|trixie        environment: FRESH_USER=name, FRESH_AS="root user" (either or both)
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/say.sh
+. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 
 suite=${1:-}
-case $suite in
-    bookworm | trixie) ;;
-    *) die "usage: make fresh-check SUITE=bookworm or SUITE=trixie" ;;
-esac
-[ "$(id -u)" = 0 ] || die "fresh-check makes a system in a folder and needs root: run sudo -E make fresh-check SUITE=$suite."
-
+[[ $suite =~ ^(bookworm|trixie)$ ]] || die "usage: make fresh-check SUITE=bookworm or SUITE=trixie"
 user=${FRESH_USER:-guest}
-cache=$(scripts/cache-dir.sh)
+work_for fresh-check 8000
 
-mkdir -p "$cache"
-need_room "$cache" 8000 fresh-check "set PGCACHE_CACHE"
-
-work=$(mktemp -d "$cache/fresh-$suite.XXXXXX")
-
-clear_away() {
-    leave
-    rm -rf "$work"
-}
-trap clear_away EXIT
-trap 'exit 130' INT TERM
-
-unpack_base() {
+make_system() {
     local root=$1
-    mkdir "$root"
-    tar -C "$root" -xf "$BASE"
-    chmod 755 "$root"
-    lend_network "$root"
-    give_rust "$root"
+    unpack_base "$root"
+    # Debian 13's own Rust is too old for pgrx, but with it the checkout finds its way to a newer one; Debian 12
+    # has no rustup to do so.
+    if [ "$suite" = trixie ]; then
+        chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -q=2 && apt-get install -q=2 -y cargo' >/dev/null 2>&1 ||
+            die "Debian's own cargo could not be installed in the fresh system: check the network."
+    else
+        lend_rust "$root"
+    fi
     git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
     chmod 644 "$root/srv/pgcache.bundle"
     chroot "$root" useradd --create-home --shell /bin/bash "$user"
     echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
-}
-
-# Debian 13's own Rust is too old for pgrx, but with it the checkout finds its way to a newer one; Debian 12
-# has no rustup to do so.
-give_rust() {
-    if [ "$suite" = trixie ]; then
-        chroot "$1" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -q=2 && apt-get install -q=2 -y cargo' >/dev/null 2>&1 ||
-            die "Debian's own cargo could not be installed in the fresh system: check the network."
-    else
-        lend_rust "$1"
-    fi
+    inside >"$root/srv/inside.sh"
 }
 
 # Runs inside, as the chosen user, with a clone of HEAD in the home folder.
@@ -75,21 +50,16 @@ INSIDE
 }
 
 # Proxy settings come along; certificates need no setting, they are installed.
-network_environment() { env | grep -iE '^(https?|no|all|ftp)_proxy=' || true; }
-
 run_as() {
-    local who=$1 root=$work/$1 from=$SECONDS home=/root
-    [ "$who" = root ] || home=/home/$who
-    unpack_base "$root"
-    inside >"$root/srv/inside.sh"
-    local -a environment
-    mapfile -t environment < <(network_environment)
+    local who=$1 root=$work/$1 from=$SECONDS log environment
+    log=$(scripts/cache-dir.sh)/fresh-$suite-$who.log
+    make_system "$root"
+    mapfile -t environment < <(env | grep -iE '^(https?|no|all|ftp)_proxy=' || true)
     say "$suite as $who"
-    local log=$cache/fresh-$suite-$who.log status=0
-    enter "$root" setpriv --reuid="$who" --regid="$who" --init-groups \
-        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" USER="$who" "${environment[@]}" \
-        bash /srv/inside.sh > >(tee "$log") 2>&1 || status=$?
-    [ $status = 0 ] || die "fresh-check $suite: FAILED as $who after $((SECONDS - from)) s (log: $log)"
+    enter "$root" setpriv --reuid="$who" --regid="$who" --init-groups env -i \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$(chroot "$root" getent passwd "$who" | cut -d: -f6)" \
+        USER="$who" "${environment[@]}" bash /srv/inside.sh > >(tee "$log") 2>&1 ||
+        die "fresh-check $suite: FAILED as $who after $((SECONDS - from)) s (log: $log)"
     rm -rf "$root"
     results+=("as $who in $((SECONDS - from)) s")
 }

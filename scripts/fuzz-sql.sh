@@ -5,12 +5,8 @@
 #
 # Usage: fuzz-sql.sh [CALLS [SEED]]      20000 calls in each database and a seed of the clock, when not given.
 #                                        SQLSMITH=SECONDS: Debian's sqlsmith as well, for that long.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server
-. scripts/env.sh
-. scripts/session-tests.sh
+. "$(dirname "$0")/head.sh"
+need rust server
 scripts/stage.sh
 
 calls=${1:-20000} seed=${2:-$(date +%s)}
@@ -23,10 +19,9 @@ PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whate
 [ -n "${SQLSMITH:-}" ] || exit 0
 
 # Whole queries, as only sqlsmith makes them. It stops when the server does; errors are its business.
-scripts/need.sh sqlsmith
-stop() { scripts/cluster.sh remove sqlsmith; }
-trap stop EXIT
-stop >/dev/null 2>&1 || true
+need sqlsmith
+trap 'scripts/cluster.sh remove sqlsmith' EXIT
+scripts/cluster.sh remove sqlsmith
 scripts/cluster.sh start sqlsmith "shared_preload_libraries = 'pgcache'" 'statement_timeout = 2s' 'max_connections = 20' \
     'log_min_messages = error' 'log_min_error_statement = panic'
 scripts/cluster.sh psql sqlsmith -q -c "CREATE EXTENSION pgcache" -c "SELECT cache_create('u'), cache_create('j', value_type => 'jsonb'), \

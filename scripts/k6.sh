@@ -2,13 +2,9 @@
 # Builds k6, the load tool of the published rounds, once, outside the checkout, and prints where it is.
 #
 # Usage: k6.sh
-set -euo pipefail
-
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/say.sh"
-
+. "$(dirname "$0")/head.sh"
 version=v1.8.1
-folder=$("$here/cache-dir.sh")/k6-$version
+folder=$(scripts/cache-dir.sh)/k6-$version
 
 command -v go >/dev/null || die "go is not on the PATH: install Go 1.26 or newer to load the web server with k6."
 mkdir -p "$folder"

@@ -4,12 +4,8 @@
 # both, in kB, before and after, for each function.
 #
 # Environment: CALLS=200000 of each function; a million takes an hour or more.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server
-. scripts/env.sh
-. scripts/session-tests.sh
+. "$(dirname "$0")/head.sh"
+need rust server
 scripts/stage.sh
 
 PGCACHE_PRELOAD=1 PGCACHE_LEAK_CALLS=${CALLS:-200000} session_tests leaks:: -- --nocapture --test-threads 1

@@ -1,32 +1,37 @@
 #!/usr/bin/env bash
-# `make lint`: formatting, clippy, the shell scripts, and the lint-* scripts that make test runs, too.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+# `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages. What the sources may not do
+# stands in Cargo.toml and clippy.toml.
+#
+# Usage: lint.sh [PART...]      format clippy shell workflow sources pages; all of them when none is given
+. "$(dirname "$0")/head.sh"
+need rust server python
 
-scripts/need.sh rust server python lint
-. scripts/env.sh
-
-failed=0
-check() {
-    say "$*"
-    "$@" || failed=1
-}
+format() { cargo fmt --all --check; }
 
 clippy() {
     CARGO_TARGET_DIR=$BUILD/target PGRX_PG_CONFIG_PATH=$PG_CONFIG nice cargo clippy --quiet --locked --workspace \
         --all-targets --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 }
 
-check cargo fmt --all --check
-check clippy
-check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/*.sh .ci/run
-# The workflow's own linter is a Go program; where there is no Go, CI looks.
-if command -v go >/dev/null; then
-    scripts/need.sh actionlint
-    check "$(scripts/cache-dir.sh)/tools/bin/actionlint"
-fi
-for lint in scripts/lint-*; do
-    check "$lint"
-done
+shell() {
+    need shellcheck
+    shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/*.sh .ci/run
+}
 
+# Its linter is a Go program; where there is no Go, CI looks.
+workflow() {
+    command -v go >/dev/null || return 0
+    need actionlint && "$(scripts/cache-dir.sh)/tools/bin/actionlint"
+}
+
+sources() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --quiet --locked --no-fail-fast --package pgcache-lint; }
+
+pages() { scripts/lint-pages.py; }
+
+[ $# -gt 0 ] || set -- format clippy shell workflow sources pages
+failed=0
+for part in "$@"; do
+    say "$part"
+    "$part" || failed=1
+done
 [ $failed = 0 ] || die "lint found something: see above."

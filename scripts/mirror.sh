@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Prints the mirror that the machine fetches its own suite from, whatever form its package sources are
-# written in.
-set -euo pipefail
-
-. "$(dirname "$0")/say.sh"
+# Prints the mirror that the machine fetches its own suite from, whatever form its package sources are written in; with
+# -security that of the suite's security archive, or nothing.
+. "$(dirname "$0")/head.sh"
 . /etc/os-release
 
 # shellcheck disable=SC2016 # apt expands these, not the shell
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
-    awk -v suite="${VERSION_CODENAME:-}" '$2 == suite && $3 == "main" { print $1; exit }')
-[ -n "$mirror" ] || die "this machine has no package source for its own suite (${VERSION_CODENAME:-unknown}), so no mirror is known."
+    awk -v suite="${VERSION_CODENAME:-}${1:-}" '$2 == suite && $3 == "main" { print $1; exit }')
+[ -n "$mirror$*" ] || die "this machine has no package source for its own suite (${VERSION_CODENAME:-unknown}), so no mirror is known."
 echo "$mirror"

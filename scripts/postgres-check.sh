@@ -6,56 +6,35 @@
 # but regress.so is compiled. A test that fails in both runs is the machine's; one that differs is ours.
 #
 # Usage: postgres-check.sh        environment: PG, PG_CONFIG as in the Makefile
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server postgres-source
-. scripts/env.sh
-. scripts/step.sh
+. "$(dirname "$0")/head.sh"
+need rust server postgres-source
 
 version=$("$PG_CONFIG" --version | sed 's/^[^0-9]*\([0-9.]*\).*/\1/')
 source=$(scripts/cache-dir.sh)/postgres-$version.tests
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 work=$RUN/postgres-tests
 
-# Only the folder of the tests is kept: the whole tree is ten times as large.
+# Only the folder of the tests is kept: the whole tree is ten times as large. Tests of another minor version fail
+# where behaviour was mended.
 fetch_tests() {
     [ ! -e "$source/regress/parallel_schedule" ] || return 0
-    scripts/source-package.sh "postgresql-$PG_MAJOR" "postgresql-$PG_MAJOR" "$source.whole" &&
-        same_version "$source.whole/configure" &&
-        rm -rf "$source" &&
-        mv "$source.whole/src/test" "$source" &&
-        rm -rf "$source.whole"
+    scripts/source-package.sh "postgresql-$PG_MAJOR" "postgresql-$PG_MAJOR" "$source.whole" || return
+    grep -qx "PACKAGE_VERSION='$version'" "$source.whole/configure" ||
+        say "the source package is not of $version: some tests may fail in both runs"
+    rm -rf "$source"
+    mv "$source.whole/src/test" "$source" && rm -rf "$source.whole"
 }
 
-# Tests of another minor version fail where behaviour was mended.
-same_version() { grep -qx "PACKAGE_VERSION='$version'" "$1" || say "the source package is not of $version: some tests may fail in both runs"; }
-
-# The server's user reads the input, and the server itself writes beside it.
+# The server's user reads the input, and the server itself writes beside it. Two libraries of contrib are loaded, too;
+# a server without contrib fails that test in both runs.
 lay_out() {
     rm -rf "$work" &&
         mkdir -p "$work" &&
         cp -r "$source/regress" "$source/isolation" "$work/" &&
-        compile_library &&
-        lend_libraries &&
+        printf '%s\n' 'MODULES = regress' 'override with_llvm = no' "PGXS = $("$PG_CONFIG" --pgxs)" "include \$(PGXS)" |
+        make -s -C "$work/regress" -f - PG_CONFIG="$PG_CONFIG" &&
+        ln -s "$("$PG_CONFIG" --pkglibdir)"/{autoinc,refint}.so "$work/regress/" &&
         if [ -n "$SERVER_USER" ]; then chown -R "$SERVER_USER" "$work"; fi
-}
-
-compile_library() {
-    make -s -C "$work/regress" -f - PG_CONFIG="$PG_CONFIG" <<'MAKE'
-MODULES = regress
-PGXS := $(shell $(PG_CONFIG) --pgxs)
-override with_llvm = no
-include $(PGXS)
-MAKE
-}
-
-# Two of contrib that the tests load, too; a server without contrib fails that test in both runs.
-lend_libraries() {
-    local name
-    for name in autoinc refint; do
-        ln -s "$("$PG_CONFIG" --pkglibdir)/$name.so" "$work/regress/"
-    done
 }
 
 in_cluster() (
@@ -63,36 +42,30 @@ in_cluster() (
     as_server env PATH="$PATH" PGHOST="$PGHOST" PGPORT="$PGPORT" PGUSER="$PGUSER" "$@"
 )
 
-declare -A schedule=([regress]=parallel_schedule [isolation]=isolation_schedule)
-
-# pg_regress fails when one test fails; what counts here is the comparison.
+# NAME KIND PROGRAM SCHEDULE DATABASE: pg_regress fails when one test fails; what counts here is the comparison.
 suite() {
-    local name=$1 kind=$2 program=$3 database=$4 status=0
-    in_cluster "$pgxs/src/test/$program" --inputdir="$work/$kind" --outputdir="$work/$name-$kind" \
-        --bindir="$BINDIR" --dlpath="$work/regress" --max-concurrent-tests=20 --dbname="$database" \
-        --schedule="$work/$kind/${schedule[$kind]}" || status=$?
+    local name=$1 kind=$2 status=0
+    as_server mkdir -p "$work/$name-$kind" || return
+    in_cluster "$pgxs/src/test/$3" --inputdir="$work/$kind" --outputdir="$work/$name-$kind" \
+        --bindir="$BINDIR" --dlpath="$work/regress" --max-concurrent-tests=20 --dbname="$5" \
+        --schedule="$work/$kind/$4" || status=$?
     [ "$status" -le 1 ]
 }
 
-# No errexit in here: step asks for the status.
+# NAME LIBRARIES. No errexit in here: step asks for the status. The worker serves a database that has the extension.
 run() {
-    local name=$1 libraries=$2
-    as_server mkdir -p "$work/$name-regress" "$work/$name-isolation" &&
-        scripts/cluster.sh remove postgres-check &&
-        scripts/cluster.sh start postgres-check 'max_prepared_transactions = 10' "shared_preload_libraries = '$libraries'" &&
-        make_extension "$libraries" &&
-        suite "$name" regress regress/pg_regress regression &&
-        suite "$name" isolation isolation/pg_isolation_regress isolation_regression &&
+    scripts/cluster.sh remove postgres-check &&
+        scripts/cluster.sh start postgres-check 'max_prepared_transactions = 10' "shared_preload_libraries = '$2'" &&
+        { [ -z "$2" ] || in_cluster psql -X -q -d postgres -c 'CREATE EXTENSION pgcache'; } &&
+        suite "$1" regress regress/pg_regress parallel_schedule regression &&
+        suite "$1" isolation isolation/pg_isolation_regress isolation_schedule isolation_regression &&
         scripts/cluster.sh remove postgres-check
 }
 
-# The worker serves a database that has the extension.
-make_extension() { [ -z "$1" ] || in_cluster psql -X -q -d postgres -c 'CREATE EXTENSION pgcache'; }
-
 # "ok NAME" and "failed NAME", from the lines of Postgres 15 and of 16 and later.
 results() {
-    sed -nE -e 's/^(test|    ) +([^ ]+) +\.\.\. ok .*/ok \2/p' -e 's/^(test|    ) +([^ ]+) +\.\.\. FAILED.*/failed \2/p' \
-        -e 's/^ok [0-9]+ +[-+] ([^ ]+) .*/ok \1/p' -e 's/^not ok [0-9]+ +[-+] ([^ ]+) .*/failed \1/p' "$LOG/$1.log" | sort
+    sed -nE -e 's/^(test|    ) +([^ ]+) +\.\.\. (ok|FAILED).*/\3 \2/p' -e 's/^(not )?ok [0-9]+ +[-+] ([^ ]+) .*/\1ok \2/p' "$LOG/$1.log" |
+        sed -E 's/^(FAILED|not ok)/failed/' | sort
 }
 
 trap 'scripts/cluster.sh remove postgres-check >/dev/null 2>&1 || true' EXIT

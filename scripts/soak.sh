@@ -4,12 +4,8 @@
 # invariant does not hold at the end.
 #
 # Usage: soak.sh [SECONDS [SEED]]      300 and a seed of the clock, when not given
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server
-. scripts/env.sh
-. scripts/session-tests.sh
+. "$(dirname "$0")/head.sh"
+need rust server
 need_files 1024 'make soak'
 scripts/stage.sh
 

@@ -6,10 +6,7 @@
 #
 # Usage: source-package.sh PACKAGE BINARY FOLDER     BINARY: a package that must be built from it, as a
 #                                                    regular expression
-set -euo pipefail
-
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/say.sh"
+. "$(dirname "$0")/head.sh"
 
 [ $# = 3 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER"
 package=$1 binary=$2 folder=$3
@@ -20,10 +17,7 @@ case $ID in
     ubuntu) suites="jammy noble plucky questing resolute" ;;
     *) die "$package cannot be built: no source packages are known for $ID." ;;
 esac
-keyring=/usr/share/keyrings/$ID-archive-keyring.gpg
-
-mirror=$("$here/mirror.sh")
-
+mirror=$(scripts/mirror.sh)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/src"
@@ -38,15 +32,12 @@ own_apt() {
 }
 
 # The hooks after an update are the system's business: they are for the system's lists.
-clear_hooks='#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;'
-echo "$clear_hooks" >"$work/apt.conf"
+echo '#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;' >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
 # What is installed may come from the own suite's security archive, and pg_upgrade wants minors of one day:
 # every suite's security archive is asked first.
-# shellcheck disable=SC2016 # apt expands these, not the shell
-security=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' |
-    awk -v suite="${VERSION_CODENAME:-}-security" '$2 == suite && $3 == "main" { print $1; exit }')
+security=$(scripts/mirror.sh -security)
 
 # Reads to the end: a grep that leaves early makes apt-cache fail.
 offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
@@ -56,7 +47,7 @@ point_apt_at() {
     case $1 in
         *-security) archive=$security ;;
     esac
-    echo "deb-src [signed-by=$keyring] $archive $1 main" >"$work/sources.list"
+    echo "deb-src [signed-by=/usr/share/keyrings/$ID-archive-keyring.gpg] $archive $1 main" >"$work/sources.list"
     own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary
 }
 

@@ -4,12 +4,8 @@
 #
 # Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
 #                                tree, to see that a broken protocol is caught.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-scripts/need.sh rust server
-. scripts/env.sh
-. scripts/session-tests.sh
+. "$(dirname "$0")/head.sh"
+need rust server
 
 [ -x "$BINDIR/postgres" ] || scripts/stage.sh
 source=${SOURCE:-$ROOT}

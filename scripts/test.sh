@@ -4,8 +4,7 @@
 #
 # Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, WITHOUT="lint unit"
 # all but these, SESSIONS="restart:: dump::" of the session tests only these.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/head.sh"
 
 PARTS=${PARTS:-lint unit regress regress-over-plans regress-without-preload sessions sessions-over-plans \
     sessions-without-preload storm examples bench}
@@ -13,11 +12,8 @@ read -r -a modules <<<"${SESSIONS:-}"
 
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
 
-scripts/need.sh rust server python pgbouncer
-! wanted bench || scripts/need.sh redis memcached charts
-. scripts/env.sh
-. scripts/step.sh
-. scripts/session-tests.sh
+need rust server python pgbouncer
+! wanted bench || need redis memcached charts
 need_files 4096 'make test'
 
 # What did not run, because it cannot be had here; said at the end, and no failure.
@@ -39,6 +35,21 @@ fi
 
 passed=0 failed=0
 
+# "PASSED FAILED" in a log of pg_regress, pg_isolation_regress or cargo test. A test's line is "test name ... ok 12 ms"
+# up to Postgres 15 and "ok 1 - name 12 ms" from 16 on; of cargo test only the summary lines count.
+results() {
+    awk '
+        /^(test|    ) .* \.\.\. ok +[0-9]+ ms/ || /^ok [0-9]+ .* ms$/      { passed++ }
+        /^(test|    ) .* \.\.\. FAILED.* ms/ || /^not ok [0-9]+ .* ms$/   { failed++ }
+        /^test result: / {
+            for (i = 2; i <= NF; i++) {
+                if ($i ~ /^passed/) passed += $(i - 1)
+                if ($i ~ /^failed/) failed += $(i - 1)
+            }
+        }
+        END { print passed + 0, failed + 0 }' "$1"
+}
+
 tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
 
 # A step that is one test.
@@ -50,7 +61,7 @@ one_test() {
 many_tests() {
     local name=$1 status=0 good bad
     step "$@" || status=$?
-    read -r good bad < <(scripts/count-tests.sh "$LOG/$name.log")
+    read -r good bad < <(results "$LOG/$name.log")
     if [ "$bad" = 0 ] && { [ $status != 0 ] || [ "$good" = 0 ]; }; then
         say "$name: no result was reported (log: $LOG/$name.log)"
         bad=1
@@ -125,11 +136,21 @@ regress_part() {
 }
 
 lints() {
-    local lint
-    for lint in scripts/lint-*; do
-        one_test "$(basename "${lint%.*}")" "$lint"
-    done
+    one_test lint-pages scripts/lint.sh pages
+    many_tests lint-sources scripts/lint.sh sources
+    if cargo clippy --version >/dev/null 2>&1; then
+        one_test lint-clippy scripts/lint.sh clippy
+    else
+        absent+=("clippy, which this Rust has not got")
+    fi
 }
+
+# The store's own tests under Miri, which sees each access out of bounds, each data race and each reference that must
+# not be. They do less there: Miri takes a hundred times as long.
+miri() (
+    export CARGO_TARGET_DIR=$ROOT/build/target-miri
+    cargo +nightly miri setup && nice cargo +nightly miri test --locked --package pgcache-store --lib
+)
 
 # What links with no Postgres.
 unit_tests() {
@@ -138,7 +159,7 @@ unit_tests() {
     [ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
 
     if scripts/need.sh miri; then
-        many_tests miri scripts/miri.sh
+        many_tests miri miri
     else
         absent+=("the store's tests under Miri, which needs a nightly toolchain")
     fi

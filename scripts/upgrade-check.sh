@@ -5,26 +5,14 @@
 #
 # Environment: FROM=15 TO=17 for other majors; either may be the path of a pg_config. The new server must not
 # have been released before the old one: it would not know what a minor release has added to the catalogs.
-set -euo pipefail
-cd "$(dirname "$0")/.."
-. scripts/say.sh
-. scripts/session-tests.sh
-
+. "$(dirname "$0")/head.sh"
 from=${FROM:-15} to=${TO:-17}
 
-# Points what follows at a major, or at a pg_config.
-choose() {
-    unset PG PG_CONFIG
-    case $1 in
-        */*) export PG_CONFIG=$1 ;;
-        *) export PG=$1 ;;
-    esac
-}
-
+# For a major, or a pg_config.
 stage() {
-    choose "$1"
-    scripts/need.sh rust server
-    . scripts/env.sh
+    unset PG PG_CONFIG
+    if [[ $1 == */* ]]; then export PG_CONFIG=$1; else export PG=$1; fi
+    need rust server
     say "pgcache for $("$PG_CONFIG" --version)"
     scripts/stage.sh
 }

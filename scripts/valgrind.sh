@@ -5,13 +5,9 @@
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
 # SESSIONS="fetch:: leases::" for session tests as well.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/head.sh"
 . scripts/checked.sh
-scripts/need.sh rust server valgrind
-. scripts/env.sh
-. scripts/step.sh
-. scripts/session-tests.sh
+need rust server valgrind
 need_files 4096 'make valgrind'
 
 found=$RUN/memcheck
@@ -44,11 +40,8 @@ regress() (
     make -s installcheck ISOLATION= ${REGRESS:+REGRESS="$REGRESS"} PG_CONFIG="$PG_CONFIG"
 )
 
-sessions() {
-    local modules
-    read -r -a modules <<<"$SESSIONS"
-    PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests --no-fail-fast -- "${modules[@]}"
-}
+# shellcheck disable=SC2086 # one word a module
+sessions() { PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests --no-fail-fast -- $SESSIONS; }
 
 # Faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
 faults() {
@@ -72,7 +65,7 @@ logs=$(find "$found/logs" -name '*.log' | wc -l)
 [ "$logs" -gt 10 ] || die "only $logs processes ran under valgrind: see $LOG/valgrind-regress.log."
 faults 0 >"$LOG/valgrind-postgres.log"
 faults 1 >"$LOG/valgrind-pgcache.log"
-count() { grep -c FAULT "$1" || true; }
+count() { grep -c FAULT "$LOG/valgrind-$1.log" || true; }
 head -n 200 "$LOG/valgrind-pgcache.log"
-say "valgrind: $(count "$LOG/valgrind-pgcache.log") faults below pgcache and $(count "$LOG/valgrind-postgres.log") in Postgres alone, in $logs processes (logs: $found/logs)"
+say "valgrind: $(count pgcache) faults below pgcache and $(count postgres) in Postgres alone, in $logs processes (logs: $found/logs)"
 [ ! -s "$LOG/valgrind-pgcache.log" ] && [ $failed = 0 ]

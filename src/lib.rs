@@ -14,6 +14,7 @@ mod api;
 mod cache;
 mod error;
 mod guc;
+#[allow(unsafe_code)]
 mod pg;
 mod worker;
 

@@ -19,6 +19,16 @@
 //! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says what is wrong by a panic"
+)]
+
 pub mod amcheck;
 pub mod ask;
 pub mod assert_lines;

@@ -1,6 +1,16 @@
 //! All tests with more than one session, or more than one life of the server. One program, one file
 //! a theme; see the crate's description for why.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says what is wrong by a panic"
+)]
+
 mod backtrace;
 mod clock;
 mod coherence_apply;
@@ -48,6 +58,7 @@ mod restart;
 mod rights_taken_away;
 mod role_classes;
 mod security;
+mod signatures;
 mod soak;
 mod standby;
 mod standby_slots;

@@ -1,6 +1,6 @@
 //! docs/reference.md says what there is: each function, argument, default, marking and comment, each column of each
 //! view, each setting are the catalog's, both ways, and a call gives no SQLSTATE that its entry does not name.
-//! The messages and hints of the errors are compared by `scripts/lint-reference.py`.
+//! The messages and hints of the errors are compared by `t/lint/tests/reference.rs`.
 
 use std::collections::BTreeSet;
 

@@ -3,6 +3,8 @@
 //! `cargo run --release -p pgcache-coherence --example deep [states]` visits up to so many states (default:
 //! 40 million) of each configuration and prints how many there were: about ten minutes and a gigabyte.
 
+#![allow(clippy::print_stdout, reason = "a tool for the terminal, run by hand")]
+
 use std::process::ExitCode;
 use std::time::Instant;
 

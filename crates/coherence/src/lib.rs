@@ -64,6 +64,8 @@
 //! cargo run --release -p pgcache-coherence --example deep [states]    larger configurations, by hand
 //! ```
 
+#![allow(clippy::unreachable, reason = "a tool for tests")]
+
 pub mod clause;
 pub mod configurations;
 mod dirty;

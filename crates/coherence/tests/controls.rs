@@ -2,6 +2,14 @@
 //!
 //! A test is named by the clause it leaves out. `cargo test ... -- --nocapture NAME` prints the run.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 use pgcache_coherence::clause::Clause;
 use pgcache_coherence::configurations as with;
 use pgcache_coherence::model::Model;

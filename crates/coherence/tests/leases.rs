@@ -1,5 +1,13 @@
 //! The model of leases: it holds with every clause, and each clause that is left out is caught.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 use pgcache_coherence::lease::Actor::{self, Fetcher, Writer};
 use pgcache_coherence::lease::Clause;
 use pgcache_coherence::lease::FetcherKind::*;

@@ -1,6 +1,14 @@
 //! With every rule in force no promise is broken: each configuration is visited whole, and property (f) is
 //! checked in each state besides (a) to (e) at each read and each end.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 use pgcache_coherence::model::Model;
 use pgcache_coherence::search::{counterexample, explore};
 

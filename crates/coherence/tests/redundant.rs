@@ -3,6 +3,14 @@
 //! They are what an implementation may save, or keep as a second line of defence; the server keeps those that
 //! cost nothing on the path of a hot get.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 use pgcache_coherence::clause::Clause::{self, *};
 use pgcache_coherence::configurations as with;
 use pgcache_coherence::model::Model;

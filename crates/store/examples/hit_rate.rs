@@ -3,6 +3,16 @@
 //! `cargo run --release -p pgcache-store --example hit_rate [limit]`: `limit` alone runs the two workloads of
 //! the workloads of `bench/hit_rate` at full scale (2 GiB and 100 MiB); without it the traces run as well.
 
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal, run by hand"
+)]
+
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 

@@ -8,6 +8,16 @@
 //! `sizes MiB from/to ...`: a tier filled by two passes over values of one size is taken over by keys of another
 //! size (or the same). One line a pair: the hit rate of the third pass, and that in a tier that was empty.
 
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal, run by hand"
+)]
+
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 

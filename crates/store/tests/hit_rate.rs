@@ -6,6 +6,15 @@
 //! The textbook caches are simulated without any structure. An entry costs them its key, its value and
 //! 56 bytes, what a header and an index slot need in any cache; all else is paid by the store alone.
 
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 mod sim;
 
 use pgcache_store::Params;

@@ -6,6 +6,15 @@
 //! The load is that of a memory limit: data four times the tier, 20 % of the keys get 80 % of the gets, a miss
 //! sets. A pass is four gets a key.
 
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test says what is wrong by a panic"
+)]
+
 mod sim;
 
 use pgcache_store::Params;

@@ -175,6 +175,7 @@ fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
     if let Some(relation) = relation::of_trigger(trigger) {
         match access {
             OAT_DROP => source::trigger_dropped(trigger, relation),
+            OAT_POST_CREATE => source::trigger_made(trigger, relation),
             OAT_POST_ALTER => source::trigger_altered(trigger, relation),
             _ => {}
         }

@@ -37,6 +37,8 @@ struct Seen {
     dropped: Vec<Dropped>,
     /// A dependency's trigger was altered or dropped.
     triggers: bool,
+    /// Triggers that were made and not altered since: nothing happened yet that they did not fire for.
+    made: HashSet<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,13 +138,22 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     }
 }
 
+/// A trigger has been made, or replaced: then what is known of it is from before.
+pub fn trigger_made(trigger: Oid, table: Oid) {
+    if find(trigger, table).is_none() {
+        SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
+    }
+}
+
 /// A trigger has been altered; what is known of it is from before.
 pub fn trigger_altered(trigger: Oid, table: Oid) {
+    let is_new = SEEN.with(|seen| seen.change(|seen| seen.made.remove(&trigger.to_u32())));
     let found = find(trigger, table);
     if found.is_some() {
         note_trigger();
     }
-    if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !found.is_always) {
+    if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
+    {
         let declared_on = dependency::declared_on(trigger).unwrap_or(table);
         dependency::require_rights(cache, declared_on);
         events::emit(|observer| (observer.depended_on_all)(cache));

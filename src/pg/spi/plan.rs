@@ -90,12 +90,14 @@ impl Plan {
     ///
     /// Each run has a snapshot of its own under READ COMMITTED and sees what the session did before.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // SAFETY: in parallel mode no command can begin; there is nothing to see that the session did, so a
-        // statement that reads needs none.
-        match session::in_parallel_mode() {
-            true => self.run_under(unsafe { pg_sys::GetTransactionSnapshot() }, arguments, read),
-            false => self.run_under(std::ptr::null_mut(), arguments, read),
-        }
+        // In parallel mode no command can begin; there is nothing to see that the session did, so a statement that
+        // reads needs none.
+        let snapshot = match session::in_parallel_mode() {
+            // SAFETY: in parallel mode there is a transaction, and it has its first snapshot.
+            true => unsafe { pg_sys::GetTransactionSnapshot() },
+            false => std::ptr::null_mut(),
+        };
+        self.run_under(snapshot, arguments, read)
     }
 
     /// The same on rows as they are now, also where the transaction has one snapshot for all its statements.

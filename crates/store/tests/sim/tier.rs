@@ -26,6 +26,7 @@ impl Tier {
     pub fn new(params: Params) -> Tier {
         let layout = Layout::with(params).unwrap();
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 4096).unwrap();
+        // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc::alloc_zeroed(shape) }).unwrap();
         // SAFETY: freshly allocated with the layout's size, used by this region alone until `drop`.
         let region = unsafe { Region::init(base, &layout) };

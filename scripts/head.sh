@@ -1,0 +1,16 @@
+# shellcheck shell=bash
+# Sourced first: strict, at the root of the checkout, with say, die and
+#
+#   need WHAT...    installs it (need.sh); after `need server` it is known where everything lies (env.sh), and
+#                   there are step (step.sh) and session_tests (session-tests.sh)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/say.sh
+
+need() {
+    scripts/need.sh "$@"
+    [[ " $* " == *" server "* ]] || return 0
+    . scripts/env.sh
+    . scripts/step.sh
+    . scripts/session-tests.sh
+}
