@@ -124,18 +124,16 @@ pub struct TriggerRow {
     pub table: pg_sys::Oid,
     /// The trigger of the partition's parent that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
-}
-
-/// The relation that a trigger belongs to.
-pub fn of_trigger(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
-    Some(trigger_row(trigger)?.table)
+    /// The row was inserted so: no command has changed it since, nor replaced the trigger.
+    pub is_first_version: bool,
 }
 
 /// A trigger by its oid. Also finds one that this very command has made.
 pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
-    first_trigger(column, trigger, index, |form| {
+    first_trigger(column, trigger, index, |form, mask| {
         Some(TriggerRow {
+            is_first_version: u32::from(mask) & pg_sys::HEAP_UPDATED == 0,
             table: form.tgrelid,
             parent: form.tgparentid,
         })
@@ -146,18 +144,19 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
-    first_trigger(column, table, index, |form| {
+    first_trigger(column, table, index, |form, _| {
         (form.tgfoid == function).then_some(())
     })
     .is_some()
 }
 
-/// What `pick` makes of the first row of pg_trigger that it takes, of those with this oid in a column.
+/// What `pick` makes of the first row of pg_trigger, and its `t_infomask`, that it takes, of those with this oid in
+/// a column.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
     index: u32,
-    pick: impl Fn(&pg_sys::FormData_pg_trigger) -> Option<R>,
+    pick: impl Fn(&pg_sys::FormData_pg_trigger, u16) -> Option<R>,
 ) -> Option<R> {
     // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is asked
     // for. The static snapshot "self" sees rows of the present command.
@@ -189,7 +188,7 @@ fn first_trigger<R>(
                 break;
             }
             let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
-            found = pick(&*form);
+            found = pick(&*form, (*(*tuple).t_data).t_infomask);
         }
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);

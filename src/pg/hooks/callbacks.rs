@@ -172,10 +172,11 @@ fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
     if !matches!(access, OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER) {
         return;
     }
-    if let Some(relation) = relation::of_trigger(trigger) {
+    if let Some(row) = relation::trigger_row(trigger) {
+        let relation = row.table;
         match access {
             OAT_DROP => source::trigger_dropped(trigger, relation),
-            OAT_POST_CREATE => source::trigger_made(trigger, relation),
+            OAT_POST_CREATE if row.is_first_version => source::trigger_made(trigger),
             OAT_POST_ALTER => source::trigger_altered(trigger, relation),
             _ => {}
         }

@@ -138,11 +138,9 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     }
 }
 
-/// A trigger has been made, or replaced: then what is known of it is from before.
-pub fn trigger_made(trigger: Oid, table: Oid) {
-    if find(trigger, table).is_none() {
-        SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
-    }
+/// A trigger has been made, and has not replaced another one.
+pub fn trigger_made(trigger: Oid) {
+    SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
 }
 
 /// A trigger has been altered; what is known of it is from before.
