@@ -104,9 +104,9 @@ fn tier_figures() -> OutRow<10> {
 fn pending(tier: &Tier) -> u64 {
     let stripes = tier.region().pending();
     let slots: u64 = (0..tier.caches().len() as u32)
-        .map(|number| u64::from(tier.slot(number).pend.load(SeqCst)))
+        .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
         .sum();
-    stripes + slots + tier.control().global_pend.load(SeqCst)
+    stripes + slots + tier.control().global_pending_writers.load(SeqCst)
 }
 
 /// Sets the figures of one cache, or of all in this database and of the tier, back to 0.

@@ -282,16 +282,18 @@ pub fn increment(
     Ok(done)
 }
 
-/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` leaves it.
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project` leaves it.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
     deadline: Deadline,
-    give: impl Fn(&Entry) -> R,
+    project: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::touch(cache, HashedKey::of(cache.id, key), deadline, give),
-        _ => Ok(table::touch(cache, key, deadline).as_ref().map(give)),
+        Storage::Memory => {
+            memory_cache::touch(cache, HashedKey::of(cache.id, key), deadline, project)
+        }
+        _ => Ok(table::touch(cache, key, deadline).as_ref().map(project)),
     }
 }
 
@@ -317,18 +319,18 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(counted(cache, Figure::Deletes, done))
 }
 
-/// Removes an entry; what `give` makes of it if it was live. An error of `give` leaves it there.
-pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
+/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it there.
+pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     let taken = match cache.storage {
         Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
             Ok(match present {
-                Some(entry) => Decision::Remove(Some(give(entry))),
+                Some(entry) => Decision::Remove(Some(project(entry))),
                 None => Decision::Keep(None),
             })
         })?,
         _ => {
             note_deletion(cache, key);
-            table::take(cache, key).as_ref().map(give)
+            table::take(cache, key).as_ref().map(project)
         }
     };
     counted(cache, Figure::Deletes, taken.is_some());

@@ -11,7 +11,7 @@
 //! * (b) never a value of a transaction that was rolled back or is not yet visible;
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
-//! * (e) when all have ended, every pend is 0, no slot is without its relation, every valid entry is the row;
+//! * (e) when all have ended, every pending_writers is 0, no slot is without its relation, every valid entry is the row;
 //! * (f) in every state, an entry that a get would hit is the committed row.
 //!
 //! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
@@ -22,8 +22,8 @@
 //! | rule | says | code |
 //! |---|---|---|
 //! | 1 record | every changed row's key is noted in D, DDL and TRUNCATE put the cache into DT | `write`: `note`, `note_by_trigger`, `apply_ddl`, `overflow` |
-//! | 2 mark | PRE_COMMIT: remove the entry, `pend++`, `ver++`; a cache: `pend++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `write`: `abort_subtransaction` |
+//! | 2 mark | PRE_COMMIT: remove the entry, `pending_writers++`, `ver++`; a cache: `pending_writers++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pending_writers--`; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `write`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
 //! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
 //! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
@@ -42,7 +42,7 @@
 //!
 //! # What the model adds to the rules' first wording
 //!
-//! * The publish token holds the **global pend**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
+//! * The publish token holds the **global pending_writers**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
 //!   marked the global pair before the slot was made may still write late.
 //! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
 //!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
@@ -50,8 +50,8 @@
 //!   up its lock but not its DT, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
-//! * pend **before** epoch when a cache is marked (`CacheMarkPendFirst`).
-//! * pend == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
+//! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//! * pending_writers == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
 //!   savepoint's rollback gave away; without late writes the rest of the token would do.
 //!
 //! `tests/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.

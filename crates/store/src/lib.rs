@@ -82,11 +82,11 @@
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
 //! | `PartitionRef::get(key, now, valid, buffer) -> Found` | a hit bumps the hit counter |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
-//! | `PartitionRef::stripe(hash) -> Stripe { ver, pend }` | the token; exists whether or not the key does |
+//! | `PartitionRef::stripe(hash) -> Stripe { ver, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
 //! | `PartitionMut::set(key, record, now, grant) -> Set` | insert or overwrite |
 //! | `PartitionMut::remove(key, why) -> Option<Header>`, `touch(key, deadline) -> bool` | |
-//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
+//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pending_writers++, ver++`; `ver++, pending_writers--` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!

@@ -3,10 +3,10 @@
 //!
 //! - **Record**: every changed row's key goes to `keys`, every table that changed as a whole to
 //!   `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, `pend` and `ver` of their stripes rise; of a whole cache
-//!   `pend` rises and the version changes. From here on nobody fills an old row in.
-//! - **Unmark** (after commit or abort): `ver` rises again, `pend` falls; of a cache the version
-//!   changes before `pend` falls.
+//! - **Mark** (before commit): the entries go, `pending_writers` and `ver` of their stripes rise; of a whole cache
+//!   `pending_writers` rises and the version changes. From here on nobody fills an old row in.
+//! - **Unmark** (after commit or abort): `ver` rises again, `pending_writers` falls; of a cache the version
+//!   changes before `pending_writers` falls.
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
@@ -19,7 +19,7 @@ use pgrx::prelude::*;
 
 use super::marks::{Extent, Marks};
 use crate::cache::lease::load_token;
-use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::expiring::Expiring;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::cache::model::savepoints::{Join, Savepoints};
@@ -64,9 +64,9 @@ struct Marked {
 }
 
 impl Marked {
-    fn has(&self, relation: u32, key: &[u8], voids: bool) -> bool {
+    fn has(&self, relation: u32, key: &[u8], voids_lease: bool) -> bool {
         let known = || self.keys.get(&relation)?.get(key);
-        self.tables.contains(&relation) || known().is_some_and(|&voided| voided || !voids)
+        self.tables.contains(&relation) || known().is_some_and(|&voided| voided || !voids_lease)
     }
 }
 
@@ -105,10 +105,12 @@ pub fn note_key(relation: Oid, key: &[u8]) {
             if relation::is_temporary(relation) {
                 return;
             }
-            let voids = !Sweeping::is_on();
-            return transaction
-                .marks
-                .keys(tier, relation.to_u32(), [(key, voids)].into_iter());
+            let voids_lease = !Expiring::is_on();
+            return transaction.marks.keys(
+                tier,
+                relation.to_u32(),
+                [(key, voids_lease)].into_iter(),
+            );
         }
         transaction.note_key(relation.to_u32(), key);
     });
@@ -243,8 +245,8 @@ fn flush_abort_of(new_files: bool) {
 
 impl Transaction {
     fn note_key(&mut self, relation: u32, key: &[u8]) {
-        let voids = !Sweeping::is_on();
-        if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids) {
+        let voids_lease = !Expiring::is_on();
+        if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids_lease) {
             return;
         }
         // Of a temporary table there is nothing in the tier, and nothing of the tier is for its marks.
@@ -253,12 +255,12 @@ impl Transaction {
         }
         let keys = self.keys.entry(relation).or_default();
         match keys.get_mut(key) {
-            Some(known) => *known |= voids,
+            Some(known) => *known |= voids_lease,
             None => {
                 if keys.try_reserve(1).is_err() {
                     memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
                 }
-                keys.insert(memory::copy(key).into_boxed_slice(), voids);
+                keys.insert(memory::copy(key).into_boxed_slice(), voids_lease);
             }
         }
         if keys.len() > MAX_KEYS {
@@ -311,7 +313,9 @@ impl Transaction {
             self.marked.tables.insert(relation);
         }
         for (relation, keys) in std::mem::take(&mut self.keys) {
-            let noted = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
+            let noted = keys
+                .iter()
+                .map(|(key, &voids_lease)| (key.as_ref(), voids_lease));
             self.marks.keys(tier, relation, noted);
             match self.marked.keys.entry(relation) {
                 Entry::Vacant(place) => drop(place.insert(keys)),

@@ -11,7 +11,7 @@ use std::ffi::CString;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry;
-use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::expiring::Expiring;
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events::{self, Phase, RowChange};
 use crate::pg::session;
@@ -44,7 +44,7 @@ pub fn channel(id: u64) -> String {
 pub fn note(cache: Oid, key: &[u8], change: RowChange) {
     let word = match change {
         RowChange::Set => "set",
-        RowChange::Gone if Sweeping::is_on() => "expire",
+        RowChange::Gone if Expiring::is_on() => "expire",
         RowChange::Gone => "delete",
     };
     put(cache, Some(key), word);

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline;
-use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::expiring::Expiring;
 use crate::cache::model::statement::Statement;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
@@ -65,9 +65,9 @@ struct Look {
 
 impl Pass {
     /// A pass that begins where the last one ended. The caller holds a lock on the table.
-    pub fn begin(cache: &Cache, record: Option<&SweepState>) -> Pass {
+    pub fn begin(cache: &Cache, state: Option<&SweepState>) -> Pass {
         let blocks = storage::blocks(cache.relation);
-        let first = record.map_or(0, |record| record.cursor.load(Relaxed));
+        let first = state.map_or(0, |state| state.cursor.load(Relaxed));
         Pass {
             blocks,
             first: if first < blocks { first } else { 0 },
@@ -167,17 +167,17 @@ impl Pass {
     }
 
     /// Writes down what the next sweep and the monitoring want to know.
-    pub fn note(&self, record: &SweepState) {
-        record.cursor.store(self.position(), Relaxed);
-        record.waiting.store(self.waiting(), Relaxed);
-        record.lag.store(self.lag, Relaxed);
+    pub fn note(&self, state: &SweepState) {
+        state.cursor.store(self.position(), Relaxed);
+        state.waiting.store(self.waiting(), Relaxed);
+        state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
             let next = self.next_deadline.unwrap_or(clock::INFINITY);
-            record.next_deadline.store(next, Relaxed);
+            state.next_deadline.store(next, Relaxed);
         }
         // In a large table one visit does not come round; each time it comes to the end counts.
         if self.first + self.walked >= self.blocks {
-            record.last_sweep.store(clock::now(), Relaxed);
+            state.last_sweep.store(clock::now(), Relaxed);
         }
     }
 }
@@ -213,7 +213,7 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(from, to);
     let limit = Typed::moment(Some(limit));
-    let _sweeping = Sweeping::begin();
+    let _expiring = Expiring::begin();
     let removed = cache
         .plan(Statement::Expire)
         .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {

@@ -88,12 +88,12 @@ fn due_table(relation: Oid) -> Option<Due> {
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(cache)) {
-        if is_put_off(record) {
+    if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(cache)) {
+        if is_put_off(state) {
             return None;
         }
-        if counted.is_some() && is_at_rest(record, changes, now) {
-            record.last_sweep.store(now, Relaxed);
+        if counted.is_some() && is_at_rest(state, changes, now) {
+            state.last_sweep.store(now, Relaxed);
             return None;
         }
     }
@@ -108,33 +108,33 @@ fn due_table(relation: Oid) -> Option<Due> {
 /// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
 /// holds a lock on it that keeps sweeps off until they count.
 pub fn look_again(relation: Oid) {
-    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
-        record.changes.store(NEVER_COUNTED, Relaxed);
+    if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
+        state.changes.store(NEVER_COUNTED, Relaxed);
     }
 }
 
-fn is_at_rest(record: &SweepState, changes: i64, now: Timestamp) -> bool {
-    record.last_sweep.load(Relaxed) != 0
-        && record.failures.load(Relaxed) == 0
-        && record.waiting.load(Relaxed) == 0
-        && record.changes.load(Relaxed) == changes
-        && record.next_deadline.load(Relaxed) > now
+fn is_at_rest(state: &SweepState, changes: i64, now: Timestamp) -> bool {
+    state.last_sweep.load(Relaxed) != 0
+        && state.failures.load(Relaxed) == 0
+        && state.waiting.load(Relaxed) == 0
+        && state.changes.load(Relaxed) == changes
+        && state.next_deadline.load(Relaxed) > now
 }
 
 /// Whether a cache has failed, and is not to be tried yet.
-pub fn is_put_off(record: &SweepState) -> bool {
+pub fn is_put_off(state: &SweepState) -> bool {
     // A moment farther away than the longest delay was written before the clock was set back.
-    (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - clock::now()))
+    (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
 /// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.
-pub fn put_off(record: &SweepState) -> u32 {
-    let before = record.failures.fetch_add(1, Relaxed);
+pub fn put_off(state: &SweepState) -> u32 {
+    let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
     let delay = interval
         .saturating_mul(2 << before.min(20))
         .min(LONGEST_DELAY);
-    record
+    state
         .retry_at
         .store(clock::now().saturating_add(delay), Relaxed);
     before + 1
@@ -158,12 +158,12 @@ pub fn figures() -> Vec<Figures> {
     };
     shmem
         .of_database(session::database())
-        .map(|(relation, record)| Figures {
+        .map(|(relation, state)| Figures {
             relation,
             trimmed: trimmed(relation),
-            last_sweep: Some(record.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
-            lag: record.lag.load(Relaxed),
-            waiting: record.waiting.load(Relaxed),
+            last_sweep: Some(state.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
+            lag: state.lag.load(Relaxed),
+            waiting: state.waiting.load(Relaxed),
         })
         .collect()
 }

@@ -19,13 +19,13 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under the
-/// partition's lock: whoever marks the whole cache voids its leases under it after `pend` has risen.
+/// partition's lock: whoever marks the whole cache voids its leases under it after `pending_writers` has risen.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
-    stripe.pend > 0
-        || tier.control().global_pend.load(SeqCst) > 0
+    stripe.pending_writers > 0
+        || tier.control().global_pending_writers.load(SeqCst) > 0
         || cache
             .slot(tier)
-            .is_some_and(|slot| tier.slot(slot).pend.load(SeqCst) > 0)
+            .is_some_and(|slot| tier.slot(slot).pending_writers.load(SeqCst) > 0)
 }
 
 /// Entries of a cache were removed by a change that is visible now.

@@ -17,7 +17,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
 use crate::cache::tier::hashed_key::hot_key;
-use crate::cache::tier::io::{self, Stored};
+use crate::cache::tier::io::{self, StoreOutcome};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
@@ -27,21 +27,21 @@ use crate::pg::value::datum::Text;
 
 /// The tier and the cache's slot in it.
 #[derive(Clone, Copy)]
-pub struct Home {
+pub struct TierHandle {
     pub tier: &'static Tier,
     pub slot: u32,
     relation: Oid,
 }
 
-impl Home {
-    pub fn of(cache: &Cache) -> Result<Home, Error> {
+impl TierHandle {
+    pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
         removal::settle();
         let slot = match cache.slot(tier) {
             Some(slot) => slot,
-            None => Home::found(cache, tier)?,
+            None => TierHandle::assign_slot(cache, tier)?,
         };
-        Ok(Home {
+        Ok(TierHandle {
             tier,
             slot,
             relation: cache.relation,
@@ -50,7 +50,7 @@ impl Home {
 
     /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
     /// a slot that is given after the drop would be freed by nobody.
-    fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
+    fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
         Ok(slot)
@@ -128,7 +128,7 @@ impl Home {
 
     /// Whether a transaction that commits right now keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
-        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+        self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
             || self.tier.control().fences.stands_before(hash)
     }
 
@@ -159,19 +159,19 @@ impl Home {
             leases::wake_waiting(self.tier, key.hash);
         }
         match stored {
-            Stored::Yes => {
+            StoreOutcome::Yes => {
                 pending::note_stored(self.relation, key.bytes);
                 Ok(true)
             }
             // As good as evicted at once: what it was computed from is changing.
-            Stored::Refused if fenced.get() => Ok(true),
-            Stored::Refused => Ok(false),
-            Stored::TooLarge => {
+            StoreOutcome::Refused if fenced.get() => Ok(true),
+            StoreOutcome::Refused => Ok(false),
+            StoreOutcome::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
                 Err(Error::EntryTooLarge(record.value.len()))
             }
             // Written and evicted at once: what was there before must not survive it.
-            Stored::Crowded => {
+            StoreOutcome::Crowded => {
                 self.remove(key, |_| true);
                 Ok(true)
             }
@@ -189,8 +189,8 @@ impl Home {
         why: Why,
         still: impl Fn(&PartitionRef) -> bool,
     ) -> bool {
-        let home = self.tier.region().partition_of(key.hash);
-        let (holds, voided) = self.tier.change(home, |partition| {
+        let partition = self.tier.region().partition_of(key.hash);
+        let (holds, voided) = self.tier.change(partition, |partition| {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);

@@ -6,25 +6,25 @@
 use std::cell::Cell;
 
 thread_local! {
-    static SWEEPING: Cell<bool> = const { Cell::new(false) };
+    static EXPIRING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Rows that go while this lives have expired. An error that unwinds drops it, too.
-pub struct Sweeping(());
+pub struct Expiring(());
 
-impl Sweeping {
-    pub fn begin() -> Sweeping {
-        SWEEPING.set(true);
-        Sweeping(())
+impl Expiring {
+    pub fn begin() -> Expiring {
+        EXPIRING.set(true);
+        Expiring(())
     }
 
     pub fn is_on() -> bool {
-        SWEEPING.get()
+        EXPIRING.get()
     }
 }
 
-impl Drop for Sweeping {
+impl Drop for Expiring {
     fn drop(&mut self) {
-        SWEEPING.set(false);
+        EXPIRING.set(false);
     }
 }

@@ -64,7 +64,7 @@ fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     let slot = tier.slot(key.cache);
     io::copy_out(tier, key, cache.value_type, None, |header: &Header| {
         header.version == slot.version.load(SeqCst)
-            && slot.pend.load(SeqCst) == 0
+            && slot.pending_writers.load(SeqCst) == 0
             && slot.suspended.load(SeqCst) == 0
     })
 }

@@ -124,7 +124,7 @@ pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Reco
 
 /// What became of a write to the tier.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoreOutcome {
     Yes,
     /// `still` said no.
     Refused,
@@ -141,7 +141,7 @@ pub fn store(
     record: &Record,
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
-) -> Stored {
+) -> StoreOutcome {
     let home = tier.region().partition_of(key.hash);
     let mut grant = tier.region().grant();
     let now = clock::now();
@@ -156,9 +156,9 @@ pub fn store(
             })
         });
         match set {
-            None => return Stored::Refused,
-            Some(Set::Stored { .. }) => return Stored::Yes,
-            Some(Set::TooLarge) => return Stored::TooLarge,
+            None => return StoreOutcome::Refused,
+            Some(Set::Stored { .. }) => return StoreOutcome::Yes,
+            Some(Set::TooLarge) => return StoreOutcome::TooLarge,
             Some(Set::NeedPages { pages, victim }) => {
                 tier.change(victim, |partition| {
                     partition.reclaim(pages, now, &mut grant)
@@ -166,5 +166,5 @@ pub fn store(
             }
         }
     }
-    Stored::Crowded
+    StoreOutcome::Crowded
 }

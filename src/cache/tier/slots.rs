@@ -61,10 +61,11 @@ pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Optio
 
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
-/// still committing) is left alone: that `pend` will fall on this slot.
+/// still committing) is left alone: that `pending_writers` will fall on this slot.
 fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let is_free = |number: &u32| {
-        tier.cache_of(*number).load(SeqCst).is_none() && tier.slot(*number).pend.load(SeqCst) == 0
+        tier.cache_of(*number).load(SeqCst).is_none()
+            && tier.slot(*number).pending_writers.load(SeqCst) == 0
     };
     let number = (0..tier.caches().len() as u32).find(is_free)?;
     let slot = tier.slot(number);

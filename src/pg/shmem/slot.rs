@@ -33,7 +33,7 @@ pub struct Slot {
     /// present content. Taken from one counter for all slots, so it never comes twice.
     pub version: AtomicU64,
     /// Writers of the whole cache between mark and unmark.
-    pub pend: AtomicU32,
+    pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.

@@ -55,7 +55,7 @@ pub struct Control {
     /// The last version given out.
     versions: AtomicU64,
     /// Writers between mark and unmark whose cache found no free slot, and their epoch.
-    pub global_pend: AtomicU64,
+    pub global_pending_writers: AtomicU64,
     pub global_epoch: AtomicU64,
     /// Seed of the key hash, new at each start.
     pub seed: AtomicU64,

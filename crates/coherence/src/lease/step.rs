@@ -98,7 +98,7 @@ impl Moves<'_> {
                 self.add("unmarks", At::Unvoiding, |state, _| {
                     if marked {
                         state.words[words].ver += 1;
-                        state.words[words].pend -= 1;
+                        state.words[words].pending_writers -= 1;
                     }
                     if key && marked {
                         void(state, None);
@@ -127,7 +127,7 @@ impl Moves<'_> {
         }
     }
 
-    /// One section for a key; for a cache `pend` and `ver` here, leases before or after it.
+    /// One section for a key; for a cache `pending_writers` and `ver` here, leases before or after it.
     fn mark(&mut self, words: usize, key: bool, next: At) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
@@ -139,7 +139,7 @@ impl Moves<'_> {
         self.add("marks", next, |state, backend| {
             backend.again = false;
             backend.marked = true;
-            state.words[words].pend += 1;
+            state.words[words].pending_writers += 1;
             state.words[words].ver += 1;
             if key && m.keeps(Clause::MarkVoids) {
                 void(state, None);
@@ -223,7 +223,7 @@ impl Moves<'_> {
 
     fn pending(&self, clauses: [Clause; 3]) -> bool {
         let mut words = self.from.words.iter().zip(clauses);
-        words.any(|(words, clause)| words.pend > 0 && self.m.keeps(clause))
+        words.any(|(words, clause)| words.pending_writers > 0 && self.m.keeps(clause))
     }
 
     fn ask(&mut self) {
@@ -317,7 +317,7 @@ impl Moves<'_> {
         }
         self.add("marks its key", At::OwnCommit, |state, backend| {
             backend.marked = true;
-            state.words[0].pend += 1;
+            state.words[0].pending_writers += 1;
             state.words[0].ver += 1;
             void(state, Some(id));
         });
@@ -330,7 +330,7 @@ impl Moves<'_> {
             At::Done,
             |state, backend| {
                 if backend.marked {
-                    state.words[0].pend -= 1;
+                    state.words[0].pending_writers -= 1;
                     state.words[0].ver += 1;
                     void(state, Some(id));
                 }
@@ -388,7 +388,7 @@ fn removes(backend: &Backend) -> bool {
 
 fn unmark(state: &mut State, backend: &mut Backend) {
     if std::mem::take(&mut backend.marked) {
-        state.words[0].pend -= 1;
+        state.words[0].pending_writers -= 1;
         state.words[0].ver += 1;
     }
 }
