@@ -6,12 +6,11 @@ use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
-/// Kilobytes.
-/// In kilobytes: more the store cannot address.
+/// Kilobytes: the store cannot address more.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
 /// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// On: whoever doubts a value turns it off for his session and compares.
+/// On: whoever doubts a value turns it off for their session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// Milliseconds. Expired rows cost space only, and after 10 s little of it; a visit costs some

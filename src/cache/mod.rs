@@ -3,7 +3,7 @@
 //! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own folder:
 //!
 //! 1. `model`: keys, deadlines, settings, statements, what a transaction remembers by savepoint.
-//! 2. `tier`: slots of caches in the hot tier, and entries in and out of it.
+//! 2. `tier`: slots of caches in the hot tier, hashed keys, and entries in and out of it.
 //! 3. `catalog`: what the session knows of caches; opens none.
 //! 4. `lease`: who computes an entry that is not there.
 //! 5. `table`: entries of table caches, and their copies in the tier.

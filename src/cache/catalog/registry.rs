@@ -15,8 +15,10 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
 use crate::cache::model::settings::Settings;
 use crate::cache::model::statement::{Form, Parameter, Statement};
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::invalidation::Watch;
@@ -181,7 +183,7 @@ impl Cache {
         self.plan_in(statement, Form::Plain)
     }
 
-    /// The same for a transaction that may see two versions of a key.
+    /// The kept plan of a statement in this form, for a transaction that may see two versions of a key.
     pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
         if let Some(plan) = self.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);
@@ -202,6 +204,12 @@ impl Cache {
         plan
     }
 
+    /// A key of this cache with its hash.
+    #[inline]
+    pub fn hashed(&self, key: Key) -> HashedKey {
+        HashedKey::of(self.id, key)
+    }
+
     /// The cache's slot in the tier, if it has one.
     #[inline]
     pub fn slot(&self, tier: &Tier) -> Option<u32> {
@@ -216,7 +224,7 @@ impl Cache {
         self.slot.get()
     }
 
-    /// The same; it is given one if it has none. None when all are taken, and for a temporary table.
+    /// The cache's slot; assigns one if it has none. None when all are taken, and for a temporary table.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
         if self.temporary {
             return None;

@@ -93,8 +93,8 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
-/// nothing when we commit.
+/// Notes that the row of a key has changed, or was to be removed and is not there, or becomes outdated by our
+/// commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
     with(|transaction| {
         transaction.wrote = true;
@@ -117,7 +117,7 @@ pub fn note_key(relation: Oid, key: &[u8]) {
     refuse_if_preparing();
 }
 
-/// The same of many keys.
+/// Notes that the rows of many keys have changed, as [`note_key`] does of one.
 pub fn note_keys(relation: Oid, keys: &Keys) {
     if keys.len() > MAX_KEYS {
         with(|transaction| transaction.note_change(relation, Extent::Rows));
@@ -145,7 +145,7 @@ pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Ite
     with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
-/// The same for all entries of a memory cache.
+/// Removes all entries of a memory cache, and keeps any from being stored until the transaction has ended.
 pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }

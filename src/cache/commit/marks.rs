@@ -157,7 +157,7 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// The same for all entries of a memory cache.
+    /// Removes all entries of a memory cache and keeps any from being stored until the transaction has ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.fence_cache(tier, slot);
         self.void_leases(tier, cache);

@@ -34,7 +34,7 @@ struct Keys {
 }
 
 /// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
-/// delete from the cache. The same again changes nothing, but for children that have no triggers yet.
+/// delete from the cache. A dependency that is declared already stays as it is; children that have no triggers yet get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
@@ -79,7 +79,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
             format!("CREATE TRIGGER {name} {events} ON ").as_bytes(),
             table.as_bytes(),
             format!(" FOR EACH {level} WHEN (true OR pgcache.depends(").as_bytes(),
-            ddl::literal(cache.qualified_name()).as_slice(),
+            name::literal(cache.qualified_name().to_bytes()).as_slice(),
             b"::pg_catalog.regclass, ",
             key.map_or(b"''", Vec::as_slice),
             format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),

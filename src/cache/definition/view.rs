@@ -4,7 +4,7 @@
 //! in its own definition. Which view it is, is found by that id; the caller's privilege is then
 //! checked on that view, so a copy of the definition under another name reads nothing it may not.
 //!
-//! Anybody can read a definition and give its id to a view of his own, so the settings also hold the
+//! Anybody can read a definition and give its id to a view of their own, so the settings also hold the
 //! view's oid, which nobody else's view can have. After a restore the oid is another one (until the
 //! next `cache_alter`): then the id decides, and one that views of several owners have is refused,
 //! because a wrong answer would be worse than none.

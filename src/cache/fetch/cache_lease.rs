@@ -26,8 +26,8 @@ pub enum State {
     Hit,
     /// Its ttl has passed, its grace has not, and somebody else computes it.
     Stale,
-    /// The caller computes it. No number: all records are in use, or his snapshot may be too old, and what he
-    /// computes cannot be stored.
+    /// The caller computes it. No number: all records are in use, or their snapshot may be too old, and what
+    /// they compute cannot be stored.
     Win(Option<u64>),
     /// Somebody else computes it and there is nothing to serve meanwhile.
     Busy,

@@ -1,10 +1,10 @@
 //! Whether a value that was loaded may be stored: nobody changes its source now, and nobody has changed it
 //! since.
 //!
-//! A writer marks before his commit becomes visible and unmarks after it (`marks`). Between the two a loader
+//! A writer marks before their commit becomes visible and unmarks after it (`marks`). Between the two a loader
 //! reads what is about to be out of date. Guards that nothing is stored which was loaded then: no lease is
 //! granted while a writer of the key, of its cache or without a slot pends; and who stores without a lease,
-//! which a mark could void, holds a [`LoadToken`] from before he loads.
+//! which a mark could void, holds a [`LoadToken`] from before they load.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -85,7 +85,7 @@ impl LoadToken {
             .read(self.hash, |partition| self.holds_in(cache, &partition))
     }
 
-    /// The same under the partition's lock.
+    /// Whether it holds, asked by who has the partition's lock.
     pub fn holds_in(&self, cache: &Cache, partition: &PartitionRef) -> bool {
         see(self.tier, cache, partition.stripe(self.hash)) == Some(self.seen)
     }

@@ -34,6 +34,8 @@ pub struct TierHandle {
 }
 
 impl TierHandle {
+    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier, 53400
+    /// when all slots are taken.
     pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
         removal::settle();
@@ -61,6 +63,7 @@ impl TierHandle {
         hot_key(self.tier, cache.id, self.slot, bytes)
     }
 
+    /// The version of the cache's present content.
     pub fn version(&self) -> u64 {
         self.tier.slot(self.slot).version.load(SeqCst)
     }
@@ -69,10 +72,12 @@ impl TierHandle {
         self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
+    /// The live entry under a key, copied out of the tier.
     pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
         self.copy_out_within(cache, key, None)
     }
 
+    /// The entry under a key that is live, or within this grace.
     pub fn copy_out_within(
         &self,
         cache: &Cache,
@@ -88,7 +93,7 @@ impl TierHandle {
         io::copy_out(self.tier, key, cache.value_type, grace, valid)
     }
 
-    /// The same with a copy of the key.
+    /// A live entry with a copy of its key, for bytes that a walk has found.
     pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
         let entry = self.copy_out(cache, &self.key(cache, bytes))?;
         Some((Text::new(bytes), entry))
@@ -132,7 +137,8 @@ impl TierHandle {
             || self.tier.control().fences.stands_before(hash)
     }
 
-    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not hold.
+    /// Raises 54000 for an entry that the tier cannot hold.
     pub fn put(
         &self,
         cache: &Cache,
@@ -183,6 +189,8 @@ impl TierHandle {
         self.remove_because(key, Why::Cleared, still)
     }
 
+    /// Removes the entry for this reason if `still` holds, and voids the key's lease, which expiry does not;
+    /// whether it held.
     pub fn remove_because(
         &self,
         key: &HotKey,

@@ -277,7 +277,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(removed as i64)
 }
 
-/// The same one by one, because each is told.
+/// Removes expired entries one by one, at most `max_rows`, because watchers are told of each.
 fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
     let _expiring = Expiring::begin();

@@ -1,12 +1,18 @@
 //! Whether rows that go at this moment go because of time.
 //!
-//! Set around the statements of a sweep, read where a change of a row is noted: an entry that has expired
-//! voids no lease, and watchers are told so.
+//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here while the
+//! statement runs.
+//!
+//! - Set by the statements of a sweep: `expiry::pass` for tables, `memory::ops` for memory caches whose
+//!   changes are told one by one.
+//! - Read where a change of a row is noted, in the same session: `commit::notify` says "expire" instead of
+//!   "delete"; `commit::changes` voids no lease, because what is being computed is not out of date;
+//!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
 
 use std::cell::Cell;
 
 thread_local! {
-    static EXPIRING: Cell<bool> = const { Cell::new(false) };
+    static IS_ON: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Rows that go while this lives have expired. An error that unwinds drops it, too.
@@ -14,17 +20,17 @@ pub struct Expiring(());
 
 impl Expiring {
     pub fn begin() -> Expiring {
-        EXPIRING.set(true);
+        IS_ON.set(true);
         Expiring(())
     }
 
     pub fn is_on() -> bool {
-        EXPIRING.get()
+        IS_ON.get()
     }
 }
 
 impl Drop for Expiring {
     fn drop(&mut self) {
-        EXPIRING.set(false);
+        IS_ON.set(false);
     }
 }

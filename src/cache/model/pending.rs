@@ -294,7 +294,7 @@ pub fn noted() -> Rc<ByCache> {
     })
 }
 
-/// The same for the commit: it is noted no more, and still hides what it names.
+/// Everything that is noted, for the commit: it is noted no more, and still hides what it names.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());

@@ -64,7 +64,8 @@ impl Settings {
         })
     }
 
-    /// The same for what matters to a refresh. 0 and a ttl of forever remove a setting.
+    /// The settings after a change of what matters to a refresh. NULL leaves a setting; 0, and a ttl of
+    /// forever, remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
         negative_ttl: Option<Interval>,

@@ -21,8 +21,8 @@ pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> 
     lock_to_read(relation, needs)
 }
 
-/// The same for a caller who has been checked. He is checked again: whoever held the lock may have taken away
-/// what he had when he began to wait.
+/// Opens a cache to read it, for a caller whose privileges were checked. They are checked again under the lock:
+/// whoever held it may have taken them away.
 pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     removal::settle();
     let _lock = lock::Shared::on(relation);

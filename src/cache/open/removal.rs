@@ -15,7 +15,7 @@ use crate::cache::commit::{changes, notify};
 use crate::cache::lease::{ask, held};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
-use crate::cache::table::ops as table;
+use crate::cache::table::remove_many;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
@@ -101,20 +101,20 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {
-            When::Now => table::delete_all(cache),
-            When::Commit => table::truncate(cache),
+            When::Now => remove_many::delete_all(cache),
+            When::Commit => remove_many::truncate(cache),
         }
         return;
     }
     if when == When::Commit {
         keep_loaded_out(cache, &noted.keys);
     }
-    table::delete_keys(cache, &noted.keys);
+    remove_many::delete_keys(cache, &noted.keys);
 }
 
-/// From here on nobody stores under these keys what he has loaded before our commit is visible, and what
-/// others have stored already can be seen by who removes it. So the marks come first. Also of keys that have no
-/// entry: somebody may be computing one from the old row.
+/// From here on nobody stores under these keys what they have loaded before our commit is visible; and what
+/// others have stored already can be seen by whoever removes it, because the marks come first. Keys without an
+/// entry are marked, too: somebody may be computing one from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
@@ -122,13 +122,13 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
             changes::mark_early();
             pause::at(Window::MarkToRemove);
             if held::has_open_stores(tier, cache.id) {
-                table::wait_for_unseen(cache, keys);
+                remove_many::wait_for_unseen(cache, keys);
             }
         }
-        // Who waits for us may have stored already: then his row is waited for, and the deadlock is Postgres' own.
+        // Who waits for us may have stored already: then we wait for their row, and Postgres ends the deadlock.
         None => {
             if !ask::keep_loaders_out(cache, Some(keys)) {
-                table::wait_for_unseen(cache, keys);
+                remove_many::wait_for_unseen(cache, keys);
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A slot belongs to a relation of a database until that relation is dropped, or rolled back where it was
 //! made; on a standby until somebody notices. It is never taken from a live relation. Who remembers a slot's
-//! number checks the owner at each use, after reading the version: a slot that was freed has a new version
-//! first and a new owner later, so an entry that matches the version read before is the old owner's own.
+//! number checks whose it is at each use, after reading the version: a slot that was freed has a new version
+//! first and a new cache later, so an entry that matches the version read before is the former cache's own.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -61,7 +61,7 @@ pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Optio
 
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
-/// still committing) is left alone: that `pending_writers` will fall on this slot.
+/// still committing) is left alone: their `pending_writers` will fall on this slot.
 fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
