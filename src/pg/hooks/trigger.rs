@@ -69,8 +69,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; of a row without a key of type text, that anything may have changed.
-/// Anybody may put this trigger on a table of his own, with whatever column named key.
+/// Reports the key of one row; for a row without a key of type text, that anything may have changed. Anybody may
+/// put this trigger on their own table, with whatever column named key.
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
@@ -78,7 +78,8 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
     if row.is_null() {
         return;
     }
-    // SAFETY: as the caller says; heap_getattr reads a column that get_attnum has just found.
+    // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr reads a column
+    // that get_attnum has just found in it.
     unsafe {
         let relation_oid = (*relation).rd_id;
         let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
@@ -97,8 +98,8 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
     }
 }
 
-/// Reports what an update or a deletion has left to VACUUM. There is no row where somebody has made this
-/// a trigger of statements on a table of his own.
+/// Reports how many bytes an update or a deletion has left to VACUUM. There is no row where somebody has made this
+/// a statement trigger on their own table.
 ///
 /// # Safety
 /// `relation` is open; `old` is the row as it was, `new` what it has become; both may be NULL.
@@ -106,7 +107,8 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     if old.is_null() {
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `old` is not NULL, both are rows of the open relation, whose descriptor this is; `value_column` gives
+    // a column of a varlena type.
     unsafe {
         let descriptor = (*relation).rd_att;
         DeadBytes::between(old, new, descriptor, || value_column(relation)).emit((*relation).rd_id);

@@ -1,6 +1,6 @@
 //! Lease records in shared memory: who is about to compute the entry of which key, and until when.
 //!
-//! Not the meaning of a lease, which `cache::lease::leases` gives; here are records, and the condition
+//! Not the meaning of a lease, which `cache::lease` gives; here are records, and the condition
 //! variables on which others wait for their end.
 //!
 //! Access rules:
@@ -32,7 +32,7 @@ const PER_PARTITION: Range<usize> = 16..65;
 const COMPUTING: u32 = 0;
 /// The value is written by a transaction that has not ended.
 const STORED: u32 = 1;
-/// The same, and somebody has voided the lease since.
+/// It is written by such a transaction, and a change of the key has voided the lease since.
 const STORED_VOID: u32 = 2;
 /// Won while a change was being committed: others need not compute the same, and nothing is stored under it.
 const DOOMED: u32 = 3;
@@ -60,7 +60,7 @@ struct Ended {
 // only; the counter is atomic.
 unsafe impl Sync for Ended {}
 
-/// How the records are cut.
+/// How many records each partition has.
 #[derive(Clone, Copy)]
 pub struct Shape {
     partitions: usize,
@@ -80,7 +80,7 @@ impl Shape {
     }
 }
 
-/// All records of the server.
+/// All leases of the server.
 pub struct Leases {
     ended: &'static [Ended],
     records: &'static [LeaseRecord],
@@ -88,7 +88,7 @@ pub struct Leases {
     wait_event: u32,
 }
 
-/// A lease of somebody else, as a caller met it.
+/// Another session's lease, as a caller found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Other {
     pub id: u64,
@@ -104,11 +104,11 @@ pub enum Asked {
     Busy(Other),
     /// All records of the partition are in use.
     Full,
-    /// Somebody changes the key, or the cache, and his commit is not visible yet.
+    /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
     Pending,
 }
 
-/// Whom a lease is for.
+/// What is asked for: a lease with this id, for this cache and holder.
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
@@ -116,7 +116,7 @@ pub struct Claim {
     pub holder: i32,
     pub now: Timestamp,
     pub deadline: Timestamp,
-    /// Whether a lease past its deadline is taken over although its value is written already.
+    /// A lease past its deadline is taken over even if its value is written already.
     pub over_stored: bool,
     /// Nothing may be stored under it.
     pub doomed: bool,
@@ -232,7 +232,7 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// A record whose lease of another key has ended by time.
+    /// Takes the record of another key whose lease is past its deadline.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
         let expired = |record: &&LeaseRecord| {
             record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
@@ -274,7 +274,7 @@ impl<'l> Partition<'l> {
             .is_none_or(|record| record.state.load(Relaxed) != STORED)
     }
 
-    /// The writing was rolled back: the lease is as it was, unless it was voided.
+    /// Undoes [`Partition::store`] after a rollback: the lease is as it was before, or free if it was voided since.
     pub fn take_back(&self, hash: u64, id: u64) {
         let Some(record) = self.find_id(hash, id) else {
             return;
@@ -294,13 +294,13 @@ impl<'l> Partition<'l> {
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// The entry has changed: the lease counts no more, except for the process that changed it by
-    /// storing under the lease. Whether somebody may now ask anew.
+    /// Voids the lease of an entry that has changed, except for the process that changed it by storing under that
+    /// lease. Whether the lease is free now, so that those who wait may ask again.
     pub fn void(&self, hash: u64) -> bool {
         self.find(hash).is_some_and(|record| self.void_one(record))
     }
 
-    /// The same for all leases of a cache.
+    /// Voids all leases of a cache, as [`Partition::void`] does one.
     pub fn void_all(&self, owner: u64) -> bool {
         if self.is_empty() {
             return false;

@@ -1,8 +1,8 @@
 //! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
 //!
-//! Not which cache has which slot, which `cache::tier::slots` says. All of it are atomics in shared memory, which
-//! begins zeroed: they are read and changed with or without a lock, the marks in the order that
-//! `cache::commit::changes` explains. Figures are sums, in no order with anything.
+//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared memory, which begins
+//! zeroed. They are read and changed with or without a lock: the marks in the order that `cache::commit::changes`
+//! explains, the figures in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -94,12 +94,13 @@ impl Slot {
         self.invalidated.load(Ordering::Relaxed)
     }
 
-    /// Microseconds that a loader takes; 0 when none has run.
+    /// The mean time of the cache's loaders in microseconds; 0 when none has run.
     pub fn load_time(&self) -> u64 {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Entries were removed by a change that is visible now; what was read by older snapshots is out of date.
+    /// Notes that a change which is visible now has removed entries: what older snapshots have read is out of
+    /// date. `now` is a timestamp of Postgres', in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
@@ -108,12 +109,12 @@ impl Slot {
         self.removed_at.load(Ordering::SeqCst)
     }
 
-    /// The slot gets another cache.
+    /// Forgets how long loaders took; called when the slot gets another cache.
     pub fn forget_loads(&self) {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run with a weight of one fifth; one of two at the same moment may be lost.
+    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment one may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
