@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::backoff;
 use super::pace::LONG;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::cache::expiry::vacuum_need::{self, Worth};
@@ -157,7 +158,7 @@ fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                crate::worker::put_off(due, state, &failure);
+                backoff::put_off(due, state, &failure);
                 return None;
             }
         }

@@ -1,7 +1,5 @@
-//! Cheap questions about the session's present transaction, asked on every hot read.
-//!
-//! Each is one C function that raises no error, called without the guard that pgrx puts around
-//! calls that may.
+//! The session and its transaction. In this file the cheap questions about them that every hot read asks: each is
+//! one C function that raises no error, called without the guard that pgrx puts around calls that may.
 
 pub mod advisory;
 pub mod clock;
