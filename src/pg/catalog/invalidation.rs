@@ -55,7 +55,8 @@ impl Watch {
     }
 }
 
-/// Who is a member of what, may do what, and owns the database, at one moment.
+/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have seen no change
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 

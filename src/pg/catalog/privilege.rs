@@ -31,7 +31,7 @@ impl Privileges {
 /// transaction: a SELECT would hear of it when it locks the table, and a hot read takes no lock.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     emergency::secure();
-    hear();
+    accept_invalidations();
     if has(relation, privileges) {
         return;
     }
@@ -49,7 +49,7 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
 }
 
 /// Processes the invalidation messages of what others have committed.
-pub fn hear() {
+pub fn accept_invalidations() {
     // SAFETY: every call of ours is inside a transaction, which the callbacks need that this may run.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
@@ -92,7 +92,7 @@ unsafe fn aclcheck(
 
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
-    hear();
+    accept_invalidations();
     // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and the error that
     // is raised copies it.
     unsafe {

@@ -1,7 +1,7 @@
-//! Advisory locks of our own: who sweeps, who makes a relation of a name, and, without shared memory, who loads.
+//! Advisory locks of our own: for sweeps, for making a relation of a name, and, without shared memory, for loading.
 //!
-//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION, which would keep it
-//! for as long as the prepared transaction lives.
+//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION, which would keep
+//! it for as long as the prepared transaction lives.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ enum LockKind {
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// Of a whole cache: who loads keys of it, and who keeps them from that.
+    /// Of a whole cache: held by sessions that load keys of it, and by transactions that keep them from it.
     Loads = 6,
 }
 

@@ -1,4 +1,4 @@
-//! Lease records in shared memory: who is about to compute the entry of which key, and until when.
+//! Lease records in shared memory: which session computes the entry of which key, and until when.
 //!
 //! Not the meaning of a lease, which `cache::lease` gives; here are records, and the condition
 //! variables on which others wait for their end.
