@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-/// Postgres' number of AddinShmemInitLock in versions 15 to 18.
+/// Postgres' number of AddinShmemInitLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// Whether `role` owns the relation or has the owner's rights.

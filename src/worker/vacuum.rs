@@ -38,6 +38,7 @@ struct Busy {
 }
 
 impl Vacuums {
+    /// For a visit that begins: all requests are still to be answered.
     pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
             shmem,

@@ -29,6 +29,7 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Begins the watch.
     pub fn over(relation: pg_sys::Oid) -> Watch {
         let stale = Rc::new(Cell::new(false));
         WATCHES.with(|watches| {

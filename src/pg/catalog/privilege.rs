@@ -20,6 +20,7 @@ impl Privileges {
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
 
+    /// Both sets together.
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
@@ -138,6 +139,7 @@ pub struct AsOwner {
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
+    /// For a call whose caller has named the relation.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, 0)
     }

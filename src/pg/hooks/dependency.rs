@@ -26,11 +26,13 @@ use crate::pg::{events, session};
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
+/// Tells Postgres the calling convention of `pgcache.invalidate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
+/// Tells Postgres the calling convention of `pgcache.invalidate_all()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1

@@ -23,7 +23,7 @@ use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
 
-/// Postgres' numbers of pg_inherits and pg_attrdef.
+/// The oids of pg_inherits and pg_attrdef, fixed in Postgres' catalog headers.
 pub const INHERITANCE: Oid = Oid::from_u32(2611);
 pub const DEFAULTS: Oid = Oid::from_u32(2604);
 

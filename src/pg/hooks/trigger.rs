@@ -16,11 +16,13 @@ use crate::pg::value::datum::{ValueType, varlena_bytes};
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
+/// Tells Postgres the calling convention of `pgcache.record()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
+/// Tells Postgres the calling convention of `pgcache.record_truncate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1

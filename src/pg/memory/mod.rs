@@ -14,7 +14,7 @@ pub use emergency::exhausted;
 
 use pgrx::pg_sys;
 
-/// What Postgres calls MaxAllocSize: 1 GB less a byte.
+/// Postgres' MaxAllocSize (utils/memutils.h): 1 GB less a byte.
 const LARGEST: usize = 0x3FFF_FFFF;
 
 unsafe extern "C-unwind" {

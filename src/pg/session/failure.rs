@@ -14,6 +14,7 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What pgrx has caught, of whichever kind.
     pub fn of(error: CaughtError) -> Failure {
         let report = match &error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,

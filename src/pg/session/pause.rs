@@ -26,6 +26,7 @@ pub enum Window {
     WrittenToAsked,
 }
 
+/// Does nothing: this library was built without the feature.
 #[cfg(not(feature = "pauses"))]
 #[inline]
 pub fn at(_window: Window) {}

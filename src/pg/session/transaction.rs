@@ -34,6 +34,7 @@ pub fn require_writable(function: &std::ffi::CStr) {
 pub struct Writable(bool);
 
 impl Writable {
+    /// Allows writes until the result is dropped.
     pub fn enter() -> Writable {
         // SAFETY: a plain C variable of this process; an abort sets it back as well.
         unsafe {
@@ -56,6 +57,7 @@ impl Drop for Writable {
 pub struct Snapshot(());
 
 impl Snapshot {
+    /// Makes the transaction's snapshot the active one.
     pub fn enter() -> Snapshot {
         // SAFETY: inside a transaction; popped by drop, after an error by the abort.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };

@@ -68,6 +68,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// For a tier of so many bytes and partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = (size / BYTES_PER_RECORD / partitions)
@@ -75,6 +76,7 @@ impl Shape {
         Shape { partitions, each }
     }
 
+    /// Bytes of shared memory that the leases take.
     pub fn bytes(self) -> usize {
         self.partitions * (size_of::<Ended>() + self.each * size_of::<LeaseRecord>())
     }
@@ -188,6 +190,7 @@ pub struct Partition<'l> {
 }
 
 impl<'l> Partition<'l> {
+    /// Whether the partition has no lease at this moment.
     pub fn is_empty(&self) -> bool {
         self.taken.load(SeqCst) == 0
     }

@@ -54,6 +54,7 @@ pub struct Slot {
 struct Counters([AtomicU64; 8]);
 
 impl Slot {
+    /// Counts something that happened so many times.
     #[inline]
     pub fn count(&self, figure: Figure, times: u64) {
         let shard = &self.counters[shard() % SHARDS];
@@ -74,6 +75,7 @@ impl Slot {
         };
     }
 
+    /// The sum of a figure since the last reset.
     pub fn figure(&self, figure: Figure) -> u64 {
         let counted: u64 = self
             .counters
@@ -86,10 +88,12 @@ impl Slot {
         }
     }
 
+    /// Entries that were evicted since the last reset.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
+    /// Entries that were invalidated since the last reset.
     pub fn invalidated(&self) -> u64 {
         self.invalidated.load(Ordering::Relaxed)
     }
@@ -105,6 +109,7 @@ impl Slot {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
 
+    /// When entries were last removed, as [`Slot::note_removal`] was told; 0: never.
     pub fn removed_at(&self) -> i64 {
         self.removed_at.load(Ordering::SeqCst)
     }

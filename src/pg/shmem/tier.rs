@@ -155,32 +155,39 @@ impl Tier {
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
     }
 
+    /// The store's memory.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
+    /// The leases of all partitions.
     pub fn leases(&self) -> &Leases {
         &self.leases
     }
 
+    /// How many partitions there are; they have the numbers below.
     pub fn partitions(&self) -> u32 {
         self.region.layout().partitions()
     }
 
+    /// What there is once for the whole tier.
     pub fn control(&self) -> &Control {
         self.control
     }
 
+    /// A slot by its number.
     #[inline]
     pub fn slot(&self, number: u32) -> &Slot {
         &self.slots[number as usize % self.slots.len()]
     }
 
+    /// The id of the cache that has the slot with this number; 0: none.
     #[inline]
     pub fn owner(&self, number: u32) -> &AtomicU64 {
         &self.owners[number as usize % self.owners.len()]
     }
 
+    /// The ids of the caches that have slots, by number.
     pub fn owners(&self) -> &[AtomicU64] {
         self.owners
     }

@@ -22,6 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
+    /// None for a type that is none of ours.
     pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::TEXTOID => Some(ValueType::Text),
@@ -31,6 +32,7 @@ impl ValueType {
         }
     }
 
+    /// The oid of the type.
     pub fn oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTOID,
@@ -39,6 +41,7 @@ impl ValueType {
         }
     }
 
+    /// The oid of arrays of the type.
     pub fn array_oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTARRAYOID,
@@ -205,6 +208,7 @@ impl Room {
         Room { varlena, payload }
     }
 
+    /// The payload, to be filled.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: `payload` bytes after the header are ours and initialised.

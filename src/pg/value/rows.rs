@@ -38,6 +38,7 @@ impl<const N: usize> Stream<N> {
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
+    /// Rows that `produce` makes.
     pub fn new(
         produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static,
     ) -> QueryStream<N> {
@@ -136,6 +137,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
+    /// Frees what rows were made in; the tuplestore is the caller's now.
     pub fn close(self) {
         // SAFETY: made in `open`; nothing in it is used any more.
         unsafe { pg_sys::MemoryContextDelete(self.scratch) };

@@ -22,7 +22,7 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Postgres' number of ProcArrayLock in versions 15 to 18.
+/// Postgres' number of ProcArrayLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 /// Seconds until the launcher is started again after it ended.
 const RESTART_AFTER: i32 = 5;
@@ -75,6 +75,7 @@ pub fn start(place: usize) -> Option<Started> {
 }
 
 impl Started {
+    /// Whether its process is gone.
     pub fn has_ended(&self) -> bool {
         let mut pid = 0;
         // SAFETY: the handle lives until drop.
