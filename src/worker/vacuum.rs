@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
+use super::backoff;
 use super::pace::LONG;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::cache::expiry::vacuum_need::{self, VacuumNeed};
@@ -37,6 +38,7 @@ struct Busy {
 }
 
 impl Vacuums {
+    /// For a visit that begins: all requests are still to be answered.
     pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
             shmem,
@@ -157,7 +159,7 @@ fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                crate::worker::put_off(due, state, &failure);
+                backoff::put_off(due, state, &failure);
                 return None;
             }
         }

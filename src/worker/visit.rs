@@ -14,7 +14,7 @@ use pgrx::pg_sys::Oid;
 use super::job::{Job, SHARE};
 use super::turns::Turns;
 use super::vacuum::Vacuums;
-use super::{pace, put_off};
+use super::{backoff, pace};
 use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
 use crate::guc;
@@ -154,7 +154,7 @@ impl Work {
                 if failure.cancelled {
                     pace::learn(job.state, took, false);
                 } else if !failure.locked {
-                    put_off(&job.due, job.state, &failure);
+                    backoff::put_off(&job.due, job.state, &failure);
                 }
                 job.give_up();
             }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
-use crate::guard::Guard;
 use crate::native::clock_library;
+use crate::reaper::Reaper;
 use crate::stage::{Stage, succeed};
 use crate::template;
 
@@ -22,7 +22,7 @@ pub struct Cluster {
     clock: Option<PathBuf>,
     /// What stands in the server's environment besides.
     environment: &'static [(&'static str, &'static str)],
-    _guard: Guard,
+    _reaper: Reaper,
 }
 
 /// How a server goes down.
@@ -56,19 +56,19 @@ impl Cluster {
         Cluster::start_on(Stage::current(), conf)
     }
 
-    /// The same on a server of another version.
+    /// A cluster as `start` makes it, on a server of another version.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::fresh(stage, conf);
         cluster.up();
         cluster
     }
 
-    /// The same without starting it.
+    /// A cluster that is configured and not started yet.
     pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
         Cluster::prepare(stage).configured(conf)
     }
 
-    /// The same with a wall clock that [`Cluster::move_clock`] moves.
+    /// Starts a cluster with a wall clock that [`Cluster::move_clock`] moves.
     pub fn start_with_clock(conf: &[&str]) -> Cluster {
         let stage = Stage::current();
         let cluster = Cluster {
@@ -80,7 +80,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with variables in the server's environment.
+    /// Starts a cluster with variables in the server's environment.
     pub fn start_in(
         environment: &'static [(&'static str, &'static str)],
         conf: &[&str],
@@ -137,7 +137,7 @@ impl Cluster {
         copy
     }
 
-    /// A folder with a guard and without a server.
+    /// A folder with a reaper, and no server in it.
     fn prepare(stage: &Stage) -> Cluster {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Cluster {
             stage: stage.clone(),
             clock: None,
             environment: &[],
-            _guard: Guard::over(stage, &folder),
+            _reaper: Reaper::over(stage, &folder),
             folder,
         }
     }
@@ -178,7 +178,7 @@ impl Cluster {
         );
     }
 
-    /// The same; false when it does not start.
+    /// Starts the server; false when it does not come up.
     pub fn try_up(&self) -> bool {
         let mut start = self.control("start");
         start.args(["-w", "-l"]).arg(self.log());
@@ -234,7 +234,7 @@ impl Cluster {
         assert!(self.try_kill_backend(pid), "not a backend of this cluster");
     }
 
-    /// The same of a process that may have ended; whether it was there.
+    /// Kills a server process that may have ended already; whether it was there.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
         // The shell's own kill: a small system has no program of that name.
         parent_of(pid) == Some(self.postmaster())

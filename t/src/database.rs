@@ -1,10 +1,12 @@
 //! A database of one test's own.
 
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use postgres::Client;
 
 use crate::cluster::Cluster;
+use crate::stage::succeed;
 
 pub struct Database<'c> {
     pub cluster: &'c Cluster,
@@ -51,6 +53,17 @@ impl Database<'_> {
 
     pub fn connect_as(&self, role: &str) -> Client {
         self.cluster.connect_as(role, &self.name)
+    }
+
+    /// Dumps the database as SQL and restores it in an empty one.
+    pub fn copy_to(&self, to: &Database) {
+        let mut dump = self.cluster.program("pg_dump");
+        let dump = succeed(dump.args(["-d", &self.name]));
+        let file = self.cluster.folder.join(format!("{}.sql", self.name));
+        std::fs::write(&file, dump.stdout).expect("the folder is writable");
+        let mut psql = self.cluster.program("psql");
+        psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-d", &to.name, "-f"]);
+        succeed(psql.arg(&file).stdin(Stdio::null()));
     }
 }
 

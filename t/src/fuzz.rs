@@ -7,7 +7,7 @@
 use postgres::Client;
 
 use crate::ask::Ask;
-use crate::chance::Chance;
+use crate::rng::Rng;
 
 /// A function as the catalog describes it.
 pub struct Function {
@@ -250,24 +250,24 @@ const TYPES: &[&str] = &[
     "NULL",
 ];
 
-fn text(chance: &mut Chance) -> String {
-    match chance.below(12) {
+fn text(rng: &mut Rng) -> String {
+    match rng.below(12) {
         0 => "NULL".into(),
         1 => format!(
             "repeat('x', {})",
-            chance.pick(&[2047, 2048, 2049, 8000, 70_000, 1_200_000])
+            rng.pick(&[2047, 2048, 2049, 8000, 70_000, 1_200_000])
         ),
-        2 => format!("repeat('k1', {})", 1 + chance.below(900)),
+        2 => format!("repeat('k1', {})", 1 + rng.below(900)),
         3 => "chr(1) || chr(127)".into(),
-        4 => letters(chance),
-        5..=7 => format!("'k{}'", chance.below(20)),
-        _ => format!("'{}'", chance.pick(WORDS).replace('\'', "''")),
+        4 => letters(rng),
+        5..=7 => format!("'k{}'", rng.below(20)),
+        _ => format!("'{}'", rng.pick(WORDS).replace('\'', "''")),
     }
 }
 
 /// Letters beyond ASCII that are valid in the encoding of whichever database this runs in.
-fn letters(chance: &mut Chance) -> String {
-    let bytes = match chance.below(4) {
+fn letters(rng: &mut Rng) -> String {
+    let bytes = match rng.below(4) {
         0 => {
             "CASE getdatabaseencoding() WHEN 'UTF8' THEN '\\xc3a9' WHEN 'EUC_JP' THEN '\\xa4a2' ELSE '\\xe9' END"
         }
@@ -279,12 +279,12 @@ fn letters(chance: &mut Chance) -> String {
         }
         _ => "'\\x6b31'",
     };
-    let times = chance.pick(&[1, 1, 1, 500, 1024, 3000]);
+    let times = rng.pick(&[1, 1, 1, 500, 1024, 3000]);
     format!("repeat(convert_from(({bytes})::bytea, getdatabaseencoding()), {times})")
 }
 
-fn jsonb(chance: &mut Chance) -> String {
-    match chance.below(8) {
+fn jsonb(rng: &mut Rng) -> String {
+    match rng.below(8) {
         0 => "NULL".into(),
         1 => "'null'".into(),
         2 => "to_jsonb(repeat('x', 100000))".into(),
@@ -292,7 +292,7 @@ fn jsonb(chance: &mut Chance) -> String {
         4 => "jsonb_build_object('a', array_fill(1, ARRAY[1000]))".into(),
         _ => format!(
             "'{}'",
-            chance.pick(&[
+            rng.pick(&[
                 "1",
                 "{\"a\": [1, 2, null]}",
                 "[]",
@@ -304,13 +304,13 @@ fn jsonb(chance: &mut Chance) -> String {
     }
 }
 
-fn bytea(chance: &mut Chance) -> String {
-    match chance.below(8) {
+fn bytea(rng: &mut Rng) -> String {
+    match rng.below(8) {
         0 => "NULL".into(),
         1 => "''".into(),
         2 => format!(
             "decode(repeat('00ff', {}), 'hex')",
-            chance.pick(&[10, 4000, 600_000])
+            rng.pick(&[10, 4000, 600_000])
         ),
         3 => "'\\xff80fe'".into(),
         4 => "'\\x7b7d'".into(),
@@ -318,67 +318,67 @@ fn bytea(chance: &mut Chance) -> String {
     }
 }
 
-fn array(chance: &mut Chance, of: &str, element: fn(&mut Chance) -> String) -> String {
-    match chance.below(10) {
+fn array(rng: &mut Rng, of: &str, element: fn(&mut Rng) -> String) -> String {
+    match rng.below(10) {
         0 => "NULL".into(),
         1 => format!("'{{}}'::{of}[]"),
-        2 => format!("ARRAY[[{0}], [{0}]]::{of}[]", element(chance)),
+        2 => format!("ARRAY[[{0}], [{0}]]::{of}[]", element(rng)),
         3 => format!(
             "array_fill({}::{of}, ARRAY[{}])",
-            element(chance),
-            chance.pick(&[3, 100, 5000])
+            element(rng),
+            rng.pick(&[3, 100, 5000])
         ),
         4 => format!("array_fill('k'::{of}, ARRAY[2], ARRAY[-5])"),
         5 => format!(
             "(SELECT array_agg(('k' || i)::{of}) FROM generate_series(1, {}) i)",
-            chance.pick(&[3, 200, 11_000])
+            rng.pick(&[3, 200, 11_000])
         ),
         _ => {
-            let elements: Vec<String> = (0..1 + chance.below(4)).map(|_| element(chance)).collect();
+            let elements: Vec<String> = (0..1 + rng.below(4)).map(|_| element(rng)).collect();
             format!("ARRAY[{}]::{of}[]", elements.join(", "))
         }
     }
 }
 
-fn argument(chance: &mut Chance, kind: &str) -> String {
+fn argument(rng: &mut Rng, kind: &str) -> String {
     let value = match kind {
-        "text" => text(chance),
-        "jsonb" => jsonb(chance),
-        "bytea" => bytea(chance),
-        "text[]" => array(chance, "text", text),
-        "bytea[]" => array(chance, "bytea", bytea),
-        "interval" => (*chance.pick(INTERVALS)).into(),
-        "regclass" if chance.below(4) > 0 => (*chance.pick(CACHES)).into(),
-        "regclass" => (*chance.pick(OTHERS)).into(),
-        "regtype" => (*chance.pick(TYPES)).into(),
+        "text" => text(rng),
+        "jsonb" => jsonb(rng),
+        "bytea" => bytea(rng),
+        "text[]" => array(rng, "text", text),
+        "bytea[]" => array(rng, "bytea", bytea),
+        "interval" => (*rng.pick(INTERVALS)).into(),
+        "regclass" if rng.below(4) > 0 => (*rng.pick(CACHES)).into(),
+        "regclass" => (*rng.pick(OTHERS)).into(),
+        "regtype" => (*rng.pick(TYPES)).into(),
         "double precision" => {
-            (*chance.pick(&["NULL", "0", "0.5", "1", "-1", "2", "'NaN'", "'infinity'"])).into()
+            (*rng.pick(&["NULL", "0", "0.5", "1", "-1", "2", "'NaN'", "'infinity'"])).into()
         }
-        "boolean" => (*chance.pick(&["true", "false", "NULL"])).into(),
-        "bigint" if chance.below(4) == 0 => (*chance.pick(BIG_NUMBERS)).into(),
-        "bigint" | "integer" | "oid" => (*chance.pick(NUMBERS)).into(),
-        _ => (*chance.pick(&["NULL", "'1'", "'k'"])).into(),
+        "boolean" => (*rng.pick(&["true", "false", "NULL"])).into(),
+        "bigint" if rng.below(4) == 0 => (*rng.pick(BIG_NUMBERS)).into(),
+        "bigint" | "integer" | "oid" => (*rng.pick(NUMBERS)).into(),
+        _ => (*rng.pick(&["NULL", "'1'", "'k'"])).into(),
     };
     format!("({value})::{kind}")
 }
 
 /// A call in FROM.
-pub fn call(chance: &mut Chance, function: &Function) -> String {
+pub fn call(rng: &mut Rng, function: &Function) -> String {
     let extra = function.arguments.len() - function.required;
-    let given = function.required + chance.below(extra as u64 + 1) as usize;
+    let given = function.required + rng.below(extra as u64 + 1) as usize;
     let mut arguments: Vec<String> = function.arguments[..given]
         .iter()
-        .map(|(_, kind)| argument(chance, kind))
+        .map(|(_, kind)| argument(rng, kind))
         .collect();
     // The cache is last: by name, so that it is not always pgcache.main.
     if let Some((name, kind)) = function.arguments[given..]
         .last()
-        .filter(|_| chance.below(5) > 0)
+        .filter(|_| rng.below(5) > 0)
     {
-        arguments.push(format!("{name} => {}", argument(chance, kind)));
+        arguments.push(format!("{name} => {}", argument(rng, kind)));
     }
     let columns = match function.nameless_rows {
-        true => *chance.pick(&[
+        true => *rng.pick(&[
             "AS e (key text, value text, expires_at timestamptz)",
             "AS e (a int, b point, c text[])",
             "AS e (a text)",
@@ -390,23 +390,23 @@ pub fn call(chance: &mut Chance, function: &Function) -> String {
 }
 
 /// One statement batch with a random call in it, in a transaction of a random kind.
-pub fn statement(chance: &mut Chance, functions: &[Function]) -> String {
-    let function = chance.pick(functions);
-    let select = format!("SELECT * FROM {}", call(chance, function));
-    let begin = *chance.pick(&[
+pub fn statement(rng: &mut Rng, functions: &[Function]) -> String {
+    let function = rng.pick(functions);
+    let select = format!("SELECT * FROM {}", call(rng, function));
+    let begin = *rng.pick(&[
         "BEGIN",
         "BEGIN ISOLATION LEVEL REPEATABLE READ",
         "BEGIN ISOLATION LEVEL SERIALIZABLE",
         "BEGIN READ ONLY",
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     ]);
-    let end = *chance.pick(&["COMMIT", "ROLLBACK"]);
-    match chance.below(12) {
+    let end = *rng.pick(&["COMMIT", "ROLLBACK"]);
+    match rng.below(12) {
         0 => format!("{begin}; {select}; {select}; {end}"),
         1 => format!("{begin}; SAVEPOINT s; {select}; ROLLBACK TO s; {select}; RELEASE s; {end}"),
         2 => {
-            let other = chance.pick(functions);
-            let other = call(chance, other);
+            let other = rng.pick(functions);
+            let other = call(rng, other);
             format!("{begin}; {select}; SELECT * FROM {other}; {end}")
         }
         3 => format!(
@@ -417,7 +417,7 @@ pub fn statement(chance: &mut Chance, functions: &[Function]) -> String {
         6 => format!("BEGIN; DECLARE c CURSOR FOR {select}; FETCH 1 FROM c; FETCH 1 FROM c; {end}"),
         7 => format!(
             "SET statement_timeout = {}; {select}; RESET statement_timeout",
-            1 + chance.below(4)
+            1 + rng.below(4)
         ),
         8 => format!("{begin}; SET LOCAL pgcache.hot_tier = off; {select}; {end}"),
         9 => format!("SET ROLE fuzz_user; {select}; RESET ROLE"),

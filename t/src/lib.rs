@@ -2,43 +2,46 @@
 //! what those sessions saw. The tests themselves lie in `tests/`, one file a theme.
 //!
 //! - [`stage`]: the server that is tested, from the environment.
-//! - [`cluster`], [`template`], [`guard`], [`upgrade`]: a throwaway cluster from its making to its certain
+//! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster from its making to its certain
 //!   end, or to its next major.
-//! - [`database`]: a database of one test, with the extension in it; [`pooler`]: pgbouncer before one.
-//! - [`ask`], [`refusal`], [`same`]: short questions to a session, the errors that must come, and
-//!   long answers compared.
+//! - [`database`]: a database of one test, with the extension in it; [`source`]: one with a table on which a
+//!   cache depends; [`pooler`]: pgbouncer before one.
+//! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short questions to a session, the errors that must come,
+//!   long answers compared, states waited for.
 //! - [`needs`]: what each function needs of its caller, as a table.
-//! - [`catalog`]: the extension as its scripts make it; [`portrait`]: caches of all kinds, and what must
-//!   come back when they are carried elsewhere.
+//! - [`catalog`]: the extension as its scripts make it; [`dump_contents`]: caches of all kinds, and
+//!   what must come back when they are carried elsewhere.
 //! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`chance`]: random numbers; [`fuzz`]: random calls of every function; [`twins`]: random statements for two
-//!   databases that must answer the same.
+//! - [`rng`]: random numbers; [`fuzz`]: random calls of every function; [`differential`]: random statements for
+//!   two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 pub mod amcheck;
 pub mod ask;
+pub mod assert_lines;
 pub mod catalog;
-pub mod chance;
 pub mod cluster;
 pub mod database;
+pub mod differential;
+pub mod dump_contents;
 pub mod exclusion;
 pub mod fuzz;
-pub mod guard;
 pub mod history;
 pub mod native;
 pub mod needs;
 pub mod parallel;
 pub mod pooler;
-pub mod portrait;
 pub mod readme;
+pub mod reaper;
 pub mod reference;
 pub mod refusal;
-pub mod same;
+pub mod rng;
+pub mod source;
 pub mod stage;
 pub mod template;
 pub mod tier;
-pub mod twins;
 pub mod upgrade;
+pub mod wait;

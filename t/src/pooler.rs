@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, Config, NoTls};
 
 use crate::database::Database;
-use crate::guard::Guard;
+use crate::reaper::Reaper;
 use crate::stage::succeed;
 
 const PORT: u16 = 6432;
@@ -21,7 +21,7 @@ pub struct Pooler {
     database: String,
     /// Statements that a client has prepared are there on every server session.
     pub keeps_statements: bool,
-    _guard: Guard,
+    _reaper: Reaper,
 }
 
 impl Pooler {
@@ -46,12 +46,12 @@ impl Pooler {
             ini += "max_prepared_statements = 100\n";
         }
         std::fs::write(folder.join("ini"), ini).expect("the folder is writable");
-        let guard = Guard::with_pooler(stage, &program, &folder);
+        let reaper = Reaper::with_pooler(stage, &program, &folder);
         let pooler = Pooler {
             folder,
             database: database.name.clone(),
             keeps_statements,
-            _guard: guard,
+            _reaper: reaper,
         };
         pooler.wait_until_up();
         pooler

@@ -13,7 +13,7 @@ pub fn copy_to(stage: &Stage, data: &Path) {
 }
 
 /// The template of this server, made when it is not there. Other runs may make it at the same time,
-/// so it gets its name when it is complete, and whoever comes second throws his own away.
+/// so it gets its name when it is complete, and whoever comes second throws their own away.
 fn made_for(stage: &Stage) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();

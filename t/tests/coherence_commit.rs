@@ -2,11 +2,11 @@
 
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_for;
 
 /// The commit is marked and waits for a standby that never comes, until it is cancelled or terminated.
 #[test]
@@ -22,7 +22,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
             // Terminated, the session ends without an answer, and the commit stands.
             scope.spawn(move || drop(writer.try_value(&format!("UPDATE c SET value = '{end}'"))));
             let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-            let pid = until(|| reader.value(waiting));
+            let pid = wait_for("the commit waits", || reader.value(waiting));
             assert!(reader.holds("SELECT pending > 0 FROM pgcache.hot_tier"));
             for _ in 0..3 {
                 assert_eq!(reader.text("SELECT cache_get('k', 'c')"), value);
@@ -40,7 +40,7 @@ fn cluster_database(cluster: &Cluster) -> pgcache_tests::database::Database<'_> 
     let mut session = cluster.connect("postgres");
     session.run("ALTER SYSTEM SET synchronous_commit = local");
     session.run("SELECT pg_reload_conf()");
-    let database = until(|| {
+    let database = wait_for("commits are local", || {
         let local = session.text("SHOW synchronous_commit") == "local";
         local.then(|| cluster.database())
     });
@@ -48,17 +48,6 @@ fn cluster_database(cluster: &Cluster) -> pgcache_tests::database::Database<'_> 
     session.run("SELECT cache_create('c', storage => 'logged')");
     session.run("SELECT cache_set('k', 'old', cache => 'c')");
     database
-}
-
-fn until<R>(mut ask: impl FnMut() -> Option<R>) -> R {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "waited in vain");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -108,7 +97,7 @@ fn a_cursor_and_a_function_see_what_was_acknowledged() {
         let asked = scope.spawn(|| reader.text("SELECT asks()"));
         let waits = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        until(|| writer.value(waits));
+        wait_for("the reader waits", || writer.value(waits));
         writer.run("UPDATE c SET value = 'newest'");
         writer.run("SELECT pg_advisory_unlock(1)");
         asked.join().expect("the reader failed")

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::history::{Fate, Read, Write};
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
@@ -50,10 +50,10 @@ fn change_all(session: &mut Client, recorder: &Recorder, removes: bool, sql: &st
 
 /// What changes all rows without a trigger that notes each key.
 fn upheavals(database: &Database, recorder: &Recorder) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(70));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(70));
     while recorder.goes_on() {
-        let commits = chance.below(3) > 0;
-        match chance.below(4) {
+        let commits = rng.below(3) > 0;
+        match rng.below(4) {
             0 => change_all(&mut session, recorder, true, "TRUNCATE seen", commits),
             1 => {
                 let sql = "TRUNCATE seen; INSERT INTO seen VALUES $rows";
@@ -67,7 +67,7 @@ fn upheavals(database: &Database, recorder: &Recorder) {
             }
             _ => without_triggers(&mut session, recorder, commits),
         }
-        thread::sleep(Duration::from_millis(chance.below(60)));
+        thread::sleep(Duration::from_millis(rng.below(60)));
     }
 }
 
@@ -89,14 +89,14 @@ fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
 
 /// Pushes the copies out, again and again.
 fn evictions(database: &Database, recorder: &Recorder) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(80));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(80));
     while recorder.goes_on() {
-        let (from, size) = (chance.below(100_000), 1 + chance.below(8000));
+        let (from, size) = (rng.below(100_000), 1 + rng.below(8000));
         session.run(&format!(
             "SELECT cache_set('f' || k, repeat('x', {size}), cache => 'filler') \
              FROM generate_series({from}, {from} + 200) AS k"
         ));
-        thread::sleep(Duration::from_millis(chance.below(30)));
+        thread::sleep(Duration::from_millis(rng.below(30)));
     }
 }
 
@@ -135,12 +135,12 @@ fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
 }
 
 fn readings(database: &Database, recorder: &Recorder, seed: u64) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(seed));
     let mut reads = Vec::new();
     while recorder.goes_on() {
-        match chance.below(4) {
+        match rng.below(4) {
             0 => reads.extend(read_all(&mut session, recorder)),
-            _ => reads.push(read_once(&mut session, recorder, &mut chance)),
+            _ => reads.push(read_once(&mut session, recorder, &mut rng)),
         }
     }
     let mut all = recorder.reads.lock().expect("no reader failed");
@@ -148,12 +148,12 @@ fn readings(database: &Database, recorder: &Recorder, seed: u64) {
 }
 
 fn writings(database: &Database, recorder: &Recorder, seed: u64) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(seed));
     if seed == 0 {
         session.run("SET pgcache.hot_tier = off");
     }
     while recorder.goes_on() {
-        write_once(&mut session, recorder, &mut chance);
+        write_once(&mut session, recorder, &mut rng);
     }
 }
 

@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::history::{Fate, Read};
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
@@ -22,10 +22,10 @@ const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 const SLOW: &str = "SELECT v || left(pg_sleep(0.002)::text, 0) FROM src WHERE k = $1";
 
 /// A transaction that changes one row of the source, at times with a commit that waits for the standby.
-fn write_source(session: &mut Client, recorder: &Recorder, chance: &mut Chance, waits: bool) {
-    let key = chance.below(KEYS);
-    let level = ["READ COMMITTED", "REPEATABLE READ"][usize::from(chance.below(4) == 0)];
-    let slow = if waits && chance.below(8) == 0 {
+fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits: bool) {
+    let key = rng.below(KEYS);
+    let level = ["READ COMMITTED", "REPEATABLE READ"][usize::from(rng.below(4) == 0)];
+    let slow = if waits && rng.below(8) == 0 {
         "on"
     } else {
         "local"
@@ -41,7 +41,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, chance: &mut Chance, 
         write.version
     ));
     // A commit that meets another one at the entry may fail as well.
-    let commits = match chance.below(5) {
+    let commits = match rng.below(5) {
         0 => session.try_lines("ROLLBACK").is_err(),
         _ => session.try_lines("COMMIT").is_ok(),
     };
@@ -53,16 +53,16 @@ fn write_source(session: &mut Client, recorder: &Recorder, chance: &mut Chance, 
     session.run(&format!("SELECT pg_advisory_unlock({key})"));
 }
 
-fn fetch(chance: &mut Chance, key: u64) -> String {
-    let loader = if chance.below(4) == 0 { SLOW } else { LOADER };
+fn fetch(rng: &mut Rng, key: u64) -> String {
+    let loader = if rng.below(4) == 0 { SLOW } else { LOADER };
     format!("SELECT cache_fetch('k{key}', '{loader}', cache => 'made')")
 }
 
-fn question(chance: &mut Chance, key: u64) -> String {
-    match chance.below(4) {
+fn question(rng: &mut Rng, key: u64) -> String {
+    match rng.below(4) {
         0 => format!("SELECT cache_get('k{key}', 'made')"),
         1 => format!("SELECT value FROM made WHERE key = 'k{key}'"),
-        _ => fetch(chance, key),
+        _ => fetch(rng, key),
     }
 }
 
@@ -81,40 +81,35 @@ fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option
 }
 
 /// By itself, or in a transaction that reads more than once and may roll back.
-fn read_committed(session: &mut Client, recorder: &Recorder, chance: &mut Chance) -> Vec<Read> {
-    let in_block = chance.below(4) == 0;
+fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> Vec<Read> {
+    let in_block = rng.below(4) == 0;
     if in_block {
         session.run("BEGIN");
     }
-    let questions = if in_block { 1 + chance.below(3) } else { 1 };
+    let questions = if in_block { 1 + rng.below(3) } else { 1 };
     let reads = (0..questions).filter_map(|_| {
-        let key = chance.below(KEYS);
-        let sql = question(chance, key);
+        let key = rng.below(KEYS);
+        let sql = question(rng, key);
         ask(session, recorder, key, &sql)
     });
     let reads = reads.collect();
     if in_block {
-        session.run(["COMMIT", "ROLLBACK"][chance.below(2) as usize]);
+        session.run(["COMMIT", "ROLLBACK"][rng.below(2) as usize]);
     }
     reads
 }
 
 /// All of a transaction's reads are of the moment at which it took its snapshot.
-fn repeatable(
-    session: &mut Client,
-    recorder: &Recorder,
-    chance: &mut Chance,
-    number: u64,
-) -> Vec<Read> {
+fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: u64) -> Vec<Read> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let began = recorder.now();
     session.run("SELECT count(*) FROM src");
     let ended = recorder.now();
     let mut reads = Vec::new();
-    for _ in 0..1 + chance.below(5) {
-        thread::sleep(Duration::from_micros(chance.below(2_000)));
-        let key = chance.below(KEYS);
-        let sql = question(chance, key);
+    for _ in 0..1 + rng.below(5) {
+        thread::sleep(Duration::from_micros(rng.below(2_000)));
+        let key = rng.below(KEYS);
+        let sql = question(rng, key);
         reads.extend(ask(session, recorder, key, &sql).map(|read| Read {
             began,
             ended,
@@ -127,8 +122,8 @@ fn repeatable(
 }
 
 /// A client that computes outside: what it reads, it reads after it has the lease.
-fn lease_once(session: &mut Client, chance: &mut Chance) {
-    let key = chance.below(KEYS);
+fn lease_once(session: &mut Client, rng: &mut Rng) {
+    let key = rng.below(KEYS);
     let ask =
         format!("SELECT lease FROM cache_lease('k{key}', cache => 'made') WHERE state = 'win'");
     let Some(lease) = session.value(&ask) else {
@@ -137,9 +132,9 @@ fn lease_once(session: &mut Client, chance: &mut Chance) {
     let Some(value) = session.value(&format!("SELECT v FROM src WHERE k = 'k{key}'")) else {
         return session.run(&format!("SELECT cache_release('k{key}', {lease}, 'made')"));
     };
-    thread::sleep(Duration::from_micros(chance.below(1_000)));
+    thread::sleep(Duration::from_micros(rng.below(1_000)));
     let store = format!("SELECT cache_set_leased('k{key}', '{value}', {lease}, cache => 'made')");
-    match chance.below(3) {
+    match rng.below(3) {
         0 => session.run(&format!("BEGIN; {store}; ROLLBACK; {store}")),
         1 => session.run(&format!("SELECT cache_release('k{key}', {lease}, 'made')")),
         _ => session.run(&store),
@@ -148,9 +143,9 @@ fn lease_once(session: &mut Client, chance: &mut Chance) {
 
 /// Ends commits that wait for the standby, a while after they have begun to.
 fn answers(database: &Database, recorder: &Recorder) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(60));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(60));
     while recorder.goes_on() {
-        thread::sleep(Duration::from_millis(chance.below(20)));
+        thread::sleep(Duration::from_millis(rng.below(20)));
         release(&mut session);
     }
     // Whoever is still writing ends within moments.
@@ -173,23 +168,23 @@ fn storm(database: &Database, leases: bool, waits: bool) -> Recorder {
         let recorder = &recorder;
         for seed in 0..3 {
             scope.spawn(move || {
-                let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+                let (mut session, mut rng) = (database.connect(), Rng::seeded(seed));
                 while recorder.goes_on() {
-                    write_source(&mut session, recorder, &mut chance, waits);
-                    thread::sleep(Duration::from_micros(chance.below(3_000)));
+                    write_source(&mut session, recorder, &mut rng, waits);
+                    thread::sleep(Duration::from_micros(rng.below(3_000)));
                 }
             });
         }
         for seed in 10..15_u64 {
             scope.spawn(move || {
-                let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+                let (mut session, mut rng) = (database.connect(), Rng::seeded(seed));
                 let (mut reads, mut number) = (Vec::new(), seed << 32);
                 while recorder.goes_on() {
                     number += 1;
-                    match chance.below(4) {
-                        0 => reads.extend(repeatable(&mut session, recorder, &mut chance, number)),
-                        1 if leases => lease_once(&mut session, &mut chance),
-                        _ => reads.extend(read_committed(&mut session, recorder, &mut chance)),
+                    match rng.below(4) {
+                        0 => reads.extend(repeatable(&mut session, recorder, &mut rng, number)),
+                        1 if leases => lease_once(&mut session, &mut rng),
+                        _ => reads.extend(read_committed(&mut session, recorder, &mut rng)),
                     }
                 }
                 recorder

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::exclusion::{Hold, overlap};
 use pgcache_tests::refusal::{refused, sqlstate};
+use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
@@ -77,9 +77,9 @@ fn upserts_of_one_key_in_every_way_leave_one_row() {
             "SELECT cache_delete('k', 'one')".into(),
             "INSERT INTO one VALUES ('k', '7') ON CONFLICT (key) DO UPDATE SET value = '8'".into(),
         ];
-        let mut chance = Chance::seeded(number as u64);
+        let mut rng = Rng::seeded(number as u64);
         while Instant::now() < until {
-            session.run(chance.pick(&ways).as_str());
+            session.run(rng.pick(&ways).as_str());
         }
     });
     let mut session = database.connect();
@@ -92,14 +92,14 @@ fn upserts_of_one_key_in_every_way_leave_one_row() {
 }
 
 /// One random call over keys that all sessions share.
-fn random_call(chance: &mut Chance) -> String {
-    let cache = ["storm", "storm_json"][chance.below(2) as usize];
-    let key = chance.below(12);
-    let ttl = ["", ", ttl => '2 ms'", ", ttl => '1 hour'"][chance.below(3) as usize];
-    let keys: Vec<String> = (0..8).map(|_| format!("k{}", chance.below(12))).collect();
+fn random_call(rng: &mut Rng) -> String {
+    let cache = ["storm", "storm_json"][rng.below(2) as usize];
+    let key = rng.below(12);
+    let ttl = ["", ", ttl => '2 ms'", ", ttl => '1 hour'"][rng.below(3) as usize];
+    let keys: Vec<String> = (0..8).map(|_| format!("k{}", rng.below(12))).collect();
     let keys = keys.join(",");
     let cache = format!("cache => '{cache}'");
-    match chance.below(24) {
+    match rng.below(24) {
         0..=3 => {
             format!("SELECT cache_set_many('{{{keys}}}', '{{1,2,3,4,5,6,7,8}}'{ttl}, {cache})")
         }
@@ -127,14 +127,14 @@ fn random_call(chance: &mut Chance) -> String {
 fn storm(
     database: &Database,
     seconds: u64,
-    call: fn(&mut Chance) -> String,
+    call: fn(&mut Rng) -> String,
 ) -> BTreeMap<String, String> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let errors = together(database, |number, session| {
-        let mut chance = Chance::seeded(number as u64 + 100);
+        let mut rng = Rng::seeded(number as u64 + 100);
         let mut errors = BTreeMap::new();
         while Instant::now() < until {
-            let call = call(&mut chance);
+            let call = call(&mut rng);
             if let Err(error) = session.simple_query(&call) {
                 errors.insert(sqlstate(&error).to_owned(), format!("{call}: {error:?}"));
             }
@@ -156,12 +156,12 @@ fn storms_of_single_calls_never_deadlock() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-fn random_heavy_call(chance: &mut Chance) -> String {
-    match chance.below(3) {
+fn random_heavy_call(rng: &mut Rng) -> String {
+    match rng.below(3) {
         0 => "SELECT cache_clear('heavy')".into(),
         1 => format!(
             "SELECT cache_alter('heavy', max_entries => {})",
-            chance.below(9)
+            rng.below(9)
         ),
         _ => "SELECT cache_set('k', 'v', cache => 'heavy')".into(),
     }
@@ -176,9 +176,9 @@ fn calls_with_strong_locks_never_deadlock() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-fn random_definition(chance: &mut Chance) -> String {
-    let name = ["born_a", "born_b"][chance.below(2) as usize];
-    match chance.below(6) {
+fn random_definition(rng: &mut Rng) -> String {
+    let name = ["born_a", "born_b"][rng.below(2) as usize];
+    match rng.below(6) {
         0..=1 => format!("SELECT cache_create('{name}', if_not_exists => true)"),
         2 => format!("SELECT cache_drop('{name}')"),
         3 => format!("SELECT cache_set('k', 'v', cache => '{name}')"),

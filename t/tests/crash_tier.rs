@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::{Cluster, Shutdown};
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
@@ -24,10 +24,10 @@ fn cluster_with_caches() -> Cluster {
 const CACHES: [&str; 3] = ["kept", "lost", "m"];
 
 /// One call of many kinds, on a few keys of all caches.
-fn something(chance: &mut Chance) -> String {
-    let (cache, key) = (CACHES[chance.below(3) as usize], chance.below(20));
-    let size = 1 + chance.below(3000);
-    match chance.below(5) {
+fn something(rng: &mut Rng) -> String {
+    let (cache, key) = (CACHES[rng.below(3) as usize], rng.below(20));
+    let size = 1 + rng.below(3000);
+    match rng.below(5) {
         0 => format!("SELECT cache_get('k{key}', '{cache}')"),
         1 => format!("SELECT cache_delete('k{key}', '{cache}')"),
         2 => format!(
@@ -41,9 +41,9 @@ fn something(chance: &mut Chance) -> String {
 
 /// Works until the session breaks or `ends`; an error is no end.
 fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
-    let mut chance = Chance::seeded(seed);
+    let mut rng = Rng::seeded(seed);
     while !ends.load(Ordering::SeqCst) && !session.is_closed() {
-        let _ = session.try_value(&something(&mut chance));
+        let _ = session.try_value(&something(&mut rng));
     }
 }
 
@@ -125,10 +125,10 @@ fn timeouts_cancels_and_terminations_at_random_leave_the_tier_sound() {
                 }
             });
         }
-        let (mut session, mut chance) = (cluster.connect("postgres"), Chance::seeded(99));
+        let (mut session, mut rng) = (cluster.connect("postgres"), Rng::seeded(99));
         let until = Instant::now() + Duration::from_secs(4);
         while Instant::now() < until {
-            let end = if chance.below(20) == 0 {
+            let end = if rng.below(20) == 0 {
                 "pg_terminate_backend"
             } else {
                 "pg_cancel_backend"
@@ -137,7 +137,7 @@ fn timeouts_cancels_and_terminations_at_random_leave_the_tier_sound() {
                 "SELECT {end}(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
                  AND backend_type = 'client backend' ORDER BY random() LIMIT 1"
             ));
-            thread::sleep(Duration::from_millis(chance.below(6)));
+            thread::sleep(Duration::from_millis(rng.below(6)));
         }
         ends.store(true, Ordering::SeqCst);
     });

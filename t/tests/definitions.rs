@@ -387,7 +387,7 @@ fn a_definition_changes_inside_every_function_that_can_be_changed_under() {
     }
 }
 
-/// The same, committed: what a fetch has left can be read in every session.
+/// When the loader commits its change, too: what a fetch has left can be read in every session.
 #[test]
 fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
     let (database, role) = stage(cluster());

@@ -2,31 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::parallel;
 use pgcache_tests::refusal::refused;
-use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::{wait_for, wait_until};
 use postgres::Client;
 
 const SOURCE: &str =
     "CREATE TABLE src (id int PRIMARY KEY, v text); INSERT INTO src VALUES (1, 'old')";
 const DEPEND: &str = "SELECT cache_depend('src', $$'p:' || id$$, 'c')";
-
-fn until<R>(mut ask: impl FnMut() -> Option<R>) -> R {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "waited in vain");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn source_and_cache(session: &mut Client, storage: &str) {
     session.run(SOURCE);
@@ -194,13 +183,7 @@ fn children_are_followed_after_a_dump_too() {
     let mut session = from.connect();
     source_and_cache(&mut session, "unlogged");
     session.run("CREATE TABLE child () INHERITS (src); INSERT INTO child VALUES (2, 'old')");
-    let mut dump = cluster.program("pg_dump");
-    let dump = succeed(dump.args(["-d", &from.name]));
-    let file = cluster.folder.join(format!("{}.sql", from.name));
-    std::fs::write(&file, dump.stdout).expect("the folder is writable");
-    let mut psql = cluster.program("psql");
-    psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-d", &to.name, "-f"]);
-    succeed(psql.arg(&file).stdin(std::process::Stdio::null()));
+    from.copy_to(&to);
     let mut session = to.connect();
     session.run("SELECT cache_set('p:2', 'v', cache => 'c')");
     session.run("UPDATE src SET v = 'new' WHERE id = 2");
@@ -238,7 +221,9 @@ fn without_its_standby() -> Cluster {
     let mut session = cluster.connect("postgres");
     session.run("ALTER SYSTEM SET synchronous_commit = local");
     session.run("SELECT pg_reload_conf()");
-    until(|| (session.text("SHOW synchronous_commit") == "local").then_some(()));
+    wait_until("commits are local", || {
+        session.text("SHOW synchronous_commit") == "local"
+    });
     cluster
 }
 
@@ -256,7 +241,7 @@ fn between_mark_and_visible(
             writer.run(change);
         });
         let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-        let pid = until(|| session.value(waiting));
+        let pid = wait_for("the commit waits", || session.value(waiting));
         // Also after a failed assertion, or the test would hang instead of telling it.
         let outcome = catch_unwind(AssertUnwindSafe(|| meanwhile(session)));
         session.run(&format!("SELECT pg_cancel_backend({pid})"));
@@ -401,7 +386,7 @@ fn of_many_copies_and_memory_entries_none_stays() {
     session.verified("c");
 }
 
-/// Who changes an entry that a bulk removal has found already is waited for, and his entry goes, too.
+/// A bulk removal waits for whoever changes an entry that it has found already, and removes the new one, too.
 #[test]
 fn an_entry_that_changes_while_many_are_removed_is_gone() {
     let database = Cluster::shared().database();
@@ -418,7 +403,7 @@ fn an_entry_that_changes_while_many_are_removed_is_gone() {
             scope.spawn(|| session.run("UPDATE src SET v = v || '.'"));
             let blocked = format!("SELECT 1 WHERE cardinality(pg_blocking_pids({pid})) > 0");
             let mut third = database.connect();
-            until(|| third.value(&blocked));
+            wait_for("the bulk removal waits", || third.value(&blocked));
             other.run(waited_for);
         });
         assert_eq!(
@@ -453,7 +438,9 @@ fn what_logical_replication_applies_counts() {
         "CREATE SUBSCRIPTION s CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION p",
         publisher.folder.display()
     ));
-    until(|| target.value("SELECT v FROM src WHERE v = 'old'"));
+    wait_for("the row has come to the subscriber", || {
+        target.value("SELECT v FROM src WHERE v = 'old'")
+    });
     for (change, arrived) in [
         (
             "UPDATE src SET v = 'new'",
@@ -474,7 +461,9 @@ fn what_logical_replication_applies_counts() {
     ] {
         target.run("SELECT cache_set('p:1', 'v', cache => 'c')");
         source.run(change);
-        until(|| target.value(arrived));
+        wait_for("the change has come to the subscriber", || {
+            target.value(arrived)
+        });
         assert_eq!(
             target.value("SELECT cache_get('p:1', 'c')"),
             None,
@@ -491,13 +480,7 @@ fn a_dump_brings_dependencies_and_channels_back() {
     let mut session = from.connect();
     source_and_cache(&mut session, "unlogged");
     let channel = session.text("SELECT cache_watch('c')");
-    let mut dump = cluster.program("pg_dump");
-    let dump = succeed(dump.args(["-d", &from.name]));
-    let file = cluster.folder.join(format!("{}.sql", from.name));
-    std::fs::write(&file, dump.stdout).expect("the folder is writable");
-    let mut psql = cluster.program("psql");
-    psql.args(["-X", "-v", "ON_ERROR_STOP=1", "-d", &to.name, "-f"]);
-    succeed(psql.arg(&file).stdin(std::process::Stdio::null()));
+    from.copy_to(&to);
     let mut session = to.connect();
     session.run("SELECT cache_set('p:1', 'v', cache => 'c')");
     session.run("SET session_replication_role = replica; UPDATE src SET v = 'x'");
@@ -529,7 +512,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     });
     let waits = format!("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {pid}");
     let mut witness = database.connect();
-    until(|| witness.holds(&waits).then_some(()));
+    wait_until("the update waits", || witness.holds(&waits));
     other.run("COMMIT");
     let mut writer = waiting.join().expect("the update is done");
     assert_eq!(writer.lines("TABLE seen"), ["p:1"]);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::assert_lines::assert_lines;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
-use pgcache_tests::portrait::{CACHES, ENTRIES, answers, check_works, portrait};
-use pgcache_tests::same::assert_same;
+use pgcache_tests::dump_contents::{CACHES, ENTRIES, answers, check_works, contents};
 use pgcache_tests::stage::{Stage, succeed};
 
 /// A database with caches of all kinds.
@@ -62,8 +62,8 @@ fn pg_restore(database: &Database, options: &[&str]) -> Command {
 /// What came back is the same and works.
 fn check_same(from: &Database, to: &Database) {
     let mut session = to.connect();
-    let should_be = portrait(&mut from.connect());
-    assert_same(&portrait(&mut session), &should_be, "restored");
+    let should_be = contents(&mut from.connect());
+    assert_lines(&contents(&mut session), &should_be, "restored");
     check_works(&mut session);
 }
 

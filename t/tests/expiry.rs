@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 /// The server's wall clock in microseconds.
@@ -53,12 +53,12 @@ fn brief_cache() -> Database<'static> {
 
 /// Sets entries that live for 5 to 50 ms, one after the other; the latest stand in `recent`.
 fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(1));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(1));
     for number in 10_000_000.. {
         if Instant::now() > until {
             break;
         }
-        let ttl = 5 + chance.below(46);
+        let ttl = 5 + rng.below(46);
         session.run(&format!(
             "SELECT cache_set('k{number}', '1', '{ttl} ms', 'brief')"
         ));
@@ -92,18 +92,18 @@ fn watch(
     until: Instant,
     seed: u64,
 ) -> [u32; 2] {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(seed));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(seed));
     let mut count = [0, 0];
     while Instant::now() < until {
         let some = {
             let recent = recent.lock().expect("no session failed");
             let among = recent.len() as u64;
-            (among > 0).then(|| recent[chance.below(among) as usize].clone())
+            (among > 0).then(|| recent[rng.below(among) as usize].clone())
         };
         let Some((key, deadline)) = some else {
             continue;
         };
-        let question = chance.pick(PROBES);
+        let question = rng.pick(PROBES);
         let (there, before, after) = probe(&mut session, question, &key);
         match there {
             true => assert!(

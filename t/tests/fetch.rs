@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The error is caught by the holder's own block, and his transaction goes on.
+/// The error is caught by the holder's own block, and the holder's transaction goes on.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -170,7 +170,7 @@ fn a_caught_error_ends_the_lease() {
 }
 
 #[test]
-fn a_holder_slower_than_his_lease_is_overtaken_and_does_not_store() {
+fn a_holder_slower_than_its_lease_is_overtaken_and_does_not_store() {
     for create in [
         "SELECT cache_create('c')",
         "SELECT cache_create('c', storage => 'memory')",
@@ -192,7 +192,7 @@ fn a_holder_slower_than_his_lease_is_overtaken_and_does_not_store() {
 }
 
 #[test]
-fn whose_wait_is_over_loads_for_himself() {
+fn whose_wait_is_over_loads_for_itself() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
     thread::scope(|scope| {
         let holder = scope.spawn(|| patient(&database).text(&fetch("pass('a')")));
@@ -224,7 +224,8 @@ fn a_waiting_session_shows_why_and_can_be_cancelled() {
     });
 }
 
-/// Nobody waits where others may wait for him: with an xid it loads at once, and does not wait for the row.
+/// A session does not wait where others may wait for it: with an xid it loads at once, and does not wait for
+/// the row.
 #[test]
 fn a_transaction_that_has_written_does_not_wait() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -265,7 +266,7 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
-/// The holder waits for a lock of the one who waits for him: no deadlock detector sees that circle.
+/// The holder waits for a lock of the session that waits for the holder: no deadlock detector sees that circle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::source::{UPDATE, session, with_source};
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const STORAGES: [&str; 2] = ["unlogged", "logged"];
@@ -29,33 +31,14 @@ fn unloaded() -> &'static Cluster {
     UNLOADED.get_or_init(|| Cluster::start(&[NOBODY, LOCAL, "shared_preload_libraries = ''"]))
 }
 
-/// A source, a cache `c` that depends on it, and a gate for loaders.
-fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
-    let database = cluster.database();
-    let mut session = database.connect();
-    session.run("CREATE TABLE src (k text PRIMARY KEY, v text)");
-    session.run("INSERT INTO src VALUES ('k', 'old'), ('l', 'old')");
-    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
-    session.run("SELECT cache_depend('src', 'k', 'c')");
-    session.run(
+/// A source with its cache, and a gate for loaders.
+fn with_gate<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
+    let database = with_source(cluster, storage);
+    database.connect().run(
         "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
          PERFORM pg_advisory_lock_shared(42); PERFORM pg_advisory_unlock_shared(42); RETURN value; END $$",
     );
     database
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        sleep(Duration::from_millis(5));
-    }
-}
-
-fn session(database: &Database) -> Client {
-    let mut session = database.connect();
-    session.run("SET statement_timeout = '60s'");
-    session
 }
 
 const HANGING: &str =
@@ -82,7 +65,9 @@ fn during(database: &Database, change: &str, meanwhile: impl FnOnce()) {
             writer.run(change);
         });
         let mut watch = session(database);
-        until(|| watch.holds(&format!("SELECT count(*) = 1 {HANGING}")));
+        wait_until("the commit waits", || {
+            watch.holds(&format!("SELECT count(*) = 1 {HANGING}"))
+        });
         let end = End(watch);
         meanwhile();
         drop(end);
@@ -112,7 +97,7 @@ fn converged(database: &Database, what: &str) {
     assert_ne!(value.as_deref(), Some("old"), "{what}");
     assert_eq!(fetch(&mut session), "new", "{what}");
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "new", "{what}");
-    until(|| {
+    wait_until("no lock is left", || {
         !session.holds(
             "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND \
          database = (SELECT oid FROM pg_database WHERE datname = current_database())",
@@ -120,13 +105,11 @@ fn converged(database: &Database, what: &str) {
     });
 }
 
-const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
-
 #[test]
 fn what_is_loaded_while_the_source_commits_is_given_and_not_stored() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
-            let database = with_source(cluster, storage);
+            let database = with_gate(cluster, storage);
             let mut reader = session(&database);
             during(&database, UPDATE, || {
                 let began = Instant::now();
@@ -154,7 +137,7 @@ fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
 #[test]
 fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
     for (cluster, storage) in each() {
-        let database = with_source(cluster, storage);
+        let database = with_gate(cluster, storage);
         let mut reader = session(&database);
         during(&database, UPDATE, || {
             reader.run("BEGIN");
@@ -191,7 +174,7 @@ fn loaded_before(
             assert_eq!(fetch_with(&mut reader, GATED), "old");
             reader.run("COMMIT");
         });
-        until(|| {
+        wait_until("the loader stands at the gate", || {
             gate.holds(
                 "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' \
              AND datname = current_database()",
@@ -199,7 +182,7 @@ fn loaded_before(
         });
         let writer = scope.spawn(|| session(database).run(change));
         // Without shared memory the writer waits for the loader.
-        until(|| {
+        wait_until("the writer waits, or is done", || {
             writer.is_finished()
                 || gate.holds(
                     "SELECT count(*) = 2 FROM pg_stat_activity \
@@ -217,7 +200,7 @@ fn loaded_before(
 fn what_was_loaded_before_the_source_changed_is_not_stored_after_it() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
-            let database = with_source(cluster, storage);
+            let database = with_gate(cluster, storage);
             loaded_before(&database, &|_| (), UPDATE, "READ COMMITTED");
             converged(&database, storage);
         }
@@ -228,7 +211,7 @@ fn what_was_loaded_before_the_source_changed_is_not_stored_after_it() {
 fn what_was_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_it() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
-            let database = with_source(cluster, storage);
+            let database = with_gate(cluster, storage);
             loaded_before(&database, &take_own_leases, UPDATE, "READ COMMITTED");
             converged(&database, storage);
         }
@@ -250,7 +233,7 @@ fn with_all_records_taken_nothing_old_is_stored() {
         ),
     ] {
         for change in changes {
-            let database = with_source(&cluster, storage);
+            let database = with_gate(&cluster, storage);
             let mut other = session(&database);
             other.run("SET pgcache.lease_time = '1h'");
             other.run("SELECT cache_create('other')");
@@ -286,7 +269,7 @@ fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_sou
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
             for leased in [true, false] {
-                let database = with_source(cluster, storage);
+                let database = with_gate(cluster, storage);
                 let mut reader = session(&database);
                 reader.run("BEGIN");
                 if !leased {
@@ -313,7 +296,7 @@ fn commits_before(database: &Database, reader: &mut Client) {
 #[test]
 fn an_old_value_of_a_client_that_is_not_committed_goes_with_the_change_of_its_source() {
     for storage in STORAGES {
-        let database = with_source(hanging(), storage);
+        let database = with_gate(hanging(), storage);
         let mut client = session(&database);
         let lease = client.text("SELECT lease FROM cache_lease('k', cache => 'c')");
         client.run("BEGIN");
@@ -328,7 +311,7 @@ fn an_old_value_of_a_client_that_is_not_committed_goes_with_the_change_of_its_so
 /// The old value's own commit waits while the source changes.
 #[test]
 fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
-    let database = with_source(hanging(), "logged");
+    let database = with_gate(hanging(), "logged");
     let get = format!("SELECT cache_fetch('k', '{LOADER}', cache => 'c')");
     thread::scope(|scope| {
         let mut writer = None;
@@ -342,7 +325,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client is told to compute, and the others not to; what he computes is not stored.
+/// One client is told to compute, and the others not to; what that one computes is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -351,7 +334,7 @@ fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
             "SELECT cache_delete('k', 'c')",
             "SELECT cache_delete_prefix('k', 'c')",
         ] {
-            let database = with_source(hanging(), storage);
+            let database = with_gate(hanging(), storage);
             let (mut client, mut other) = (session(&database), session(&database));
             client.run("SELECT cache_undepend('src', 'c')");
             let ask = "SELECT state, lease FROM cache_lease('k', cache => 'c')";
@@ -390,7 +373,7 @@ fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
             "cache_delete_prefix('k', 'c')",
             "cache_clear('c')",
         ] {
-            let database = with_source(hanging(), storage);
+            let database = with_gate(hanging(), storage);
             let mut reader = session(&database);
             reader.run("SELECT cache_undepend('src', 'c')");
             reader.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
@@ -418,7 +401,7 @@ fn a_whole_cache_that_is_marked_gives_no_lease() {
             take_slots(&mut reader);
         }
         drop(database);
-        let database = with_source(cluster, storage);
+        let database = with_gate(cluster, storage);
         let mut reader = session(&database);
         reader.run("INSERT INTO src SELECT 'n' || g, 'old' FROM generate_series(1, 10050) AS g");
         during(&database, "UPDATE src SET v = 'new'", || {
@@ -464,7 +447,7 @@ fn what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
             for leased in [true, false] {
-                let database = with_source(cluster, storage);
+                let database = with_gate(cluster, storage);
                 session(&database).run("CREATE TABLE second AS SELECT * FROM src");
                 truncated(&database, other, leased);
                 let mut session = session(&database);
@@ -490,7 +473,7 @@ fn truncated(database: &Database, loader: &str, leased: bool) {
                 reader.run("COMMIT");
             }
         });
-        until(|| {
+        wait_until("the loader stands at the gate", || {
             gate.holds(
                 "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory' \
              AND datname = current_database()",
@@ -516,7 +499,7 @@ fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
         (unloaded(), "unlogged"),
     ] {
         for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
-            let database = with_source(cluster, storage);
+            let database = with_gate(cluster, storage);
             let mut reader = session(&database);
             reader.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
             assert_eq!(reader.text("SELECT v FROM src WHERE k = 'k'"), "old");
@@ -531,10 +514,10 @@ fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
 /// And where nothing has changed since, it stores as ever.
 #[test]
 fn a_fetch_under_a_fresh_snapshot_stores() {
-    let database = with_source(hanging(), "unlogged");
+    let database = with_gate(hanging(), "unlogged");
     let mut reader = session(&database);
     reader.run("SET default_transaction_isolation = 'repeatable read'");
-    until(|| {
+    wait_until("the new row is stored", || {
         assert_eq!(fetch(&mut reader), "old");
         row(&mut reader).is_some()
     });
@@ -543,7 +526,7 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
 /// A loader that waits for the writer's own lock must not end either of them.
 #[test]
 fn without_preload_a_writer_does_not_wait_for_a_loader_that_waits_for_it() {
-    let database = with_source(unloaded(), "unlogged");
+    let database = with_gate(unloaded(), "unlogged");
     let mut writer = session(&database);
     writer.run("BEGIN");
     writer.run(UPDATE);
@@ -553,7 +536,7 @@ fn without_preload_a_writer_does_not_wait_for_a_loader_that_waits_for_it() {
             fetch_with(&mut session(&database), locking)
         });
         let mut watch = session(&database);
-        until(|| {
+        wait_until("the loader waits for the row", || {
             watch.holds(
                 "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
              AND datname = current_database()",
@@ -571,7 +554,7 @@ fn without_preload_a_writer_does_not_wait_for_a_loader_that_waits_for_it() {
 fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
     for cluster in [hanging(), unloaded()] {
         for storage in ["unlogged", "logged"] {
-            let database = with_source(cluster, storage);
+            let database = with_gate(cluster, storage);
             race(&database);
             let mut session = session(&database);
             let stale = "SELECT count(*) FROM c JOIN src ON src.k = c.key WHERE c.value <> src.v";

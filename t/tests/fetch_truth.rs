@@ -2,19 +2,18 @@
 //! old snapshot, while the loader's session waits for the writer. And how long a commit may wait for them.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
-use pgcache_tests::database::Database;
+use pgcache_tests::source::{UPDATE, five_changes_among, session, with_source};
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
-const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
 
 fn loaded() -> &'static Cluster {
     static LOADED: OnceLock<Cluster> = OnceLock::new();
@@ -29,30 +28,6 @@ fn unloaded() -> &'static Cluster {
             "shared_preload_libraries = ''",
         ])
     })
-}
-
-fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
-    let database = cluster.database();
-    let mut session = database.connect();
-    session.run("CREATE TABLE src (k text PRIMARY KEY, v text)");
-    session.run("INSERT INTO src VALUES ('k', 'old'), ('l', 'old')");
-    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
-    session.run("SELECT cache_depend('src', 'k', 'c')");
-    database
-}
-
-fn session(database: &Database) -> Client {
-    let mut session = database.connect();
-    session.run("SET statement_timeout = '60s'");
-    session
-}
-
-fn until(mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 /// Whether so many sessions wait for a lock of Postgres'.
@@ -146,7 +121,7 @@ fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_wr
                     let waited = reader.try_lines("UPDATE other SET x = 3");
                     waited.and_then(|_| reader.try_lines("COMMIT"))
                 });
-                until(|| waiting(&mut watch, 1));
+                wait_until("the reader waits for a lock", || waiting(&mut watch, 1));
                 // One of the two may fail, as in any deadlock.
                 drop(writer.try_lines("COMMIT"));
                 drop(reader.join());
@@ -208,7 +183,9 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
             });
             let hanging = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()";
             let mut watch = session(&database);
-            until(|| watch.holds(&format!("SELECT count(*) = 1 {hanging}")));
+            wait_until("the commit waits", || {
+                watch.holds(&format!("SELECT count(*) = 1 {hanging}"))
+            });
             let given = reader.text(outer);
             watch.run(&format!("SELECT pg_cancel_backend(pid) {hanging}"));
             writer.join().expect("it commits");
@@ -217,7 +194,7 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
         let left = reader.value("SELECT cache_get('k', 'outer_c')");
         assert_ne!(left.as_deref(), Some("old"), "{storage}");
         assert_eq!(reader.text(outer), "new");
-        until(|| {
+        wait_until("the outer cache has the new value", || {
             reader.run(outer);
             reader.value("SELECT cache_get('k', 'outer_c')").as_deref() == Some("new")
         });
@@ -231,30 +208,10 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
     let mut open = session(&database);
     open.run("BEGIN");
     open.run(&FETCH.replace("('k'", "('l'"));
-    let done = AtomicBool::new(false);
-    let took = thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut session = session(&database);
-                while !done.load(SeqCst) {
-                    session.run("BEGIN; SELECT cache_set('k', 'set', cache => 'c'); SELECT pg_sleep(0.02); COMMIT");
-                }
-            });
-        }
-        sleep(Duration::from_millis(300));
-        let mut writer = session(&database);
-        writer.run("SET statement_timeout = '8s'");
-        let began = Instant::now();
-        let mut failed = None;
-        for number in 0..5 {
-            failed = failed.or(writer
-                .try_lines(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"))
-                .err());
-        }
-        done.store(true, SeqCst);
-        assert!(failed.is_none(), "{failed:?}");
-        began.elapsed()
-    });
+    let took = five_changes_among(
+        &database,
+        "BEGIN; SELECT cache_set('k', 'set', cache => 'c'); SELECT pg_sleep(0.02); COMMIT",
+    );
     open.run("COMMIT");
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
@@ -263,30 +220,10 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
 #[test]
 fn without_preload_a_commit_gets_past_those_who_load_again_and_again() {
     let database = with_source(unloaded(), "unlogged");
-    let done = AtomicBool::new(false);
-    let took = thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let mut session = session(&database);
-                while !done.load(SeqCst) {
-                    session.run(&format!("BEGIN; {FETCH}; SELECT pg_sleep(0.02); ROLLBACK"));
-                }
-            });
-        }
-        sleep(Duration::from_millis(300));
-        let mut writer = session(&database);
-        writer.run("SET statement_timeout = '8s'");
-        let began = Instant::now();
-        let mut failed = None;
-        for number in 0..5 {
-            failed = failed.or(writer
-                .try_lines(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"))
-                .err());
-        }
-        done.store(true, SeqCst);
-        assert!(failed.is_none(), "{failed:?}");
-        began.elapsed()
-    });
+    let took = five_changes_among(
+        &database,
+        &format!("BEGIN; {FETCH}; SELECT pg_sleep(0.02); ROLLBACK"),
+    );
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 

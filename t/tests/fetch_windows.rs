@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::source::{UPDATE, with_source};
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 /// Counts its runs, in a way that everybody sees at once.
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v || left(nextval(''runs'')::text, 0) FROM src WHERE k = $1', cache => 'c')";
-const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
 /// Numbers of `pg::session::pause::Window`.
@@ -29,13 +30,10 @@ const WIDE: Duration = Duration::from_secs(2);
 /// Long enough to come into it, and so short that most of it is left.
 const INTO: Duration = Duration::from_millis(300);
 
-fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
-    let database = cluster.database();
-    let mut session = database.connect();
-    session.run("CREATE TABLE src (k text PRIMARY KEY, v text); CREATE SEQUENCE runs");
-    session.run("INSERT INTO src VALUES ('k', 'old'), ('l', 'old')");
-    session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
-    session.run("SELECT cache_depend('src', 'k', 'c')");
+/// A source with its cache, and a sequence that counts the runs of the loader.
+fn with_counter<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
+    let database = with_source(cluster, storage);
+    database.connect().run("CREATE SEQUENCE runs");
     database
 }
 
@@ -52,11 +50,9 @@ fn widen(session: &mut Client, window: u32) {
 }
 
 fn until_loaded(watch: &mut Client, runs: i64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while watch.number("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM runs") < runs {
-        assert!(Instant::now() < deadline, "nobody loads");
-        sleep(Duration::from_millis(5));
-    }
+    wait_until("a loader runs", || {
+        watch.number("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM runs") >= runs
+    });
     sleep(INTO);
 }
 
@@ -79,7 +75,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
         for leased in [true, false] {
             for window in [LOAD_TO_STORE, TOLD_TO_WRITTEN, WRITTEN_TO_ASKED] {
                 let what = format!("{storage}, leased: {leased}, window {window}");
-                let database = with_source(&cluster, storage);
+                let database = with_counter(&cluster, storage);
                 let mut reader = database.connect();
                 reader.run("SELECT cache_create('own')");
                 let (mut runs, mut begun) = (1, "BEGIN");
@@ -121,7 +117,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
                 continue; // it is of tables
             }
             let what = format!("{storage}, window {window}");
-            let database = with_source(&cluster, storage);
+            let database = with_counter(&cluster, storage);
             let mut reader = database.connect();
             thread::scope(|scope| {
                 let mut writer = database.connect();

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::fuzz::{self, Function};
 use pgcache_tests::readme;
 use pgcache_tests::reference;
 use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
@@ -65,14 +65,14 @@ fn call_at_random(
     seed: u64,
     calls: u64,
 ) -> BTreeMap<String, u64> {
-    let (mut chance, mut answers) = (Chance::seeded(seed), BTreeMap::new());
+    let (mut rng, mut answers) = (Rng::seeded(seed), BTreeMap::new());
     let memory = session.holds("SELECT size > 0 FROM pgcache.hot_tier");
     let (known, mut surprises) = (documented(), Vec::new());
     for number in 0..calls {
         if number % 50 == 0 {
             fuzz::make_caches(session, memory);
         }
-        let statement = fuzz::statement(&mut chance, functions);
+        let statement = fuzz::statement(&mut rng, functions);
         let state = match session.try_lines(&statement) {
             Ok(_) => "00000".to_owned(),
             Err(error) => {

@@ -145,7 +145,7 @@ fn a_rolled_back_store_gives_the_lease_back() {
     assert!(store(&mut one, lease, "tab"));
     assert_eq!(state(&mut other, "tab"), "busy", "not committed yet");
     one.run("ROLLBACK");
-    assert_eq!(state(&mut other, "tab"), "busy", "still his");
+    assert_eq!(state(&mut other, "tab"), "busy", "still the first one's");
     one.run("BEGIN; SAVEPOINT s");
     assert!(store(&mut one, lease, "tab"));
     one.run("ROLLBACK TO s");

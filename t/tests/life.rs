@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::assert_lines::assert_lines;
 use pgcache_tests::catalog::CATALOG;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
-use pgcache_tests::same::assert_same;
 use postgres::Client;
 
 #[test]
@@ -113,7 +113,7 @@ fn speaks(encoding: &str, word: &str, other: &str) {
 }
 
 /// Errors and notices that name something of the user's, and the session that has raised them.
-/// Ours keep his letters where the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
+/// Ours keep the user's letters where the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
 /// elsewhere; Postgres' own keep them everywhere.
 fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
@@ -224,6 +224,6 @@ fn every_version_leads_to_the_newest_and_ends_up_like_a_fresh_install() {
         session.run(&format!("CREATE EXTENSION pgcache VERSION '{old}'"));
         session.run("ALTER EXTENSION pgcache UPDATE");
         let updated = session.lines(CATALOG);
-        assert_same(&updated, &catalog, &format!("updated from {old}"));
+        assert_lines(&updated, &catalog, &format!("updated from {old}"));
     }
 }

@@ -1,5 +1,5 @@
-//! A number or a name that a caller gives is locked once he was seen to have the right to it, and what he
-//! had when he began to wait for a lock is asked again when he has it.
+//! What a caller names is locked only after the caller was seen to have the right to it; and a right that they
+//! had when the wait for a lock began is asked for again once the lock is there.
 
 use std::thread;
 use std::time::Duration;
@@ -168,7 +168,7 @@ fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0]);
         }
         mallory.run("ROLLBACK");
-        // What is shown of all caches shows those that he may read.
+        // What is shown of all caches is what the role may read.
         assert_eq!(
             mallory.lines("SELECT cache FROM pgcache.caches"),
             ["own_cache"]
@@ -255,7 +255,7 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
         admin.run(&format!(
             "SELECT cache_create('c'), cache_create('d'); ALTER TABLE c OWNER TO {role}; GRANT ALL ON d TO {role}"
         ));
-        // He keeps every privilege, TRIGGER too, but the table is another's.
+        // The role keeps every privilege, TRIGGER too, but the table is another's.
         let change = format!("ALTER TABLE c OWNER TO postgres; GRANT ALL ON c TO {role}");
         let error = meanwhile(&database, &role, &mut admin, call, &change).expect_err(call);
         refused::<()>(Err(error), "42501");

@@ -89,7 +89,7 @@ fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
     }
 }
 
-/// The owner has no privilege that he has not granted himself; ownership alone is another right.
+/// The owner has no privilege but those granted to the owner's own role; ownership alone is another right.
 fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     session.run("CREATE ROLE the_owner");
     session.run("GRANT CREATE ON SCHEMA public TO the_owner");
@@ -103,7 +103,7 @@ fn check_owner(session: &mut Client, cache: &str, where_: &str) {
             session.run(&format!("GRANT {list} ON {cache} TO the_owner"));
         }
         for (function, needs, call) in present(session) {
-            // A statement that needs more than its caller has runs as the owner, who has it: unless he has
+            // A statement that needs more than its caller has runs as the owner, who has it: unless the owner has
             // taken SELECT or UPDATE from himself, which then holds for everybody.
             let has = privileges(subset);
             let lends = needs == DELETE && !(has.contains(&"SELECT") && has.contains(&"UPDATE"));

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::needs::{FUNCTIONS, Needs};
 use pgcache_tests::reference::{self, Function};
 use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::rng::Rng;
 use pgcache_tests::{fuzz, readme};
 
 fn page() -> String {
@@ -17,7 +17,7 @@ fn page() -> String {
 }
 
 /// Fails with what one side has and the other has not.
-fn assert_same(catalog: Vec<String>, page: Vec<String>) {
+fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
     assert!(!catalog.is_empty(), "nothing was found in the catalog");
     let catalog: BTreeSet<String> = catalog.into_iter().collect();
     let page: BTreeSet<String> = page.into_iter().collect();
@@ -80,7 +80,7 @@ fn its_functions_are_the_catalogs() {
     let catalog = catalog.iter().map(|line| plain(line)).collect();
     let written = |f: Function| format!("{}|{}", f.signature, f.marking);
     let page = reference::functions(&page());
-    assert_same(catalog, page.into_iter().map(written).collect());
+    assert_lines(catalog, page.into_iter().map(written).collect());
 }
 
 /// `cache_get` and `pgcache.verify` of an entry.
@@ -150,7 +150,7 @@ fn its_views_are_the_catalogs() {
     let catalog = catalog.iter().map(|line| plain(line)).collect();
     let page = reference::views(&page()).into_iter();
     let page = page.map(|view| format!("{}: {}", view.name, view.columns.join(", ")));
-    assert_same(catalog, page.collect());
+    assert_lines(catalog, page.collect());
 }
 
 /// A number in the largest unit that it is a whole number of, as Postgres shows it.
@@ -193,7 +193,7 @@ fn its_settings_are_the_servers() {
         };
         format!("{name}|{}|{range}|{context}", in_units(default, unit))
     };
-    assert_same(
+    assert_lines(
         catalog.iter().map(shown).collect(),
         reference::settings(&page()),
     );
@@ -219,7 +219,7 @@ fn no_call_gives_an_error_that_its_entry_does_not_name() {
     session.run(fuzz::ODD_RELATIONS);
     let memory = session.holds("SELECT size > 0 FROM pgcache.hot_tier");
     let (page, called) = (reference::functions(&page()), fuzz::functions(&mut session));
-    let (mut chance, mut surprises) = (Chance::seeded(7), Vec::new());
+    let (mut rng, mut surprises) = (Rng::seeded(7), Vec::new());
     for round in 0..ROUNDS {
         fuzz::make_caches(&mut session, memory);
         let begin = [
@@ -231,7 +231,7 @@ fn no_call_gives_an_error_that_its_entry_does_not_name() {
             let bare = function.name.trim_start_matches("public.");
             let entry = page.iter().find(|entry| name(entry) == bare);
             let named = &entry.unwrap_or_else(|| panic!("no entry of {bare}")).errors;
-            let call = fuzz::call(&mut chance, function);
+            let call = fuzz::call(&mut rng, function);
             let call = format!("{} SELECT * FROM {call}", begin[round % 3]);
             if let Err(error) = session.try_lines(&call) {
                 let state = sqlstate(&error);

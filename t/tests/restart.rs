@@ -127,15 +127,15 @@ fn after_an_immediate_shutdown_logged_caches_are_as_of_the_last_commit_and_unlog
 #[test]
 fn a_clean_restart_keeps_entries_and_deadlines_of_both() {
     let cluster = cluster_with_caches();
-    let portrait = "SELECT 'kept', * FROM kept UNION ALL SELECT 'lost', * FROM lost ORDER BY 1, 2";
+    let rows = "SELECT 'kept', * FROM kept UNION ALL SELECT 'lost', * FROM lost ORDER BY 1, 2";
     let mut session = cluster.connect("postgres");
     session.run("SELECT cache_set('brief', '1', '50 ms', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");
     session.run("SELECT cache_set('long', '1', '1 day', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");
-    let before = session.lines(portrait);
+    let before = session.lines(rows);
     drop(session);
     cluster.restart(Shutdown::Fast);
     let mut session = cluster.connect("postgres");
-    assert_eq!(session.lines(portrait), before);
+    assert_eq!(session.lines(rows), before);
     session.run("SELECT pg_sleep(0.05)");
     for cache in ["kept", "lost"] {
         assert_eq!(

@@ -281,12 +281,12 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     ] {
         refused(session.try_lines(statement), "42501");
     }
-    // Through the functions his view is a cache of his own: empty.
+    // Through the functions that view is a cache of its owner's: empty.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
-    session.run("SELECT cache_set('k', 'his', cache => 'spoof')");
+    session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     assert_eq!(owner.lines("SELECT key, value FROM m"), ["k|hidden"]);
-    // Nor does dropping or clearing his touch the other.
+    // Nor does dropping or clearing it touch the other one.
     session.run("SELECT cache_clear('spoof'), cache_drop('spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     for garbage in [

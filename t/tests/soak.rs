@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::needs::{self, Needs};
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
@@ -93,14 +93,14 @@ const EXPECTED: &[&str] = &[
 
 type Row = (&'static str, Needs, &'static str);
 
-fn something(chance: &mut Chance, functions: &[Row]) -> String {
-    let cache = *chance.pick(&CACHES);
-    let key = format!("'k{}'", chance.below(300));
-    if chance.below(3) == 0 {
+fn something(rng: &mut Rng, functions: &[Row]) -> String {
+    let cache = *rng.pick(&CACHES);
+    let key = format!("'k{}'", rng.below(300));
+    if rng.below(3) == 0 {
         return format!("SELECT cache_get({key}, '{cache}')");
     }
-    if chance.below(60) == 0 && TABLES.contains(&cache) {
-        return (*chance.pick(&[
+    if rng.below(60) == 0 && TABLES.contains(&cache) {
+        return (*rng.pick(&[
             "TRUNCATE $t",
             "UPDATE $t SET expires_at = NULL WHERE key < 'k2'",
             "DELETE FROM $t WHERE key > 'k2'",
@@ -113,15 +113,15 @@ fn something(chance: &mut Chance, functions: &[Row]) -> String {
         ]))
         .replace("$t", cache);
     }
-    let (_, _, call) = chance.pick(functions);
+    let (_, _, call) = rng.pick(functions);
     let call = call
         .replace("$c", &format!("'{cache}'"))
         .replace("'k'", &key);
     let call = call.replace(
         "'1'",
-        &format!("'{}'", "1".repeat(1 + chance.below(40) as usize * 17)),
+        &format!("'{}'", "1".repeat(1 + rng.below(40) as usize * 17)),
     );
-    match chance.below(6) {
+    match rng.below(6) {
         0 => format!("BEGIN; SELECT {call}; SELECT {call}; ROLLBACK"),
         1 => format!("BEGIN; SAVEPOINT s; SELECT {call}; ROLLBACK TO s; SELECT {call}; COMMIT"),
         2 => format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT {call}; COMMIT"),
@@ -130,7 +130,7 @@ fn something(chance: &mut Chance, functions: &[Row]) -> String {
 }
 
 fn work(cluster: &Cluster, seed: u64, functions: &[Row], seen: &Seen, ends: &AtomicBool) {
-    let mut chance = Chance::seeded(seed);
+    let mut rng = Rng::seeded(seed);
     let mut gone = Instant::now();
     while !ends.load(Ordering::SeqCst) {
         let Ok(mut session) = cluster.try_connect("postgres", "postgres") else {
@@ -139,7 +139,7 @@ fn work(cluster: &Cluster, seed: u64, functions: &[Row], seen: &Seen, ends: &Ato
         };
         seen.was_away(gone.elapsed());
         while !ends.load(Ordering::SeqCst) && !session.is_closed() {
-            match session.try_lines(&something(&mut chance, functions)) {
+            match session.try_lines(&something(&mut rng, functions)) {
                 Ok(_) => drop(seen.done.fetch_add(1, Ordering::SeqCst)),
                 Err(error) => {
                     seen.error(error.code().map_or("lost", |code| code.code()));
@@ -188,13 +188,13 @@ fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str)
 }
 
 /// One blow, from the mild to the hard.
-fn strike(cluster: &Cluster, chance: &mut Chance) -> &'static str {
+fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     const OTHERS: &str = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
     const OURS: &str = "FROM pg_stat_activity WHERE backend_type =";
     let Ok(mut session) = cluster.try_connect("postgres", "postgres") else {
         return "none";
     };
-    match chance.below(80) {
+    match rng.below(80) {
         0 => kill(cluster, &mut session, OTHERS, "kill -9 of a session"),
         1 => {
             let launcher = format!("{OURS} 'pgcache launcher'");
@@ -314,11 +314,11 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
             scope.spawn(move || work(cluster, seed * 100 + session, functions, seen, ends));
         }
         let _end = EndsAtDrop(&ends); // a blow that fails must not leave the workers at work for ever
-        let mut chance = Chance::seeded(seed * 100 + 99);
+        let mut rng = Rng::seeded(seed * 100 + 99);
         while from.elapsed() < Duration::from_secs(seconds()) {
-            thread::sleep(Duration::from_millis(20 + chance.below(150)));
+            thread::sleep(Duration::from_millis(20 + rng.below(150)));
             seen.weigh(&cluster);
-            *blows.entry(strike(&cluster, &mut chance)).or_insert(0) += 1;
+            *blows.entry(strike(&cluster, &mut rng)).or_insert(0) += 1;
         }
     });
     let errors = seen.errors.lock().expect("a count").clone();

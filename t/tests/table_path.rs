@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::amcheck::Amcheck;
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::database::Database;
 use pgcache_tests::parallel;
 use pgcache_tests::refusal::{refused, sqlstate};
+use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: u64 = 8;
@@ -71,11 +71,11 @@ fn increments_of_one_counter_over_both_paths_at_once_are_all_there() {
 }
 
 /// A call on one of a few keys; a value always begins with its key.
-fn call_on(chance: &mut Chance) -> (u64, String) {
-    let (key, other, n) = (chance.below(6), chance.below(6), chance.below(1000));
-    let filler = ["", "long ", "x"][chance.below(3) as usize].repeat(chance.below(40) as usize);
+fn call_on(rng: &mut Rng) -> (u64, String) {
+    let (key, other, n) = (rng.below(6), rng.below(6), rng.below(1000));
+    let filler = ["", "long ", "x"][rng.below(3) as usize].repeat(rng.below(40) as usize);
     let value = format!("k{key}:{n}{filler}");
-    let call = match chance.below(9) {
+    let call = match rng.below(9) {
         0..=2 => format!("SELECT cache_set('k{key}', '{value}', cache => 'c')"),
         3 => format!("SELECT cache_delete('k{key}', 'c')"),
         4 => format!("SELECT cache_add('k{key}', '{value}', cache => 'c')"),
@@ -123,9 +123,9 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
                 scope.spawn(move || {
                     let mut session = on_path(database, PATHS[number as usize % 2]);
                     session.run("SET pgcache.hot_tier = off");
-                    let mut chance = Chance::seeded(number + 1);
+                    let mut rng = Rng::seeded(number + 1);
                     while Instant::now() < until {
-                        let (key, call) = call_on(&mut chance);
+                        let (key, call) = call_on(&mut rng);
                         match session.try_value(&call) {
                             Ok(said) => is_of(key, &call, said.as_deref()),
                             Err(error) => assert!(is_of_a_new_index(&error), "{call}: {error:?}"),
@@ -154,10 +154,10 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
 }
 
 /// Large values, so that a statement can be cancelled in the middle of writing one out of its row.
-fn large_call(chance: &mut Chance) -> String {
-    let key = chance.below(10);
+fn large_call(rng: &mut Rng) -> String {
+    let key = rng.below(10);
     let large = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 300))";
-    match chance.below(4) {
+    match rng.below(4) {
         0 => format!("SELECT cache_set('k{key}', {large}, cache => 'c')"),
         1 => format!(
             "SELECT cache_set_many(array_agg('k' || i), array_agg({large} || i), cache => 'c') \
@@ -178,13 +178,13 @@ fn statements_cancelled_anywhere_leave_a_sound_table_and_no_orphans() {
                 let database = &database;
                 scope.spawn(move || {
                     let mut session = on_path(database, "auto");
-                    let (mut chance, mut cancelled) = (Chance::seeded(number + 1), 0);
+                    let (mut rng, mut cancelled) = (Rng::seeded(number + 1), 0);
                     while Instant::now() < until {
-                        let patience = 1 + chance.below(12);
+                        let patience = 1 + rng.below(12);
                         // SET itself is under the timeout before it.
                         let set = format!("SET statement_timeout = {patience}");
                         while session.simple_query(&set).is_err() {}
-                        if let Err(error) = session.simple_query(&large_call(&mut chance)) {
+                        if let Err(error) = session.simple_query(&large_call(&mut rng)) {
                             assert_eq!(sqlstate(&error), "57014", "{error:?}");
                             cancelled += 1;
                         }

@@ -4,11 +4,11 @@
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::assert_lines::assert_lines;
 use pgcache_tests::catalog::CATALOG;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::database::Database;
-use pgcache_tests::portrait::{CACHES, answers, check_works, portrait};
-use pgcache_tests::same::assert_same;
+use pgcache_tests::dump_contents::{CACHES, answers, check_works, contents};
 use pgcache_tests::stage::Stage;
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
@@ -30,11 +30,11 @@ fn servers_agree_on_a_table_of_anybodys() {
     assert_eq!(session.lines("SELECT n FROM plain"), ["1"]);
 }
 
-/// A sweep would remove the expired row of the portrait; pg_upgrade's own servers must not sweep.
+/// A sweep would remove the expired row of the contents; pg_upgrade's own servers must not sweep.
 const SWEEPS: &str = "pgcache.expire_interval = '100ms'";
 const NO_SWEEPS: &str = "pgcache.expire_interval = 0";
 
-/// Beside the portrait: what needs the tier, and what hangs on other tables and on the database.
+/// Beside the contents: what needs the tier, and what hangs on other tables and on the database.
 const MORE: &str = r"
     SELECT cache_create('quick', '1 hour', 'memory', 'jsonb', 100), cache_create('pages', storage => 'logged');
     SELECT cache_set_json('m', '[1]', cache => 'quick'), cache_set('g:1', 'page', cache => 'pages');
@@ -49,15 +49,15 @@ const MORE_DEFINITIONS: &[&str] = &[
     "SHOW pgcache.lease_time",
 ];
 
-fn whole_portrait(session: &mut Client) -> Vec<String> {
-    [portrait(session), answers(session, MORE_DEFINITIONS)].concat()
+fn whole_contents(session: &mut Client) -> Vec<String> {
+    [contents(session), answers(session, MORE_DEFINITIONS)].concat()
 }
 
-/// The old cluster, down, with one database; its name, its portrait, and the channel of `plain`.
+/// The old cluster, down, with one database; its name, its contents, and the channel of `plain`.
 struct Old {
     cluster: Cluster,
     name: String,
-    portrait: Vec<String>,
+    contents: Vec<String>,
     channel: String,
 }
 
@@ -68,23 +68,23 @@ fn old_cluster() -> Old {
     session.run(&format!("{CACHES}{MORE}"));
     let channel = session.text("SELECT cache_watch('plain')");
     drop(session);
-    let portrait = whole_portrait(&mut cluster.connect(&name));
+    let contents = whole_contents(&mut cluster.connect(&name));
     cluster.configure(&[SWEEPS]);
     cluster.down(Shutdown::Fast);
     Old {
         cluster,
         name,
-        portrait,
+        contents,
         channel,
     }
 }
 
 fn check_definitions_and_entries(new: &Database, old: &Old) {
     let mut session = new.connect();
-    assert_same(&whole_portrait(&mut session), &old.portrait, "upgraded");
+    assert_lines(&whole_contents(&mut session), &old.contents, "upgraded");
     let fresh = new.cluster.database();
     let should_be = fresh.connect().lines(CATALOG);
-    assert_same(&session.lines(CATALOG), &should_be, "the extension");
+    assert_lines(&session.lines(CATALOG), &should_be, "the extension");
 }
 
 fn check_copies(session: &mut Client) {
@@ -199,7 +199,7 @@ fn an_extension_that_was_not_updated_goes_through_pg_upgrade_and_is_updated_afte
     session.run("ALTER EXTENSION pgcache UPDATE");
     assert_eq!(session.heat("k", "c").as_deref(), Some("v"));
     let fresh = cluster.database();
-    assert_same(
+    assert_lines(
         &session.lines(CATALOG),
         &fresh.connect().lines(CATALOG),
         "the extension",

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::history::{Fate, Read, Violation, Write, check, check_quiet};
 use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 pub(crate) const KEYS: u64 = 6;
@@ -92,21 +92,21 @@ impl Recorder {
 
 /// A transaction with one write of one key, begun under a lock that puts a key's versions in the
 /// order of its commits: the lock is given back after others can see the commit.
-pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, chance: &mut Chance) {
-    let key = chance.below(KEYS);
+pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) {
+    let key = rng.below(KEYS);
     session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
-    if chance.below(4) == 0 {
+    if rng.below(4) == 0 {
         let undone = recorder.write_begins(key, false);
-        let overwrite = overwrite(chance, key, undone.version);
+        let overwrite = overwrite(rng, key, undone.version);
         session.run(&format!("SAVEPOINT s; {overwrite}; ROLLBACK TO s"));
         recorder.write_ends(undone, Fate::RolledBack);
     }
-    let write = recorder.write_begins(key, chance.below(6) == 0);
+    let write = recorder.write_begins(key, rng.below(6) == 0);
     session.run(&match write.removes {
-        true => remove(chance, key),
-        false => overwrite(chance, key, write.version),
+        true => remove(rng, key),
+        false => overwrite(rng, key, write.version),
     });
-    if chance.below(4) == 0 {
+    if rng.below(4) == 0 {
         session.run("ROLLBACK");
         return recorder.write_ends(write, Fate::RolledBack);
     }
@@ -115,8 +115,8 @@ pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, chance: &mut
 }
 
 /// Every way to write, by function and by plain SQL.
-fn overwrite(chance: &mut Chance, key: u64, version: u64) -> String {
-    match chance.below(7) {
+fn overwrite(rng: &mut Rng, key: u64, version: u64) -> String {
+    match rng.below(7) {
         0 => format!("SELECT cache_set('k{key}', '{version}', cache => 'seen')"),
         1 => format!("SELECT cache_set('k{key}', '{version}', ttl => '1 hour', cache => 'seen')"),
         2 => format!("SELECT cache_set_many('{{k{key}}}', '{{{version}}}', cache => 'seen')"),
@@ -137,8 +137,8 @@ fn overwrite(chance: &mut Chance, key: u64, version: u64) -> String {
     }
 }
 
-fn remove(chance: &mut Chance, key: u64) -> String {
-    match chance.below(4) {
+fn remove(rng: &mut Rng, key: u64) -> String {
+    match rng.below(4) {
         0 => format!("SELECT cache_delete('k{key}', 'seen')"),
         1 => format!("SELECT cache_take('k{key}', 'seen')"),
         2 => format!("SELECT cache_delete_many('{{k{key}}}', 'seen')"),
@@ -147,8 +147,8 @@ fn remove(chance: &mut Chance, key: u64) -> String {
 }
 
 /// Every way to read one value.
-fn question(chance: &mut Chance, key: u64) -> String {
-    match chance.below(6) {
+fn question(rng: &mut Rng, key: u64) -> String {
+    match rng.below(6) {
         0..=1 => format!("SELECT cache_get('k{key}', 'seen')"),
         2 => format!("SELECT value FROM cache_lookup('k{key}', 'seen')"),
         3 => format!("SELECT value FROM cache_get_many('{{k{key}}}', 'seen')"),
@@ -157,9 +157,9 @@ fn question(chance: &mut Chance, key: u64) -> String {
     }
 }
 
-pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, chance: &mut Chance) -> Read {
-    let key = chance.below(KEYS);
-    let question = question(chance, key);
+pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> Read {
+    let key = rng.below(KEYS);
+    let question = question(rng, key);
     let began = recorder.now();
     let saw = session.value(&question);
     recorder.has_asked();
@@ -199,19 +199,19 @@ fn record(database: &Database, duration: Duration, belief: Belief) -> Recorder {
         let recorder = &recorder;
         for writer in 0..WRITERS {
             scope.spawn(move || {
-                let (mut session, mut chance) = (database.connect(), Chance::seeded(writer));
+                let (mut session, mut rng) = (database.connect(), Rng::seeded(writer));
                 while recorder.goes_on() {
-                    write_once(&mut session, recorder, &mut chance);
+                    write_once(&mut session, recorder, &mut rng);
                 }
             });
         }
         for reader in 0..READERS {
             scope.spawn(move || {
-                let (mut session, mut chance) = (database.connect(), Chance::seeded(reader + 50));
+                let (mut session, mut rng) = (database.connect(), Rng::seeded(reader + 50));
                 let mut memory = None;
                 let mut reads = Vec::new();
                 while recorder.goes_on() {
-                    let read = read_once(&mut session, recorder, &mut chance);
+                    let read = read_once(&mut session, recorder, &mut rng);
                     reads.push(belief(&mut memory, read));
                 }
                 recorder
@@ -262,9 +262,9 @@ fn agrees_with_select(isolation: &str) {
         let (recorder, database) = (&recorder, &database);
         for writer in 0..2 {
             scope.spawn(move || {
-                let (mut session, mut chance) = (database.connect(), Chance::seeded(writer));
+                let (mut session, mut rng) = (database.connect(), Rng::seeded(writer));
                 while recorder.goes_on() {
-                    write_once(&mut session, recorder, &mut chance);
+                    write_once(&mut session, recorder, &mut rng);
                 }
             });
         }
@@ -285,13 +285,13 @@ pub(crate) fn compare(
     isolation: &str,
     reader: u64,
 ) -> usize {
-    let (mut session, mut chance) = (database.connect(), Chance::seeded(reader + 50));
+    let (mut session, mut rng) = (database.connect(), Rng::seeded(reader + 50));
     let mut compared = 0;
     while recorder.goes_on() {
         session.run(&format!("BEGIN ISOLATION LEVEL {isolation}"));
         for _ in 0..3 {
-            let key = chance.below(KEYS);
-            let by_function = session.try_value(&question(&mut chance, key));
+            let key = rng.below(KEYS);
+            let by_function = session.try_value(&question(&mut rng, key));
             let by_select =
                 session.try_value(&format!("SELECT value FROM seen WHERE key = 'k{key}'"));
             match (by_function, by_select) {

@@ -5,19 +5,10 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::tier::{PRELOAD, Tiered};
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
-/// The only question is whether something comes to pass at all, on a machine however busy.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// The cluster of the tests that stop nothing.
 fn shared() -> &'static Cluster {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 /// The least batch, so that a slow cache has many.
@@ -14,14 +15,6 @@ const SETTINGS: [&str; 2] = [
 /// A step of the slow cache, and what others may have to wait for: a step, an interval and a busy machine.
 const STEP: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(20);
-
-fn wait_until(what: &str, longest: Duration, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + longest;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 /// A cache with thirty batches of expired rows whose removal takes three seconds each.
 fn put_slow(session: &mut Client, cache: &str, level: &str) {
@@ -61,7 +54,7 @@ fn expire_others(session: &mut Client) -> Duration {
         .map(|i| format!("(SELECT count(*) FROM c{i})"))
         .collect();
     let left = format!("SELECT {}", left.join(" + "));
-    wait_until("the others are swept", LONGEST, || {
+    wait_until_within(LONGEST, "the others are swept", || {
         session.number(&left) == 0
     });
     began.elapsed()
@@ -84,7 +77,7 @@ fn a_cache_whose_trigger_is_slow_leaves_the_others_their_time() {
     }
     // It gets its own time, too.
     let now = rows(&mut session, "slow");
-    wait_until("the slow one goes on", LONGEST * 2, || {
+    wait_until_within(LONGEST * 2, "the slow one goes on", || {
         rows(&mut session, "slow") < now
     });
     assert!(now > 0, "the slow one was done before the others came");
@@ -109,7 +102,7 @@ fn several_slow_caches_share_what_is_left() {
     }
     let before = slow.map(|cache| rows(&mut session, cache));
     for (cache, before) in slow.iter().zip(before) {
-        wait_until("each slow one goes on", LONGEST * 4, || {
+        wait_until_within(LONGEST * 4, "each slow one goes on", || {
             rows(&mut session, cache) < before
         });
     }
@@ -128,7 +121,7 @@ fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     put_slow(&mut session, "slow", "ROW");
     fill_slow(&mut session, "slow");
     let mut seen = vec![rows(&mut session, "slow")];
-    wait_until("some steps", Duration::from_secs(90), || {
+    wait_until_within(Duration::from_secs(90), "some steps", || {
         let now = rows(&mut session, "slow");
         if seen.last() != Some(&now) {
             seen.push(now);
@@ -170,12 +163,12 @@ fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
         assert!(took < Duration::from_secs(12), "{took:?}");
     }
     locker.run("ROLLBACK");
-    wait_until("all of them are swept", Duration::from_secs(90), || {
+    wait_until_within(Duration::from_secs(90), "all of them are swept", || {
         (0..8).all(|i| rows(&mut session, &format!("a{i}")) == 0)
     });
 }
 
-/// One call is one transaction, in which nobody can have a turn of his own; its rows are shared.
+/// One call is one transaction, in which no cache can have a turn of its own; the call's rows are shared.
 #[test]
 fn a_sweep_over_all_caches_gives_each_its_share_of_the_rows() {
     let mut session = Cluster::shared().database().connect();

@@ -6,17 +6,8 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
-
-const PATIENCE: Duration = Duration::from_secs(90);
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 fn fill(session: &mut Client, cache: &str, prefix: &str, rows: u32) {
     session.run(&format!(
@@ -216,7 +207,7 @@ fn vacuums(session: &mut Client, cache: &str, table: &str) -> i64 {
     ))
 }
 
-/// A server on which nothing is swept for an hour and nothing vacuumed but at an alarm, and a cache of 60
+/// A server on which nothing is swept for an hour and nothing vacuumed unless a writer requests it, and a cache of 60
 /// values of 100 kB.
 fn unswept(cluster: &Cluster) -> Client {
     let mut session = cluster.database().connect();
@@ -238,10 +229,10 @@ fn put_long(session: &mut Client, round: u32) {
 const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"];
 
 #[test]
-fn what_dies_before_the_next_sweep_is_vacuumed_at_an_alarm() {
+fn what_dies_before_the_next_sweep_is_vacuumed_on_request() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(&cluster);
-    // The first alarm makes the launcher find the database, which it then sweeps once.
+    // The first request makes the launcher find the database, which it then sweeps once.
     put_long(&mut session, 1);
     wait_until("a sweep", || {
         session
@@ -278,7 +269,7 @@ fn what_dies_before_the_next_sweep_is_vacuumed_at_an_alarm() {
 }
 
 #[test]
-fn short_rows_that_die_raise_an_alarm_too() {
+fn short_rows_that_die_request_a_vacuum_too() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(&cluster);
     fill(&mut session, "c", "short:", 40_000);
@@ -287,7 +278,7 @@ fn short_rows_that_die_raise_an_alarm_too() {
 }
 
 #[test]
-fn what_leaves_nothing_to_vacuum_raises_no_alarm() {
+fn what_leaves_nothing_to_vacuum_requests_none() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(&cluster);
     for _ in 0..5 {
@@ -295,7 +286,7 @@ fn what_leaves_nothing_to_vacuum_raises_no_alarm() {
             .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
         session.run("UPDATE c SET expires_at = expires_at + interval '1 s'");
     }
-    // An alarm is answered at once; here none comes.
+    // A request is answered at once; here none comes.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0);
     // The worker would have come.
@@ -316,13 +307,13 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
             vacuums(&mut session, "c", "reltoastrelid") > former
         });
     }
-    // Between the alarm and its answer a round may be written: never two.
+    // Between the request and its answer a round may be written: never two.
     let share = size(&mut session) / fresh;
     assert!(share < 3.0, "{share} times the fresh size");
 }
 
 #[test]
-fn alarms_are_answered_after_a_worker_was_terminated() {
+fn requests_are_answered_after_a_worker_was_terminated() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(&cluster);
     let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";

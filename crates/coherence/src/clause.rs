@@ -103,7 +103,7 @@ clauses! {
     LookupSuspended,
     /// Turning the tier on reads the trigger's mode under a newly acquired ShareUpdateExclusiveLock.
     ResumeUnderLock,
-    /// The same for a slot that is made for a cache which has none.
+    /// So does the making of a slot for a cache that has none.
     SlotMadeUnderLock,
 
     // An entry's validity, and rule 8

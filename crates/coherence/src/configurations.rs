@@ -15,7 +15,7 @@ pub fn sets() -> Model {
         .actor("R2", &[Get(1), Get(0)])
 }
 
-/// The same with entries in place and a deletion.
+/// A writer that deletes and one that overwrites the same key, with entries in place.
 pub fn deletes() -> Model {
     let mut m = Model::new("deletes")
         .actor("W1", &[Delete(0), Commit])
@@ -178,7 +178,7 @@ pub fn table_full() -> Model {
     m
 }
 
-/// The same with a write after the mark on the global pair.
+/// The slot table is full when writers mark, and a write comes after the mark on the global pair.
 pub fn table_full_late() -> Model {
     let mut m = late_after_overflow();
     m.name = "slot table full, late write";

@@ -1,8 +1,8 @@
 //! Compaction: empties a sparse page by moving its runs into holes elsewhere.
 //!
 //! What it is not: a background activity; it runs inside a write that needs a page.
-//! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say, whatever the
-//! shape of the hole that his going leaves.
+//! The rule it guards: it removes no entry. Which entry goes for want of space is for the policy to decide,
+//! whatever the shape of the hole that it leaves.
 
 use crate::arena::{NO_PAGE, Run, longest};
 use crate::index::Slot;

@@ -1,7 +1,7 @@
 //! A partition as seen under its lock: shared for look-ups, exclusive for changes.
 //!
 //! What it is not: it takes no lock; `Region::partition` and `partition_mut` are where the caller promises
-//! that he did. The rule it guards: a [`PartitionRef`] writes only hit counters and statistics.
+//! that the lock is held. The rule it guards: a [`PartitionRef`] writes only hit counters and statistics.
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;

@@ -34,7 +34,8 @@ pub struct Region {
 // SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only through
 // `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
 unsafe impl Send for Region {}
-// SAFETY: as for Send: sharing the address shares nothing that the locks do not guard.
+// SAFETY: a shared `Region` gives no access by itself: a partition is reached through `PartitionRef` and
+// `PartitionMut` only, whose makers promise the partition's lock; all else are atomics.
 unsafe impl Sync for Region {}
 
 impl Region {

@@ -64,7 +64,7 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// The same for a judge who also asks how much an entry is used; see [`PartitionRef::used`].
+    /// Sweeps by a judge that is also told how much an entry is used; see [`PartitionRef::used`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,

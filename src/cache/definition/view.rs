@@ -42,7 +42,7 @@ pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
 
 fn relation_of(settings: &Settings) -> Option<Oid> {
     let id = settings.id?;
-    privilege::hear();
+    privilege::accept_invalidations();
     let original = settings.oid.map(Oid::from_u32);
     original
         .filter(|&relation| has_id(relation, id))

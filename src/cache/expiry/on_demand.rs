@@ -67,7 +67,7 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
 }
 
 fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
-    privilege::hear();
+    privilege::accept_invalidations();
     if !privilege::has(relation, Privileges::DELETE) {
         return Ok(0);
     }

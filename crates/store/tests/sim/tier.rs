@@ -63,7 +63,7 @@ impl Tier {
             match answer {
                 Set::Stored { .. } => return round,
                 Set::NeedPages { pages, victim } => {
-                    // SAFETY: as above.
+                    // SAFETY: one thread, and the `PartitionMut` of `home` is gone by now.
                     unsafe { self.region.partition_mut(victim, &mut ledger) }
                         .reclaim(pages, 0, &mut grant);
                 }

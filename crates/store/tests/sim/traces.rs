@@ -57,7 +57,7 @@ pub fn zipf_with_scans(seed: u64, keys: usize, length: usize) -> impl Iterator<I
         })
 }
 
-/// The same keys again and again in one order.
+/// All keys in order, again and again.
 pub fn looping(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| turn % keys)
 }

@@ -52,7 +52,8 @@ pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-pub fn portrait(session: &mut Client) -> Vec<String> {
+/// Definitions and entries, to be compared before and after.
+pub fn contents(session: &mut Client) -> Vec<String> {
     [answers(session, DEFINITIONS), answers(session, ENTRIES)].concat()
 }
 

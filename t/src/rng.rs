@@ -1,11 +1,11 @@
 //! Random numbers for storms: small, seeded, the same everywhere.
 
 /// A xorshift generator.
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
-    pub fn seeded(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+impl Rng {
+    pub fn seeded(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     /// A number below `end`.

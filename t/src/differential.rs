@@ -1,11 +1,11 @@
-//! The same random statements for a pair of databases, which must answer the same: what they are.
+//! Random statements that are run in two databases, which must give equal answers.
 //!
 //! One database takes the direct path to a cache's table wherever it can, the other one the kept plans. A
 //! statement has an outcome that no clock decides: deadlines lie hours ahead or years ago.
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
-/// What a statement does is done in the schema `twin`, which is made anew for each round.
+/// Makes the schema `twin` anew, in which every statement of a round works.
 pub const FRESH: &str = "
     DROP SCHEMA IF EXISTS twin CASCADE;
     CREATE SCHEMA twin;
@@ -52,17 +52,17 @@ pub const FRESH: &str = "
     CREATE DOMAIN twin.short AS text CHECK (length(VALUE) < 30);";
 
 /// The cache of a round.
-pub fn cache(chance: &mut Chance) -> String {
-    let storage = chance.pick(&["unlogged", "unlogged", "logged", "logged"]);
-    let kind = chance.pick(&["text", "text", "text", "jsonb", "bytea"]);
-    let ttl = chance.pick(&["", ", ttl => '9 hours'", ", grace => '1000 years'"]);
+pub fn cache(rng: &mut Rng) -> String {
+    let storage = rng.pick(&["unlogged", "unlogged", "logged", "logged"]);
+    let kind = rng.pick(&["text", "text", "text", "jsonb", "bytea"]);
+    let ttl = rng.pick(&["", ", ttl => '9 hours'", ", grace => '1000 years'"]);
     let adopted = "
         CREATE TABLE twin.c (expires_at timestamptz, junk int DEFAULT 7, note text, value text, key text COLLATE \"C\" PRIMARY KEY);
         ALTER TABLE twin.c DROP COLUMN junk;
         CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON twin.c FOR EACH ROW EXECUTE FUNCTION pgcache.record();
         CREATE TRIGGER pgcache_record_truncate BEFORE TRUNCATE ON twin.c FOR EACH STATEMENT EXECUTE FUNCTION pgcache.record_truncate();
         ALTER TABLE twin.c ENABLE ALWAYS TRIGGER pgcache_record, ENABLE ALWAYS TRIGGER pgcache_record_truncate";
-    match chance.below(8) {
+    match rng.below(8) {
         0 => adopted.to_owned(),
         _ => format!(
             "SELECT cache_create('twin.c', storage => '{storage}', value_type => '{kind}'{ttl})"
@@ -70,28 +70,28 @@ pub fn cache(chance: &mut Chance) -> String {
     }
 }
 
-fn key(chance: &mut Chance) -> String {
-    match chance.below(16) {
+fn key(rng: &mut Rng) -> String {
+    match rng.below(16) {
         0 => "repeat('k1', 900)".into(),
         1 => "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 60) AS i)".into(),
-        2 => format!("repeat('x', {})", chance.pick(&[125, 126, 127, 2048, 2049])),
-        _ => format!("'k{}'", chance.below(7)),
+        2 => format!("repeat('x', {})", rng.pick(&[125, 126, 127, 2048, 2049])),
+        _ => format!("'k{}'", rng.below(7)),
     }
 }
 
-fn value(chance: &mut Chance) -> String {
-    match chance.below(12) {
+fn value(rng: &mut Rng) -> String {
+    match rng.below(12) {
         0 => "NULL".into(),
-        1 => format!("twin.large('{}')", chance.below(4)),
+        1 => format!("twin.large('{}')", rng.below(4)),
         2 => "repeat('z', 5000)".into(),
         3 => "'{\"a\": 1}'".into(),
         4 => "(SELECT value::text FROM twin.c ORDER BY length(value::text) DESC NULLS LAST, value::text LIMIT 1)".into(),
-        _ => format!("'{}'", chance.below(4)),
+        _ => format!("'{}'", rng.below(4)),
     }
 }
 
-fn ttl(chance: &mut Chance) -> &'static str {
-    chance.pick::<&'static str>(&[
+fn ttl(rng: &mut Rng) -> &'static str {
+    rng.pick::<&'static str>(&[
         "NULL",
         "NULL",
         "'2 hours'",
@@ -101,17 +101,17 @@ fn ttl(chance: &mut Chance) -> &'static str {
     ])
 }
 
-fn keys(chance: &mut Chance) -> String {
-    match chance.below(6) {
+fn keys(rng: &mut Rng) -> String {
+    match rng.below(6) {
         0 => "(SELECT array_agg('m' || i) FROM generate_series(1, 60) AS i)".into(),
-        _ => format!("ARRAY[{}, {}, 'k3']", key(chance), key(chance)),
+        _ => format!("ARRAY[{}, {}, 'k3']", key(rng), key(rng)),
     }
 }
 
 /// A call, to stand in a list of expressions.
-fn call(chance: &mut Chance) -> String {
-    let (k, v, other, t) = (key(chance), value(chance), value(chance), ttl(chance));
-    match chance.below(30) {
+fn call(rng: &mut Rng) -> String {
+    let (k, v, other, t) = (key(rng), value(rng), value(rng), ttl(rng));
+    match rng.below(30) {
         0..=4 => format!("cache_set({k}, {v}, {t}, 'twin.c')"),
         5..=6 => format!("cache_get({k}, 'twin.c')"),
         7 => format!("cache_add({k}, {v}, {t}, 'twin.c')"),
@@ -121,15 +121,15 @@ fn call(chance: &mut Chance) -> String {
         11 => format!("cache_delete({k}, 'twin.c')"),
         12 => format!("cache_delete_if({k}, {v}, 'twin.c')"),
         13 => format!("cache_take({k}, 'twin.c')"),
-        14 => format!("cache_incr({k}, {}, {t}, 'twin.c')", chance.pick(&["1", "-5", "9223372036854775807"])),
+        14 => format!("cache_incr({k}, {}, {t}, 'twin.c')", rng.pick(&["1", "-5", "9223372036854775807"])),
         15 => format!("cache_touch({k}, {t}, 'twin.c')"),
         16 => format!("cache_persist({k}, 'twin.c')"),
         17 => format!("cache_get_touch({k}, {t}, 'twin.c')"),
         18 => format!("cache_exists({k}, 'twin.c')"),
         19 => format!("(SELECT found::text || coalesce(value, '') FROM cache_lookup({k}, 'twin.c'))"),
-        20 => format!("(SELECT string_agg(key || coalesce(value, '-'), ',') FROM cache_get_many({}, 'twin.c'))", keys(chance)),
-        21 => format!("cache_set_many({0}, {0}, {t}, 'twin.c')", keys(chance)),
-        22 => format!("cache_delete_many({}, 'twin.c')", keys(chance)),
+        20 => format!("(SELECT string_agg(key || coalesce(value, '-'), ',') FROM cache_get_many({}, 'twin.c'))", keys(rng)),
+        21 => format!("cache_set_many({0}, {0}, {t}, 'twin.c')", keys(rng)),
+        22 => format!("cache_delete_many({}, 'twin.c')", keys(rng)),
         23 => "cache_delete_prefix('k', 'twin.c')".into(),
         24 => "(SELECT string_agg(key || coalesce(value, '-'), ',') FROM cache_scan('k', cache => 'twin.c'))".into(),
         25 => format!("cache_fetch({k}, 'SELECT ''9''::text WHERE $1 <> ''k2''', {t}, 'twin.c')"),
@@ -140,9 +140,9 @@ fn call(chance: &mut Chance) -> String {
     }
 }
 
-fn plain_sql(chance: &mut Chance) -> String {
-    let (k, n) = (key(chance), chance.below(4));
-    match chance.below(12) {
+fn plain_sql(rng: &mut Rng) -> String {
+    let (k, n) = (key(rng), rng.below(4));
+    match rng.below(12) {
         0 => format!(
             "INSERT INTO twin.c (key, expires_at) VALUES ({k}, '-infinity') ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at"
         ),
@@ -151,7 +151,7 @@ fn plain_sql(chance: &mut Chance) -> String {
         3 => format!("UPDATE twin.c SET key = 'k{n}' WHERE key = {k}"),
         4 => format!(
             "SELECT key FROM twin.c WHERE key = {k} FOR {}",
-            chance.pick(&["UPDATE", "KEY SHARE", "SHARE", "NO KEY UPDATE"])
+            rng.pick(&["UPDATE", "KEY SHARE", "SHARE", "NO KEY UPDATE"])
         ),
         5 => "TRUNCATE twin.c".into(),
         6 => format!("UPDATE twin.c SET expires_at = 'infinity' WHERE key = {k}"),
@@ -166,10 +166,10 @@ fn plain_sql(chance: &mut Chance) -> String {
 }
 
 /// Calls together with what else a statement can do with the same rows.
-fn mixed(chance: &mut Chance) -> String {
-    let (one, two, k, v) = (call(chance), call(chance), key(chance), value(chance));
-    match chance.below(17) {
-        0 => format!("SELECT {one}, {two}, {}", call(chance)),
+fn mixed(rng: &mut Rng) -> String {
+    let (one, two, k, v) = (call(rng), call(rng), key(rng), value(rng));
+    match rng.below(17) {
+        0 => format!("SELECT {one}, {two}, {}", call(rng)),
         1 => format!("WITH u AS (UPDATE twin.c SET expires_at = NULL WHERE key = {k} RETURNING key) SELECT {one}, (SELECT count(*) FROM u), {two}"),
         2 => format!("WITH d AS (DELETE FROM twin.c WHERE key = {k} RETURNING key) SELECT cache_set(key, {v}, cache => 'twin.c'), {two} FROM d"),
         3 => format!("WITH i AS (INSERT INTO twin.c (key) VALUES ({k}) ON CONFLICT (key) DO NOTHING RETURNING key) SELECT cache_incr(key, 1, NULL, 'twin.c'), {one} FROM i"),
@@ -180,7 +180,7 @@ fn mixed(chance: &mut Chance) -> String {
         8 => format!("SELECT cache_set('k' || i % 3, {v}, cache => 'twin.c'), {one} FROM generate_series(1, 5) AS i"),
         9 => format!("BEGIN; DECLARE r CURSOR FOR SELECT key, cache_take(key, 'twin.c') FROM twin.c ORDER BY key; FETCH 2 FROM r; SELECT {one}; FETCH 2 FROM r; COMMIT"),
         10 => format!("SELECT twin.tried({k}, {v})"),
-        11 => format!("DO $do$BEGIN PERFORM {one}; BEGIN PERFORM {two}; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN PERFORM {}; END; END$do$", call(chance)),
+        11 => format!("DO $do$BEGIN PERFORM {one}; BEGIN PERFORM {two}; RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN PERFORM {}; END; END$do$", call(rng)),
         15 => format!("BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT {one} FROM generate_series(1, 3); FETCH 1 FROM h; SELECT {two}; COMMIT; FETCH ALL FROM h; CLOSE h"),
         12 => format!("CALL twin.in_steps({}, {v})", "'k5'"),
         13 => format!("DELETE FROM twin.c WHERE cache_get(key, 'twin.c') IS NOT NULL AND key <> {k}"),
@@ -300,23 +300,23 @@ pub const PUBLICATIONS: &[&str] = &[
 ];
 
 /// One step of a round: which of the two sessions of each database, and what it says.
-pub fn step(chance: &mut Chance) -> (usize, String) {
-    let session = usize::from(chance.below(4) == 0);
-    let isolation = chance.pick(&[
+pub fn step(rng: &mut Rng) -> (usize, String) {
+    let session = usize::from(rng.below(4) == 0);
+    let isolation = rng.pick(&[
         "",
         "",
         " ISOLATION LEVEL REPEATABLE READ",
         " ISOLATION LEVEL SERIALIZABLE",
         " READ ONLY",
     ]);
-    let sql = match chance.below(100) {
-        0..=39 => format!("SELECT {}", call(chance)),
-        40..=59 => mixed(chance),
-        60..=69 => plain_sql(chance),
-        70..=76 => (*chance.pick(DEFINITIONS)).to_owned(),
-        77 => (*chance.pick(PUBLICATIONS)).to_owned(),
+    let sql = match rng.below(100) {
+        0..=39 => format!("SELECT {}", call(rng)),
+        40..=59 => mixed(rng),
+        60..=69 => plain_sql(rng),
+        70..=76 => (*rng.pick(DEFINITIONS)).to_owned(),
+        77 => (*rng.pick(PUBLICATIONS)).to_owned(),
         78..=82 => format!("BEGIN{isolation}"),
-        83..=86 => (*chance.pick(&[
+        83..=86 => (*rng.pick(&[
             "COMMIT",
             "ROLLBACK",
             "RESET ROLE; GRANT ALL ON ALL TABLES IN SCHEMA twin TO twin_user",
@@ -325,26 +325,26 @@ pub fn step(chance: &mut Chance) -> (usize, String) {
         87..=88 => "SAVEPOINT s".to_owned(),
         89 => "ROLLBACK TO s".to_owned(),
         90 => "RELEASE s".to_owned(),
-        91 => format!("SET pgcache.hot_tier = {}", chance.pick(&["on", "off"])),
+        91 => format!("SET pgcache.hot_tier = {}", rng.pick(&["on", "off"])),
         92 => format!(
             "SET ROLE {}",
-            chance.pick(&["twin_user", "none", "none", "none"])
+            rng.pick(&["twin_user", "none", "none", "none"])
         ),
         93 => format!(
             "SET session_replication_role = {}",
-            chance.pick(&["replica", "origin"])
+            rng.pick(&["replica", "origin"])
         ),
-        94..=95 => format!("SELECT {} FROM generate_series(1, 2) AS i", call(chance)),
+        94..=95 => format!("SELECT {} FROM generate_series(1, 2) AS i", call(rng)),
         96 => format!(
             "CREATE TABLE twin.t{} AS SELECT {}",
-            chance.below(1000),
-            call(chance)
+            rng.below(1000),
+            call(rng)
         ),
         97 => format!(
             "EXECUTE {}",
-            chance.pick(&["setting('k1', 'p')", "getting('k1')", "deleting('k1')"])
+            rng.pick(&["setting('k1', 'p')", "getting('k1')", "deleting('k1')"])
         ),
-        _ => format!("{}; {}", plain_sql(chance), mixed(chance)),
+        _ => format!("{}; {}", plain_sql(rng), mixed(rng)),
     };
     (session, sql)
 }

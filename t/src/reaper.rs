@@ -10,29 +10,29 @@ use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
 
-/// Its end is certain from the making of this on, and comes with its drop.
-pub struct Guard(Child);
+/// From the making of this on, the end of what it watches is certain, however the tests end. Its drop brings it.
+pub struct Reaper(Child);
 
 /// A server that has crashed, but for a `kill -9`, which tests do, stands in a file that `make test` looks at.
 const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"
 grep -H -B 5 -E 'TRAP: |terminated by signal (4|6|7|8|11):' "$1/log" >>"$1/../crashes"; rm -rf "$1""#;
 const START_WAIT_AND_KILL: &str = r#""$0" -q "$1/ini" & cat; kill -9 $!; rm -rf "$1""#;
 
-impl Guard {
+impl Reaper {
     /// A cluster, started by somebody else.
-    pub fn over(stage: &Stage, folder: &Path) -> Guard {
-        Guard::shell(stage, WAIT_AND_STOP, &stage.bindir.join("pg_ctl"), folder)
+    pub fn over(stage: &Stage, folder: &Path) -> Reaper {
+        Reaper::shell(stage, WAIT_AND_STOP, &stage.bindir.join("pg_ctl"), folder)
     }
 
-    /// A pgbouncer with the file `ini` of this folder, which begins with the guard.
-    pub fn with_pooler(stage: &Stage, program: &Path, folder: &Path) -> Guard {
-        Guard::shell(stage, START_WAIT_AND_KILL, program, folder)
+    /// A pgbouncer with the file `ini` of this folder, which starts here.
+    pub fn with_pooler(stage: &Stage, program: &Path, folder: &Path) -> Reaper {
+        Reaper::shell(stage, START_WAIT_AND_KILL, program, folder)
     }
 
-    fn shell(stage: &Stage, script: &str, program: &Path, folder: &Path) -> Guard {
+    fn shell(stage: &Stage, script: &str, program: &Path, folder: &Path) -> Reaper {
         let mut shell = stage.command("/bin/sh");
         shell.args(["-c", script]).arg(program).arg(folder);
-        Guard(detached(&mut shell).spawn().expect("a shell can run"))
+        Reaper(detached(&mut shell).spawn().expect("a shell can run"))
     }
 }
 
@@ -44,10 +44,10 @@ fn detached(command: &mut Command) -> &mut Command {
         .stderr(Stdio::null())
 }
 
-impl Drop for Guard {
+impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Nothing is left to be done about a guard that failed.
+        // Nothing could be done about a shell that failed.
         let _ = self.0.wait();
     }
 }

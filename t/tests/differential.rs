@@ -5,25 +5,25 @@
 
 use pgcache_tests::amcheck::Amcheck;
 use pgcache_tests::ask::Ask;
-use pgcache_tests::chance::Chance;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::differential;
 use pgcache_tests::refusal::sqlstate;
+use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
-use pgcache_tests::twins;
 use postgres::Client;
 
 const STEPS: usize = 80;
 
 /// A database on one of the paths: its name, two sessions that work, and one that looks.
-struct Twin {
+struct Side {
     name: String,
     sessions: [Client; 2],
     witness: Client,
 }
 
-impl Twin {
+impl Side {
     /// Nothing is waited for: what others would wait for is an error that both must give.
-    fn on(cluster: &Cluster, path: &str) -> Twin {
+    fn on(cluster: &Cluster, path: &str) -> Side {
         let database = cluster.database();
         let mut session = database.connect();
         session.add_amcheck();
@@ -36,7 +36,7 @@ impl Twin {
         ] {
             session.run(&format!("ALTER DATABASE {} SET {setting}", database.name));
         }
-        Twin {
+        Side {
             sessions: [database.connect(), database.connect()],
             witness: database.connect(),
             name: database.name,
@@ -48,10 +48,10 @@ impl Twin {
             session.run("ROLLBACK; RESET ALL; RESET ROLE");
         }
         self.witness.run("DROP PUBLICATION IF EXISTS twin");
-        self.witness.run(twins::FRESH);
+        self.witness.run(differential::FRESH);
         self.witness.run(cache);
         for session in &mut self.sessions {
-            session.run(twins::PREPARED);
+            session.run(differential::PREPARED);
         }
     }
 
@@ -78,16 +78,16 @@ fn answer(session: &mut Client, sql: &str) -> Vec<String> {
 
 /// Both of them, and what they were told.
 struct Pair {
-    twins: [Twin; 2],
+    sides: [Side; 2],
     told: String,
 }
 
 impl Pair {
     /// Asks both the same; what they say.
-    fn ask(&mut self, sql: &str, who: impl Fn(&mut Twin) -> &mut Client) -> Vec<String> {
-        let [one, other] = self.twins.each_mut().map(|twin| {
-            let said = answer(who(twin), sql);
-            let own_name = format!("database {}", twin.name);
+    fn ask(&mut self, sql: &str, who: impl Fn(&mut Side) -> &mut Client) -> Vec<String> {
+        let [one, other] = self.sides.each_mut().map(|side| {
+            let said = answer(who(side), sql);
+            let own_name = format!("database {}", side.name);
             let same = said.iter().map(|line| line.replace(&own_name, "database"));
             same.collect::<Vec<_>>()
         });
@@ -98,28 +98,28 @@ impl Pair {
     /// Tells one session of each; a transaction that has failed is rolled back.
     fn tell(&mut self, who: usize, sql: &str) {
         self.told += &format!("\n{who}: {sql};");
-        let said = self.ask(sql, |twin| &mut twin.sessions[who]);
+        let said = self.ask(sql, |side| &mut side.sessions[who]);
         if said.first().is_some_and(|first| first.starts_with("25P02")) {
             self.tell(who, "ROLLBACK");
         }
     }
 
     fn left_the_same(&mut self) {
-        for question in twins::QUESTIONS {
-            self.ask(question, |twin| &mut twin.witness);
+        for question in differential::QUESTIONS {
+            self.ask(question, |side| &mut side.witness);
         }
     }
 
     fn round(&mut self, seed: u64) {
-        let mut chance = Chance::seeded(seed);
-        let cache = twins::cache(&mut chance);
+        let mut rng = Rng::seeded(seed);
+        let cache = differential::cache(&mut rng);
         self.told = format!("\n-- seed {seed}\n{cache};");
-        self.twins.iter_mut().for_each(|twin| twin.begin(&cache));
+        self.sides.iter_mut().for_each(|side| side.begin(&cache));
         for number in 1..=STEPS {
-            let (who, sql) = twins::step(&mut chance);
+            let (who, sql) = differential::step(&mut rng);
             self.tell(who, &sql);
             if number % 8 == 0 {
-                self.ask(twins::CONTENT, |twin| &mut twin.witness);
+                self.ask(differential::CONTENT, |side| &mut side.witness);
             }
         }
         for who in [0, 1] {
@@ -128,16 +128,16 @@ impl Pair {
             self.tell(who, "SELECT 1");
         }
         self.left_the_same();
-        for twin in &mut self.twins {
-            twin.is_sound(&self.told);
+        for side in &mut self.sides {
+            side.is_sound(&self.told);
         }
     }
 
     /// How often a path was taken by each.
     fn took(&mut self, path: &str) -> [i64; 2] {
         let question = format!("SELECT {path} FROM pgcache.table_path_taken()");
-        self.twins.each_mut().map(|twin| {
-            let mut sessions = twin.sessions.iter_mut();
+        self.sides.each_mut().map(|side| {
+            let mut sessions = side.sessions.iter_mut();
             sessions
                 .by_ref()
                 .map(|session| session.number(&question))
@@ -158,7 +158,7 @@ fn whatever_is_told_to_both_paths_they_answer_and_leave_the_same() {
     let cluster = Cluster::with_tier(&["wal_level = logical", "autovacuum = off"]);
     cluster.connect("postgres").run("CREATE ROLE twin_user");
     let mut pair = Pair {
-        twins: ["auto", "plan"].map(|path| Twin::on(&cluster, path)),
+        sides: ["auto", "plan"].map(|path| Side::on(&cluster, path)),
         told: String::new(),
     };
     let first = asked("PGCACHE_TWIN_SEED", 1);
@@ -169,5 +169,5 @@ fn whatever_is_told_to_both_paths_they_answer_and_leave_the_same() {
     println!("direct {direct}, by plans {plans:?}");
     assert!(direct > 100, "only {direct} calls went directly");
     assert_eq!(never, 0);
-    pair.twins[0].witness.nothing_pending();
+    pair.sides[0].witness.nothing_pending();
 }

@@ -1,6 +1,6 @@
-//! Two long lists that must be the same; a failure shows only where they differ.
+//! Two long lists of lines that must be equal; a failure shows only where they differ.
 
-pub fn assert_same(is: &[String], should_be: &[String], what: &str) {
+pub fn assert_lines(is: &[String], should_be: &[String], what: &str) {
     let only = |one: &[String], other: &[String]| -> Vec<String> {
         let differs = one.iter().filter(|line| !other.contains(line));
         differs.cloned().collect()

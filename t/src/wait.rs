@@ -1,0 +1,35 @@
+//! Waiting for a state, never for a time. On a machine however busy the only question is whether it comes.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// After so long a state that has not come counts as one that never does.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// Waits until `holds` says so; `what` is waited for, in the words of a failure.
+#[track_caller]
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_until_within(PATIENCE, what, holds);
+}
+
+/// Waits as [`wait_until`], for a test that has a limit of its own.
+#[track_caller]
+pub fn wait_until_within(longest: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + longest;
+    while !holds() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// Waits until there is an answer, and gives it.
+#[track_caller]
+pub fn wait_for<R>(what: &str, mut ask: impl FnMut() -> Option<R>) -> R {
+    let mut answer = None;
+    wait_until(what, || {
+        answer = ask();
+        answer.is_some()
+    });
+    answer.expect("it was waited for")
+}
