@@ -35,8 +35,8 @@ pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     look(relation, key, Privileges::SELECT, |_| None)
 }
 
-/// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs these
-/// privileges.
+/// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs
+/// these privileges.
 pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
@@ -94,8 +94,8 @@ fn count_read(cache: &Cache, hit: Figure, is_hit: bool) {
     cache.count(if is_hit { hit } else { Figure::Misses }, 1);
 }
 
-/// Keys whose place in the tier is asked for at once: more would push each other out of the processor's
-/// nearest cache.
+/// Keys whose place in the tier is asked for at once: more would push each other out of the
+/// processor's nearest cache.
 const BATCH: usize = 32;
 
 /// The live entry under each of these keys, in their order.
@@ -279,7 +279,8 @@ pub fn increment(
     Ok(done)
 }
 
-/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project` leaves it.
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
+/// leaves it.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -314,7 +315,8 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(counted(cache, Figure::Deletes, done))
 }
 
-/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it there.
+/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it
+/// there.
 pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     let taken = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {

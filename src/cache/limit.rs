@@ -1,7 +1,8 @@
 //! Rate limits: a counter whose deadline is the end of a fixed window.
 //!
-//! Guards that of all sessions together exactly `max_hits` are let through in a window: the increment is
-//! atomic and its sum decides. A caller who finds the window full is refused without a write.
+//! Guards that of all sessions together exactly `max_hits` are let through in a window: the
+//! increment is atomic and its sum decides. A caller who finds the window full is refused without a
+//! write.
 
 use pgrx::datum::Interval;
 

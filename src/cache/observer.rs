@@ -1,4 +1,5 @@
-//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a commit.
+//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a
+//! commit.
 
 use super::commit::marks::Extent;
 use super::commit::{changes, notify};
@@ -56,8 +57,8 @@ fn remove_what_depends() {
 /// The steps of a commit, and of every other end of a transaction or savepoint, in their order.
 fn at_moment(moment: Moment) {
     match moment {
-        // All of this can fail, and the transaction with it. What removes entries comes before the marks: a mark is
-        // for what is known then.
+        // All of this can fail, and the transaction with it. What removes entries comes before the
+        // marks: a mark is for what is known then.
         Moment::BeforeCommit => {
             remove_what_depends();
             notify::at_commit();

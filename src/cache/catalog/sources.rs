@@ -1,4 +1,5 @@
-//! The tables on which entries of a cache depend, as the catalogs tell them: by the triggers of dependencies.
+//! The tables on which entries of a cache depend, as the catalogs tell them: by the triggers of
+//! dependencies.
 
 use std::ffi::CStr;
 
@@ -25,8 +26,8 @@ pub const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     AND t.tgfoid OPERATOR(pg_catalog.=) ANY (ARRAY[pg_catalog.to_regproc('pgcache.invalidate'), \
     pg_catalog.to_regproc('pgcache.invalidate_all')]::pg_catalog.oid[])";
 
-/// Whether this transaction may have changed rows on which entries of a cache depend, and their triggers have not said
-/// so yet: they do at the end of the statement.
+/// Whether this transaction may have changed rows on which entries of a cache depend, and their
+/// triggers have not said so yet: they do at the end of the statement.
 pub fn may_be_half_changed(cache: Oid) -> bool {
     transaction::has_xid() && {
         let any = |output: &Output| {

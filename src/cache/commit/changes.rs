@@ -1,12 +1,13 @@
-//! What a transaction has changed, and how the hot tier learns of it: mark before the commit, unmark
-//! after it. ARCHITECTURE.md, "Coherence", says why this is enough.
+//! What a transaction has changed, and how the hot tier learns of it: mark before the commit,
+//! unmark after it. ARCHITECTURE.md, "Coherence", says why this is enough.
 //!
 //! - **Record**: every changed row's key goes to `keys`, every table that changed as a whole to
 //!   `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, `pending_writers` and `ver` of their stripes rise; of a whole cache
-//!   `pending_writers` rises and the version changes. From here on nobody fills an old row in.
-//! - **Unmark** (after commit or abort): `ver` rises again, `pending_writers` falls; of a cache the version
-//!   changes before `pending_writers` falls.
+//! - **Mark** (before commit): the entries go, `pending_writers` and `ver` of their stripes rise;
+//!   of a whole cache `pending_writers` rises and the version changes. From here on nobody fills an
+//!   old row in.
+//! - **Unmark** (after commit or abort): `ver` rises again, `pending_writers` falls; of a cache the
+//!   version changes before `pending_writers` falls.
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
@@ -93,8 +94,8 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes that the row of a key has changed, or was to be removed and is not there, or becomes outdated by our
-/// commit.
+/// Notes that the row of a key has changed, or was to be removed and is not there, or becomes
+/// outdated by our commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
     with(|transaction| {
         transaction.wrote = true;
@@ -128,7 +129,8 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
     }
 }
 
-/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
+/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
+/// void.
 pub fn note_removal(relation: Oid) {
     let cache = CacheId::of(relation);
     note_outdated(relation);
@@ -140,23 +142,26 @@ pub fn note_removal(relation: Oid) {
     });
 }
 
-/// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+/// Removes entries of a memory cache and keeps them from being stored until the transaction has
+/// ended.
 pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
     with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
-/// Removes all entries of a memory cache, and keeps any from being stored until the transaction has ended.
+/// Removes all entries of a memory cache, and keeps any from being stored until the transaction has
+/// ended.
 pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Entries of this cache go because somebody says that what they were made of changes with our commit.
+/// Entries of this cache go because somebody says that what they were made of changes with our
+/// commit.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }
 
-/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks for it after
-/// its mark stands, and who stores one looks for the mark after it is written.
+/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks
+/// for it after its mark stands, and who stores one looks for the mark after it is written.
 pub fn mark_early() {
     with(Transaction::mark);
 }
@@ -173,15 +178,16 @@ pub fn note_table(relation: Oid, extent: Extent) {
     refuse_if_preparing();
 }
 
-/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's callback
-/// changes something: nobody would mark it when the transaction is committed.
+/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's
+/// callback changes something: nobody would mark it when the transaction is committed.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing {
         refuse_to_prepare();
     }
 }
 
-/// Raises 0A000 where the transaction has changed a cache: nobody would mark that when it is committed.
+/// Raises 0A000 where the transaction has changed a cache: nobody would mark that when it is
+/// committed.
 pub fn refuse_to_prepare() {
     if pending::has_noted() || TRANSACTION.with(|t| t.look(Transaction::touched_a_cache)) {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
@@ -249,7 +255,8 @@ impl Transaction {
         if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids_lease) {
             return;
         }
-        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its marks.
+        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its
+        // marks.
         if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
             return;
         }
@@ -268,8 +275,8 @@ impl Transaction {
         }
     }
 
-    /// Whether the transaction changed something that the tier knows of, or a cache's rows. Definitions
-    /// of other relations may change in a transaction that is prepared.
+    /// Whether the transaction changed something that the tier knows of, or a cache's rows.
+    /// Definitions of other relations may change in a transaction that is prepared.
     fn touched_a_cache(&self) -> bool {
         let has_slot = |&relation: &u32| {
             tier().is_some_and(|tier| {

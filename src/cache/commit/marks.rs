@@ -1,8 +1,9 @@
-//! Marks on the tier: what is set before a transaction's changes become visible, and undone after its end.
+//! Marks on the tier: what is set before a transaction's changes become visible, and undone after
+//! its end.
 //!
-//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything that
-//! may raise an error (memory for the note) comes before that. Which changes are marked when, and why that
-//! is enough, is `changes`.
+//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything
+//! that may raise an error (memory for the note) comes before that. Which changes are marked when,
+//! and why that is enough, is `changes`.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -37,7 +38,8 @@ enum Mark {
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own mark.
+    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own
+    /// mark.
     Removal(u32),
     /// A key of a memory cache that nobody may store.
     Fence(u64),
@@ -48,9 +50,9 @@ enum Mark {
 }
 
 impl Marks {
-    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until the commit
-    /// is visible. Tokens of before count no more, those of all caches: it is rare, and one more word in
-    /// every token would cost all of them.
+    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
+    /// the commit is visible. Tokens of before count no more, those of all caches: it is rare, and
+    /// one more word in every token would cost all of them.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_global(tier, cache) {
             memory::push(&mut self.0, Mark::Removal(number));
@@ -60,8 +62,8 @@ impl Marks {
         self.void_leases(tier, cache);
     }
 
-    /// Comes after `pending_writers` has risen: who is granted a lease in a partition before it is walked has it voided
-    /// there, who asks later is refused.
+    /// Comes after `pending_writers` has risen: who is granted a lease in a partition before it is
+    /// walked has it voided there, who asks later is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.0, Mark::Leases(cache));
         leases::void_all(tier, cache);
@@ -122,7 +124,8 @@ impl Marks {
         }
     }
 
-    /// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+    /// Removes entries of a memory cache and keeps them from being stored until the transaction has
+    /// ended.
     pub fn fence<'k>(
         &mut self,
         tier: &Tier,
@@ -157,7 +160,8 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Removes all entries of a memory cache and keeps any from being stored until the transaction has ended.
+    /// Removes all entries of a memory cache and keeps any from being stored until the transaction
+    /// has ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.fence_cache(tier, slot);
         self.void_leases(tier, cache);

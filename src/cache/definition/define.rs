@@ -25,8 +25,8 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
-/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or the
-/// extension knows of none yet.
+/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or
+/// the extension knows of none yet.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),

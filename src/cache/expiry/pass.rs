@@ -1,11 +1,12 @@
 //! A pass: one walk over a cache's table that removes expired rows, chunk by chunk.
 //!
-//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where something
-//! has expired. So no index on the deadline is needed, which would cost every overwrite its HOT update,
-//! and a chunk without expired rows costs a read and nothing else: no lock on a row, no transaction id.
-//! A pass takes as many steps as its caller wants to make, in one transaction or in many; between them
-//! it keeps nothing but numbers. Each step sees the rows as they are then, whatever snapshot the caller has:
-//! counts of another time would have a sweep remove too much.
+//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where
+//! something has expired. So no index on the deadline is needed, which would cost every overwrite
+//! its HOT update, and a chunk without expired rows costs a read and nothing else: no lock on a
+//! row, no transaction id. A pass takes as many steps as its caller wants to make, in one
+//! transaction or in many; between them it keeps nothing but numbers. Each step sees the rows as
+//! they are then, whatever snapshot the caller has: counts of another time would have a sweep
+//! remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -103,8 +104,8 @@ impl Pass {
         }
     }
 
-    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller holds
-    /// a writer's lock on the table, and has the privileges.
+    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller
+    /// holds a writer's lock on the table, and has the privileges.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
         let (from, to) = self.chunk();
         let limit = deadline::swept_until(clock::now(), cache.settings.grace);

@@ -1,8 +1,9 @@
-//! What the worker asks about the caches of a database: which of them are due, and its sweep of those
-//! in memory.
+//! What the worker asks about the caches of a database: which of them are due, and its sweep of
+//! those in memory.
 //!
-//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come, is not
-//! read again. Postgres' own counters tell that; they may be a second late, then it is due next time.
+//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come,
+//! is not read again. Postgres' own counters tell that; they may be a second late, then it is due
+//! next time.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -63,7 +64,8 @@ pub fn due() -> Work {
     work
 }
 
-/// Whether it is a memory cache; trims it, too, which takes a walk only when it has too many entries.
+/// Whether it is a memory cache; trims it, too, which takes a walk only when it has too many
+/// entries.
 fn add_memory(work: &mut Work, relation: Oid) -> bool {
     if !relation::is_view(relation) {
         return false;
@@ -105,8 +107,8 @@ fn due_table(relation: Oid) -> Option<Due> {
     })
 }
 
-/// Lets the next sweep read a table in which nothing has changed, because its settings have. The caller
-/// holds a lock on it that keeps sweeps off until they count.
+/// Lets the next sweep read a table in which nothing has changed, because its settings have. The
+/// caller holds a lock on it that keeps sweeps off until they count.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);
@@ -127,7 +129,8 @@ pub fn is_put_off(state: &SweepState) -> bool {
     (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
-/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.
+/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were
+/// in a row.
 pub fn put_off(state: &SweepState) -> u32 {
     let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
@@ -174,8 +177,8 @@ fn trimmed(relation: Oid) -> i64 {
         .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
 }
 
-/// Removes expired entries of memory caches, partition by partition, for at most this long; the next
-/// call goes on where this one ended.
+/// Removes expired entries of memory caches, partition by partition, for at most this long; the
+/// next call goes on where this one ended.
 pub fn expire_memory(shmem: WorkerShmem, limits: &[(u32, Timestamp)], longest: Duration) {
     let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
         return;

@@ -1,13 +1,14 @@
 //! Room on disk: when a cache's table, or its TOAST table, is worth a VACUUM.
 //!
-//! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the worker
-//! vacuums what has died as soon as it is a fifth of what lives: then the table stays below twice its
-//! fresh size even though it can grow while it is vacuumed.
+//! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the
+//! worker vacuums what has died as soon as it is a fifth of what lives: then the table stays below
+//! twice its fresh size even though it can grow while it is vacuumed.
 //!
-//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all that
-//! lives between two visits of the worker, and what a table has grown it keeps. So writers count the bytes
-//! that they leave dead, and request a VACUUM, for which the worker comes at once. It is a hint: a
-//! change that is rolled back counts as if it were not, and nothing but the time of a VACUUM depends on it.
+//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all
+//! that lives between two visits of the worker, and what a table has grown it keeps. So writers
+//! count the bytes that they leave dead, and request a VACUUM, for which the worker comes at once.
+//! It is a hint: a change that is rolled back counts as if it were not, and nothing but the time of
+//! a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,8 +32,8 @@ const DEAD_ROW_RATIO: i64 = 5;
 
 /// Dead bytes for which nobody comes before the next sweep, whatever the table's size.
 const MIN_DEAD_BYTES: u64 = 2 << 20;
-/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's own size,
-/// free room included, and of the chunks in the TOAST table.
+/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's
+/// own size, free room included, and of the chunks in the TOAST table.
 const DEAD_BYTES_RATIO: u64 = 8;
 
 /// Microseconds without a request for a VACUUM after which a table has come to rest.
@@ -41,7 +42,8 @@ pub const QUIET: i64 = 2_000_000;
 /// The place of a TOAST table in the state.
 const TOAST: usize = 1;
 
-/// A table that is worth a VACUUM, and its place in the state: 0 the cache's own, 1 its TOAST table.
+/// A table that is worth a VACUUM, and its place in the state: 0 the cache's own, 1 its TOAST
+/// table.
 pub struct VacuumNeed {
     pub table: Oid,
     pub place: usize,
@@ -85,7 +87,8 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be worked on now.
+/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be
+/// worked on now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     open::to_sweep(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
@@ -97,8 +100,8 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     })
 }
 
-/// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because an
-/// old snapshot still sees it, is not counted again until as much has been added.
+/// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because
+/// an old snapshot still sees it, is not counted again until as much has been added.
 pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     tables(cache, state, |table, place| {
         needs_vacuum(table, place, state)
@@ -119,7 +122,8 @@ fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning.
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a
+                // warning.
                 state.dead_bytes[place].store(0, Relaxed);
                 return None;
             }
@@ -132,8 +136,8 @@ fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -
         .collect()
 }
 
-/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die quickly
-/// more of them die in that time than it gains.
+/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die
+/// quickly more of them die in that time than it gains.
 fn may_shorten(table: Oid, state: &SweepState) -> bool {
     let quiet = clock::now() - state.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
@@ -164,8 +168,8 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
         return;
     }
     let size = storage::bytes(need.table);
-    // What an old snapshot still sees counts as live: else ever more of it would be read again for the same
-    // gain, as long as that snapshot lives.
+    // What an old snapshot still sees counts as live: else ever more of it would be read again for
+    // the same gain, as long as that snapshot lives.
     let held = match (need.place, counted) {
         (TOAST, Some(counted)) => {
             size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)

@@ -2,18 +2,19 @@
 //!
 //! 1. Look. A live value is the answer.
 //! 2. Else ask for the lease of the key.
-//! 3. With the lease, look once more, because its last holder may just have finished. Then run the loader
-//!    and store.
-//! 4. Without it, a stale value is the answer. Where there is none, wait for the holder and begin again.
-//! 5. When the wait is over, run the loader and store nothing: to store would be to wait for the row that
-//!    the holder has written.
+//! 3. With the lease, look once more, because its last holder may just have finished. Then run the
+//!    loader and store.
+//! 4. Without it, a stale value is the answer. Where there is none, wait for the holder and begin
+//!    again.
+//! 5. When the wait is over, run the loader and store nothing: to store would be to wait for the
+//!    row that the holder has written.
 //!
-//! Nothing is stored either while a change of the source, or of the key, is being committed: what a loader
-//! reads then is about to be out of date.
+//! Nothing is stored either while a change of the source, or of the key, is being committed: what a
+//! loader reads then is about to be out of date.
 //!
-//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was known of
-//! the cache before it holds afterwards: what was loaded is stored as any writer would store it who comes
-//! then, by the privileges, the kind of storage and the type of then.
+//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was
+//! known of the cache before it holds afterwards: what was loaded is stored as any writer would
+//! store it who comes then, by the privileges, the kind of storage and the type of then.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -41,7 +42,8 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::spi::loader::Loaded;
 use crate::pg::value::datum::Text;
 
-/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its time.
+/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its
+/// time.
 const TO_STORE: Privileges = Privileges::SELECT
     .and(Privileges::INSERT)
     .and(Privileges::UPDATE);
@@ -206,8 +208,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// The row may have been waited for, and changed by whom we waited for: then their value stays. Under
-    /// REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// The row may have been waited for, and changed by whom we waited for: then their value stays.
+    /// Under REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -237,8 +239,9 @@ impl Fetch {
         entries::set(cache, self.key.key, entry)
     }
 
-    /// Whether this transaction has changed what an entry of a memory cache depends on, or may have without a
-    /// word from the triggers. Others would read at once what it loads from that, though it may be rolled back.
+    /// Whether this transaction has changed what an entry of a memory cache depends on, or may have
+    /// without a word from the triggers. Others would read at once what it loads from that, though
+    /// it may be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -247,8 +250,8 @@ impl Fetch {
         pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
-    /// [`Fetch::is_changing`], asked when something was loaded: also if a statement that changes the source has
-    /// not ended, because its triggers have not fired yet.
+    /// [`Fetch::is_changing`], asked when something was loaded: also if a statement that changes
+    /// the source has not ended, because its triggers have not fired yet.
     fn may_be_changing(&self, cache: &Cache) -> bool {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
@@ -286,8 +289,9 @@ impl Fetch {
 /// What a loader has given.
 struct Made {
     value: Loaded,
-    /// Made of what a fetch from another cache has given and not stored: when that changes, no row of the other cache
-    /// goes, and so nobody says that this value is out of date. Only where entries depend on something.
+    /// Made of what a fetch from another cache has given and not stored: when that changes, no row
+    /// of the other cache goes, and so nobody says that this value is out of date. Only where
+    /// entries depend on something.
     is_untracked: bool,
 }
 
@@ -326,8 +330,8 @@ fn note_time(cache: &Cache, micros: Timestamp) {
 
 /// Whether a live entry is loaded anew before its time: the nearer its deadline and the slower its
 /// loader, the likelier, so that of many callers about one does. This is the "optimal probabilistic
-/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time
-/// of the cache's loaders in place of each entry's own.
+/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean
+/// time of the cache's loaders in place of each entry's own.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

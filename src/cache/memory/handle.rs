@@ -1,8 +1,10 @@
-//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in and out.
+//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in
+//! and out.
 //!
-//! Guards that what changes an entry does so under its partition's lock, in one step with the lease of its
-//! key, and only while the cache is still the one that the caller knows and no fence stands. And that a session that
-//! has changed what an entry depends on does not find it, though it is there for others until the commit.
+//! Guards that what changes an entry does so under its partition's lock, in one step with the lease
+//! of its key, and only while the cache is still the one that the caller knows and no fence stands.
+//! And that a session that has changed what an entry depends on does not find it, though it is
+//! there for others until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -34,8 +36,8 @@ pub struct TierHandle {
 }
 
 impl TierHandle {
-    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier, 53400
-    /// when all slots are taken.
+    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier,
+    /// 53400 when all slots are taken.
     pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
         removal::settle();
@@ -50,8 +52,8 @@ impl TierHandle {
         })
     }
 
-    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
-    /// a slot that is given after the drop would be freed by nobody.
+    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile,
+    /// and a slot that is given after the drop would be freed by nobody.
     fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
@@ -137,8 +139,8 @@ impl TierHandle {
             || self.tier.control().fences.stands_before(hash)
     }
 
-    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not hold.
-    /// Raises 54000 for an entry that the tier cannot hold.
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it
+    /// did not hold. Raises 54000 for an entry that the tier cannot hold.
     pub fn put(
         &self,
         cache: &Cache,
@@ -189,8 +191,8 @@ impl TierHandle {
         self.remove_because(key, Why::Cleared, still)
     }
 
-    /// Removes the entry for this reason if `still` holds, and voids the key's lease, which expiry does not;
-    /// whether it held.
+    /// Removes the entry for this reason if `still` holds, and voids the key's lease, which expiry
+    /// does not; whether it held.
     pub fn remove_because(
         &self,
         key: &HotKey,

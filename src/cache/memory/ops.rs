@@ -1,8 +1,8 @@
 //! Entries of a memory cache: what each function does where the hot tier is all there is.
 //!
 //! Acts at once and is not rolled back. A decision that needs the old value (add, cas, incr ...) is
-//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if not,
-//! it is made again.
+//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if
+//! not, it is made again.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -35,8 +35,8 @@ pub enum Decision<R> {
     Remove(R),
 }
 
-/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides in
-/// which memory that happens.
+/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides
+/// in which memory that happens.
 pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
@@ -78,8 +78,8 @@ pub fn set_leased(
     Ok(stored)
 }
 
-/// Stores a value that was computed without a lease, if nobody has changed its source or the entry since.
-/// `refresh`: there was a live entry, which may be replaced.
+/// Stores a value that was computed without a lease, if nobody has changed its source or the entry
+/// since. `refresh`: there was a live entry, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
     key: HashedKey,
@@ -147,8 +147,9 @@ pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
     Ok(live.get())
 }
 
-/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project` comes first. An entry
-/// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
+/// comes first. An entry that somebody else sets meanwhile is looked at anew: its value goes with
+/// the deadline.
 pub fn touch<R>(
     cache: &Cache,
     key: HashedKey,
@@ -175,7 +176,8 @@ pub fn touch<R>(
     }
 }
 
-/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
+/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most
+/// `max_rows`.
 pub fn scan(
     cache: &Cache,
     prefix: Text,
@@ -306,8 +308,8 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// A memory cache's slot and the deadline up to which its entries have expired; None while it has no
-/// entries.
+/// A memory cache's slot and the deadline up to which its entries have expired; None while it has
+/// no entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

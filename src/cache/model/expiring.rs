@@ -1,13 +1,14 @@
 //! Whether rows that go at this moment go because of time.
 //!
-//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here while the
-//! statement runs.
+//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here
+//! while the statement runs.
 //!
-//! - Set by the statements of a sweep: `expiry::pass` for tables, `memory::ops` for memory caches whose
-//!   changes are told one by one.
-//! - Read where a change of a row is noted, in the same session: `commit::notify` says "expire" instead of
-//!   "delete"; `commit::changes` voids no lease, because what is being computed is not out of date;
-//!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
+//! - Set by the statements of a sweep: `expiry::pass` for tables, `memory::ops` for memory caches
+//!   whose changes are told one by one.
+//! - Read where a change of a row is noted, in the same session: `commit::notify` says "expire"
+//!   instead of "delete"; `commit::changes` voids no lease, because what is being computed is not
+//!   out of date; `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep
+//!   anyway.
 
 use std::cell::Cell;
 

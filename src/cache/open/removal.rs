@@ -1,8 +1,10 @@
-//! Removing what depends on rows that this transaction has changed (`model::pending` says what that is).
+//! Removing what depends on rows that this transaction has changed (`model::pending` says what that
+//! is).
 //!
-//! Done right before the commit: so late because an entry that another session stored since the change was computed
-//! from the old row, too; and it keeps the locks on entries short. In the changing session itself a call that opens a
-//! cache removes them earlier, so that it finds what a table shows it: nothing of an old row.
+//! Done right before the commit: so late because an entry that another session stored since the
+//! change was computed from the old row, too; and it keeps the locks on entries short. In the
+//! changing session itself a call that opens a cache removes them earlier, so that it finds what a
+//! table shows it: nothing of an old row.
 //!
 //! Guards that entries of a memory cache are fenced off until the commit is visible.
 
@@ -22,8 +24,8 @@ use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
 
-/// Removes what depends on rows that this transaction has changed, before it looks at a cache itself. A
-/// parallel query cannot: what it reads is asked for with `pending::is_due`.
+/// Removes what depends on rows that this transaction has changed, before it looks at a cache
+/// itself. A parallel query cannot: what it reads is asked for with `pending::is_due`.
 pub fn settle() {
     while pending::is_unsettled() {
         if session::in_parallel_mode() {
@@ -47,8 +49,8 @@ enum When {
     Commit,
 }
 
-/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
-/// commit is visible.
+/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand
+/// until the commit is visible.
 fn remove(when: When) {
     pending::begin_removal();
     let _writable = transaction::Writable::enter();
@@ -80,9 +82,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock that it
-/// will be changed under at once: two transactions that both `clear` it, and hold a weaker one before, would
-/// wait for each other. What it was before the lock is no help: it may have a trigger or a foreign key by now.
+/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock
+/// that it will be changed under at once: two transactions that both `clear` it, and hold a weaker
+/// one before, would wait for each other. What it was before the lock is no help: it may have a
+/// trigger or a foreign key by now.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (registry::find(relation).ok()?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -112,9 +115,9 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
     remove_many::delete_keys(cache, &noted.keys);
 }
 
-/// From here on nobody stores under these keys what they have loaded before our commit is visible; and what
-/// others have stored already can be seen by whoever removes it, because the marks come first. Keys without an
-/// entry are marked, too: somebody may be computing one from the old row.
+/// From here on nobody stores under these keys what they have loaded before our commit is visible;
+/// and what others have stored already can be seen by whoever removes it, because the marks come
+/// first. Keys without an entry are marked, too: somebody may be computing one from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
@@ -125,7 +128,8 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }
-        // Who waits for us may have stored already: then we wait for their row, and Postgres ends the deadlock.
+        // Who waits for us may have stored already: then we wait for their row, and Postgres ends
+        // the deadlock.
         None => {
             if !ask::keep_loaders_out(cache, Some(keys)) {
                 remove_many::wait_for_unseen(cache, keys);

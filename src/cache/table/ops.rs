@@ -1,8 +1,9 @@
 //! Entries of a table cache: what each function does with the table.
 //!
 //! One function here is one statement, or a row of them over keys in sorted order, so that two
-//! calls never wait for each other in a circle. A value comes with its type; the api converts. A read
-//! judges the deadline after it has the row, by the wall clock. Removals of many are `remove_many`.
+//! calls never wait for each other in a circle. A value comes with its type; the api converts. A
+//! read judges the deadline after it has the row, by the wall clock. Removals of many are
+//! `remove_many`.
 
 use pgrx::datum::Interval;
 

@@ -18,7 +18,8 @@ use crate::pg::table::search;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
-/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
+/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their
+/// number.
 const MANY_KEYS: usize = 1_000;
 
 /// Removes the entries under these keys as they are now: also those that the
@@ -46,8 +47,8 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.run_on_latest(&array);
 }
 
-/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table cannot be
-/// asked by key, for all who write it.
+/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table
+/// cannot be asked by key, for all who write it.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     let waited = cache.target.as_ref().is_some_and(|target| {
         let mut numbers = memory::collect(0..keys.len());

@@ -32,8 +32,9 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But a grace
-    // is taken off by the calendar, which allocates and may fail: not under the partition's lock.
+    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But
+    // a grace is taken off by the calendar, which allocates and may fail: not under the partition's
+    // lock.
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
@@ -142,11 +143,11 @@ pub fn store(
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
 ) -> StoreOutcome {
-    let home = tier.region().partition_of(key.hash);
+    let partition = tier.region().partition_of(key.hash);
     let mut grant = tier.region().grant();
     let now = clock::now();
     for _ in 0..SET_ROUNDS {
-        let set = tier.change(home, |partition| {
+        let set = tier.change(partition, |partition| {
             still(partition).then(|| {
                 let set = partition.set(key, record, now, &mut grant);
                 if matches!(set, Set::Stored { .. }) {
