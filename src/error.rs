@@ -44,7 +44,8 @@ pub enum Error {
     UnknownStorage(String),
     /// A memory cache on a server without a hot tier.
     NoTier,
-    /// The extension's scripts in this database lack something that came later, and the library needs.
+    /// The extension's scripts in this database lack something that came later, and the library
+    /// needs.
     OlderExtension,
     /// `pgcache.memory_entries` was called with settings that no memory cache has.
     NoSuchView,
@@ -102,7 +103,8 @@ pub enum Error {
     DependencyOfMain,
     /// Row-level security would hide entries from whoever declares the dependency.
     DependencyUnderPolicies,
-    /// A table inherits from one on which a cache depends, has another owner, and does not depend itself.
+    /// A table inherits from one on which a cache depends, has another owner, and does not depend
+    /// itself.
     ChildOfAnother(String),
     /// No dependency of this cache was declared on the table.
     NoDependency(String),

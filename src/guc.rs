@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-/// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
+/// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs
+/// Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
-/// Kilobytes.
-/// In kilobytes: more the store cannot address.
+/// Kilobytes: the store cannot address more.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
 /// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// On: whoever doubts a value turns it off for his session and compares.
+/// On: whoever doubts a value turns it off for their session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// Milliseconds. Expired rows cost space only, and after 10 s little of it; a visit costs some
 /// milliseconds of a database's time.
 static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Rows. Deleting so many takes some tens of milliseconds, and keeps a transaction's keys few enough to
-/// be marked one by one in the hot tier.
+/// Rows. Deleting so many takes some tens of milliseconds, and keeps a transaction's keys few
+/// enough to be marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
 /// How long a database waits from one visit of the worker to the next; None: there is no worker.
@@ -92,8 +92,8 @@ pub fn define(preloaded: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Too late for a setting of the postmaster's; known all the same, or each session that finds
-        // it in the configuration file would begin with a warning.
+        // Too late for a setting of the postmaster's; known all the same, or each session that
+        // finds it in the configuration file would begin with a warning.
         match preloaded {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,

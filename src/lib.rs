@@ -32,7 +32,7 @@ pub extern "C-unwind" fn _PG_init() {
         pg::shmem::tier::register();
         worker::register();
     }
-    pg::memory::emergency::ask();
+    pg::memory::emergency::acquire();
     pg::catalog::invalidation::register();
     pg::hooks::name_guard::register();
     cache::observer::register();

@@ -44,8 +44,8 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     }))
 }
 
-/// Figures of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits,
-/// misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
+/// Figures of the caches of this database that have a slot in the tier: cache, hot_hits,
+/// table_hits, misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
 #[pg_extern]
 fn figures() -> Rows<11> {
     let Some(tier) = tier() else {
@@ -75,8 +75,8 @@ fn row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     ]
 }
 
-/// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes, free,
-/// pending. Bytes where not a count; size = bookkeeping + entries' bytes + holes + free.
+/// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes,
+/// free, pending. Bytes where not a count; size = bookkeeping + entries' bytes + holes + free.
 #[pg_extern]
 fn tier_figures() -> OutRow<10> {
     let Some(tier) = tier() else {
@@ -104,9 +104,9 @@ fn tier_figures() -> OutRow<10> {
 fn pending(tier: &Tier) -> u64 {
     let stripes = tier.region().pending();
     let slots: u64 = (0..tier.caches().len() as u32)
-        .map(|number| u64::from(tier.slot(number).pend.load(SeqCst)))
+        .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
         .sum();
-    stripes + slots + tier.control().global_pend.load(SeqCst)
+    stripes + slots + tier.control().global_pending_writers.load(SeqCst)
 }
 
 /// Sets the figures of one cache, or of all in this database and of the tier, back to 0.

@@ -94,7 +94,7 @@ fn cache_set_leased(
     cache: Option<Oid>,
 ) -> Answer<bool> {
     let cache = open::to_write(cache, TO_WRITE, c"cache_set_leased()")?;
-    let key = HashedKey::of(cache.id, Key::write(key)?);
+    let key = cache.hashed(Key::write(key)?);
     let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(cache_lease::set(&cache, key, entry, lease)?)
 }
@@ -109,6 +109,6 @@ fn cache_release(
     let Some(key) = Key::read(key)? else {
         return Ok(None);
     };
-    let key = HashedKey::of(cache.id, key);
+    let key = cache.hashed(key);
     Ok(Some(cache_lease::release(key, lease)?))
 }

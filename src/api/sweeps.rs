@@ -7,8 +7,8 @@ use crate::pg::session::clock;
 use crate::pg::value::rows::Rows;
 use crate::pg::value::typed::Typed;
 
-/// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep, sweep_lag,
-/// waiting.
+/// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep,
+/// sweep_lag, waiting.
 #[pg_extern]
 fn sweep_figures() -> Rows<5> {
     Rows(upkeep::figures().into_iter().map(row).collect())

@@ -173,13 +173,13 @@ fn touch<R>(
     ttl: Option<Interval>,
     cache: Option<Oid>,
     function: &CStr,
-    give: impl Fn(&Entry) -> R,
+    project: impl Fn(&Entry) -> R,
 ) -> Answer<Option<R>> {
     let (cache, key) = open(key, cache, function)?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
     Ok(match ttl.or(cache.settings.ttl) {
-        Some(_) => entries::touch(&cache, key, deadline, give)?,
-        None => entries::get_to_touch(&cache, key)?.as_ref().map(give),
+        Some(_) => entries::touch(&cache, key, deadline, project)?,
+        None => entries::get_to_touch(&cache, key)?.as_ref().map(project),
     })
 }
 

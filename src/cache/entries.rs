@@ -16,7 +16,7 @@ use super::memory::{handle, ops as memory_cache};
 use super::model::deadline::Deadline;
 use super::model::key::Key;
 use super::open;
-use super::table::{copies, ops as table};
+use super::table::{copies, ops as table, remove_many};
 use super::tier::hashed_key::{self, HashedKey};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
@@ -35,7 +35,8 @@ pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     look(relation, key, Privileges::SELECT, |_| None)
 }
 
-/// The same, or the entry whose grace has not passed yet, for a call that needs these privileges.
+/// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs
+/// these privileges.
 pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
@@ -93,13 +94,13 @@ fn count_read(cache: &Cache, hit: Figure, is_hit: bool) {
     cache.count(if is_hit { hit } else { Figure::Misses }, 1);
 }
 
-/// Keys whose place in the tier is asked for at once: more would push each other out of the processor's
-/// nearest cache.
+/// Keys whose place in the tier is asked for at once: more would push each other out of the
+/// processor's nearest cache.
 const BATCH: usize = 32;
 
 /// The live entry under each of these keys, in their order.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
-    let hashed = keys.iter().map(|&key| HashedKey::of(cache.id, key));
+    let hashed = keys.iter().map(|&key| cache.hashed(key));
     let keys = &memory::collect(hashed)[..];
     let mut found = memory::list(keys.len());
     for batch in keys.chunks(BATCH) {
@@ -170,7 +171,7 @@ pub fn scan(
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::set(cache, HashedKey::of(cache.id, key), &entry)?,
+        Storage::Memory => memory_cache::set(cache, cache.hashed(key), &entry)?,
         _ => table::set(cache, key, entry.value, entry.deadline),
     }
     cache.count(Figure::Sets, 1);
@@ -190,11 +191,7 @@ pub fn set_many(
         }
         for &(key, value) in &entries {
             let value = Some(value);
-            memory_cache::set(
-                cache,
-                HashedKey::of(cache.id, key),
-                &Entry { value, deadline },
-            )?;
+            memory_cache::set(cache, cache.hashed(key), &Entry { value, deadline })?;
         }
     } else {
         table::set_many(cache, &entries, deadline)?;
@@ -206,7 +203,7 @@ pub fn set_many(
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(present.is_none(), entry)
         })?,
         _ => table::add(cache, key, entry.value, entry.deadline),
@@ -217,7 +214,7 @@ pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
 /// Overwrites if a live entry is there.
 pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(present.is_some(), entry)
         })?,
         _ => table::replace(cache, key, entry.value, entry.deadline),
@@ -233,7 +230,7 @@ pub fn replace_if(
     entry: Entry,
 ) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(same_value(present.and_then(|e| e.value), expected), entry)
         })?,
         _ => table::replace_if(cache, key, expected, entry.value, entry.deadline),
@@ -270,7 +267,7 @@ pub fn increment(
         Ok(convert::argument(text, cache.value_type))
     };
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             let stored = Some(sum(present.and_then(|entry| entry.value))?);
             let deadline = present.map_or(deadline, |entry| entry.deadline);
             let value = stored;
@@ -282,16 +279,17 @@ pub fn increment(
     Ok(done)
 }
 
-/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` leaves it.
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
+/// leaves it.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
     deadline: Deadline,
-    give: impl Fn(&Entry) -> R,
+    project: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::touch(cache, HashedKey::of(cache.id, key), deadline, give),
-        _ => Ok(table::touch(cache, key, deadline).as_ref().map(give)),
+        Storage::Memory => memory_cache::touch(cache, cache.hashed(key), deadline, project),
+        _ => Ok(table::touch(cache, key, deadline).as_ref().map(project)),
     }
 }
 
@@ -299,7 +297,7 @@ pub fn touch<R>(
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     match cache.storage {
         Storage::Memory => {
-            Ok(memory_cache::touch(cache, HashedKey::of(cache.id, key), None, |_| ())?.is_some())
+            Ok(memory_cache::touch(cache, cache.hashed(key), None, |_| ())?.is_some())
         }
         _ => Ok(table::persist(cache, key)),
     }
@@ -308,7 +306,7 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
 /// Removes an entry; says whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::delete(cache, HashedKey::of(cache.id, key))?,
+        Storage::Memory => memory_cache::delete(cache, cache.hashed(key))?,
         _ => {
             note_deletion(cache, key);
             table::delete(cache, key)
@@ -317,18 +315,19 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(counted(cache, Figure::Deletes, done))
 }
 
-/// Removes an entry; what `give` makes of it if it was live. An error of `give` leaves it there.
-pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
+/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it
+/// there.
+pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     let taken = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             Ok(match present {
-                Some(entry) => Decision::Remove(Some(give(entry))),
+                Some(entry) => Decision::Remove(Some(project(entry))),
                 None => Decision::Keep(None),
             })
         })?,
         _ => {
             note_deletion(cache, key);
-            table::take(cache, key).as_ref().map(give)
+            table::take(cache, key).as_ref().map(project)
         }
     };
     counted(cache, Figure::Deletes, taken.is_some());
@@ -338,7 +337,7 @@ pub fn take<R>(cache: &Cache, key: Key, give: impl Fn(&Entry) -> R) -> Result<Op
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
     let done = match cache.storage {
-        Storage::Memory => memory_cache::update(cache, HashedKey::of(cache.id, key), |present| {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             Ok(match present {
                 Some(entry) if same_value(entry.value, expected) => Decision::Remove(true),
                 _ => Decision::Keep(false),
@@ -374,7 +373,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {
             changes::note_removal(cache.relation);
-            table::delete_prefix(cache, prefix)
+            remove_many::delete_prefix(cache, prefix)
         }
     };
     cache.count(Figure::Deletes, removed as u64);
@@ -394,5 +393,5 @@ fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {
 
 /// What a read inside of a write finds: `cache_touch` without a ttl.
 pub fn get_to_touch(cache: &Rc<Cache>, key: Key) -> Result<Option<Entry>, Error> {
-    get(cache.relation, HashedKey::of(cache.id, key))
+    get(cache.relation, cache.hashed(key))
 }

@@ -1,7 +1,8 @@
 //! Rate limits: a counter whose deadline is the end of a fixed window.
 //!
-//! Guards that of all sessions together exactly `max_hits` are let through in a window: the increment is
-//! atomic and its sum decides. A caller who finds the window full is refused without a write.
+//! Guards that of all sessions together exactly `max_hits` are let through in a window: the
+//! increment is atomic and its sum decides. A caller who finds the window full is refused without a
+//! write.
 
 use pgrx::datum::Interval;
 
@@ -9,7 +10,6 @@ use super::catalog::registry::Cache;
 use super::entries::{self, Entry};
 use super::model::deadline::{self, Deadline};
 use super::model::key::Key;
-use super::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
@@ -32,7 +32,7 @@ pub fn hit(
     parse: impl Fn(&Entry) -> Result<i64, Error>,
     sum: impl Fn(Option<Text>) -> Result<Text, Error>,
 ) -> Result<Verdict, Error> {
-    let hashed = HashedKey::of(cache.id, key);
+    let hashed = cache.hashed(key);
     loop {
         let present = entries::get(cache.relation, hashed)?;
         let hits = present.as_ref().map(&parse).transpose()?.unwrap_or(0);

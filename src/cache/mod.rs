@@ -1,9 +1,10 @@
 //! What a cache means. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
 //!
-//! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own folder:
+//! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own
+//! folder:
 //!
 //! 1. `model`: keys, deadlines, settings, statements, what a transaction remembers by savepoint.
-//! 2. `tier`: slots of caches in the hot tier, and entries in and out of it.
+//! 2. `tier`: slots of caches in the hot tier, hashed keys, and entries in and out of it.
 //! 3. `catalog`: what the session knows of caches; opens none.
 //! 4. `lease`: who computes an entry that is not there.
 //! 5. `table`: entries of table caches, and their copies in the tier.
@@ -11,7 +12,8 @@
 //! 7. `open`: locks and privileges of a call; removals that are due come first.
 //! 8. `memory`: entries of memory caches.
 //! 9. `entries`, `limit`: the one match on storage; `expiry`: sweeps.
-//! 10. `fetch`: loading; `definition`: making and changing caches; `observer`: the steps of a commit.
+//! 10. `fetch`: loading; `definition`: making and changing caches; `observer`: the steps of a
+//!     commit.
 
 pub mod catalog;
 pub mod commit;

@@ -1,11 +1,12 @@
-//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a commit.
+//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a
+//! commit.
 
 use super::commit::marks::Extent;
 use super::commit::{changes, notify};
 use super::definition::declare;
 use super::expiry::vacuum_need;
 use super::lease::held;
-use super::model::expiring::Sweeping;
+use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::removal;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
@@ -16,7 +17,7 @@ use crate::pg::session::pause::{self, Window};
 pub fn register() {
     callbacks::register(Observer {
         row: |relation, key, change, noted_by| {
-            let expired = change == RowChange::Gone && Sweeping::removes(relation, noted_by);
+            let expired = change == RowChange::Gone && Expiring::removes(relation, noted_by);
             match expired {
                 true => notify::note_expired(relation, key),
                 false => notify::note(relation, key, change),
@@ -76,8 +77,8 @@ fn remove_what_needs_others() {
 fn at_moment(moment: Moment) {
     match moment {
         Moment::Ending => remove_what_needs_others(),
-        // All of this can fail, and the transaction with it. What removes entries comes before the marks: a mark is
-        // for what is known then.
+        // All of this can fail, and the transaction with it. What removes entries comes before the
+        // marks: a mark is for what is known then.
         Moment::BeforeCommit => {
             remove_what_depends();
             notify::at_commit();

@@ -13,9 +13,9 @@ use std::mem::ManuallyDrop;
 
 use pgrx::{PgLogLevel, pg_sys};
 
-/// Postgres' number of SQL_ASCII, where nobody knows what a byte means.
+/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), where nobody knows what a byte means.
 const SQL_ASCII: i32 = 0;
-/// Postgres' number of UTF8.
+/// Postgres' number of UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
 // Without the guard that pgrx puts around calls: some are made in the middle of a report, where an error could
@@ -39,8 +39,8 @@ pub fn decode(bytes: &[u8]) -> String {
     if !known || bytes.is_ascii() {
         return String::from_utf8_lossy(bytes).into_owned();
     }
-    // SAFETY: reads so many bytes; a conversion, which there is between every encoding of a database and
-    // UTF-8, gives a palloc'd C string.
+    // SAFETY: the conversion reads so many bytes. There is one from every encoding of a database to UTF-8, which
+    // gives a palloc'd C string, since the bytes are not ASCII; it is copied.
     unsafe {
         let text = pg_sys::pg_server_to_any(bytes.as_ptr().cast(), bytes.len() as i32, UTF8);
         std::ffi::CStr::from_ptr(text)

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-/// Postgres' number of AddinShmemInitLock in versions 15 to 18.
+/// Postgres' number of AddinShmemInitLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// Whether `role` owns the relation or has the owner's rights.
@@ -33,7 +33,7 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// The handler must do nothing but what a signal handler may.
 #[cfg(not(feature = "pg18"))]
 pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
-    // SAFETY: the caller's handler.
+    // SAFETY: the handler does only what a signal handler may, by the caller's word.
     unsafe { pg_sys::pqsignal(signal as i32, Some(handler)) };
 }
 
@@ -43,7 +43,7 @@ pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) 
 /// The handler must do nothing but what a signal handler may.
 #[cfg(feature = "pg18")]
 pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
-    // SAFETY: the caller's handler.
+    // SAFETY: the handler does only what a signal handler may, by the caller's word.
     unsafe { pg_sys::pqsignal_be(signal as i32, Some(handler)) };
 }
 
@@ -57,7 +57,7 @@ pub unsafe fn proc_exit(code: i32) -> ! {
         not(feature = "pg18"),
         expect(unreachable_code, reason = "the bindings know it")
     )]
-    // SAFETY: as the caller says; it does not come back.
+    // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over all frames.
     unsafe {
         pg_sys::proc_exit(code);
         std::process::abort()
@@ -89,7 +89,7 @@ pub fn idle_wait_event() -> u32 {
 /// Called in shmem_request_hook.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
-    // SAFETY: as the caller says; the name is copied.
+    // SAFETY: in shmem_request_hook tranches may be requested; the name is copied.
     unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
 }
 
@@ -117,7 +117,7 @@ pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
 /// Called in shmem_startup_hook.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
-    // SAFETY: as the caller says; the name is copied into shared memory.
+    // SAFETY: in shmem_startup_hook shared memory is there, into which the name is copied.
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
@@ -126,12 +126,12 @@ pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
 /// # Safety
 /// `relation` must be open.
 pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
     #[cfg(not(feature = "pg18"))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation)
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
     #[cfg(feature = "pg18")]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation, false)
@@ -151,7 +151,8 @@ pub unsafe fn expand_generated(
     #[cfg(not(feature = "pg18"))]
     let _ = (relation, row); // all generated columns are stored
     #[cfg(feature = "pg18")]
-    // SAFETY: as the caller says.
+    // SAFETY: the relation is open, so its columns' expressions are there; the result is made in the current
+    // memory context, as the node was.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
     node
 }
@@ -166,7 +167,7 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }
 
-/// Raw forms of functions whose arguments differ; see `memory::unguarded` for the rules.
+/// Unguarded forms of functions whose arguments differ; see `memory::unguarded` for the rules.
 mod differing {
     use pgrx::pg_sys::*;
 
@@ -193,7 +194,7 @@ mod differing {
 }
 
 unsafe extern "C-unwind" {
-    /// Calls `walker` for what is right below a node, until it says true; inside of `raw::guarded`.
+    /// Calls `walker` for what is right below a node, until it says true; inside of `unguarded::guarded`.
     #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
     pub fn expression_tree_walker(
         node: *mut pg_sys::Node,
@@ -205,14 +206,15 @@ unsafe extern "C-unwind" {
 /// Begins a scan with one key.
 ///
 /// # Safety
-/// Inside of `raw::guarded`; the relations are open, the snapshot outlives the scan.
+/// Inside of `unguarded::guarded`; the relations are open, the snapshot outlives the scan.
 #[inline(always)]
 pub unsafe fn index_beginscan(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives
+    // the scan. From 18 on NULL: nobody counts what the scan does.
     unsafe {
         differing::index_beginscan(
             table,
@@ -259,14 +261,15 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
 /// Enters a row that was inserted speculatively; false when somebody else has its key.
 ///
 /// # Safety
-/// Inside of `raw::guarded`; `result` has its indexes open, `slot` holds the row and its place.
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
 pub unsafe fn enter_inserted(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
 ) -> bool {
     let mut conflict = false;
-    // SAFETY: as the caller says.
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds the row and its place,
+    // and `conflict` lives through the call.
     unsafe {
         differing::ExecInsertIndexTuples(
             result,
@@ -286,14 +289,15 @@ pub unsafe fn enter_inserted(
 /// Enters the new version of a row that was updated.
 ///
 /// # Safety
-/// Inside of `raw::guarded`; as in `enter_inserted`.
+/// Inside of `unguarded::guarded`; as in `enter_inserted`.
 pub unsafe fn enter_updated(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
     _which: UpdateIndexes,
 ) {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, and the slot holds the
+    // new version and its place. No index is asked to report a conflict, so NULL is never written to.
     unsafe {
         differing::ExecInsertIndexTuples(
             result,
@@ -359,7 +363,8 @@ pub unsafe fn try_lock(
     mode: pg_sys::LOCKMODE,
     local: &mut *mut pg_sys::LOCALLOCK,
 ) -> pg_sys::LockAcquireResult::Type {
-    // SAFETY: as the caller says; the tag is copied, nobody is waited for.
+    // SAFETY: the tag is copied; with `dontWait` nobody is waited for; `local` lives through the call, which puts
+    // the entry of a lock there that this process now holds.
     unsafe {
         pg_sys::LockAcquireExtended(
             tag,

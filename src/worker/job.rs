@@ -34,6 +34,7 @@ pub struct Job {
 }
 
 impl Job {
+    /// A sweep that begins with a pass.
     pub fn new(due: Due, state: &'static SweepState) -> Job {
         Job {
             due,
@@ -47,14 +48,17 @@ impl Job {
         }
     }
 
+    /// A round begins: the time used so far no longer counts.
     pub fn begin_round(&mut self) {
         self.used = Duration::ZERO;
     }
 
+    /// Whether both are sweeps of one cache.
     pub fn is_of(&self, other: &Job) -> bool {
         self.due.cache == other.due.cache
     }
 
+    /// Whether one of the cache's last steps took long.
     pub fn is_slow(&self) -> bool {
         self.state.is_slow()
     }
@@ -80,6 +84,7 @@ impl Job {
         }
     }
 
+    /// Whether only its VACUUM is left.
     pub fn is_swept(&self) -> bool {
         self.swept
     }

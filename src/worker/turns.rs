@@ -38,6 +38,7 @@ impl Turns {
         (!waits).then(|| self.jobs.remove(place))
     }
 
+    /// Puts a sweep back that has had its turn and has not ended.
     pub fn put_back(&mut self, job: Job) {
         self.jobs.push(job);
     }

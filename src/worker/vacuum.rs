@@ -8,7 +8,7 @@ use pgrx::pg_sys::Oid;
 
 use super::pace::LONG;
 use crate::cache::expiry::upkeep::{self, Due};
-use crate::cache::expiry::vacuum_need::{self, Worth};
+use crate::cache::expiry::vacuum_need::{self, VacuumNeed};
 use crate::guc;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
@@ -37,6 +37,7 @@ struct Busy {
 }
 
 impl Vacuums {
+    /// For a visit that begins: all requests are still to be answered.
     pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
             shmem,
@@ -47,7 +48,7 @@ impl Vacuums {
 
     /// Vacuums a cache if it is worth it, and remembers that it was.
     pub fn look_at(&mut self, due: &Due) {
-        if !vacuum_tables(self.shmem, due, vacuum_need::worth_vacuum) {
+        if !vacuum_tables(self.shmem, due, vacuum_need::tables_to_vacuum) {
             return;
         }
         let last = Instant::now();
@@ -116,12 +117,12 @@ impl Vacuums {
             }
             looked = Instant::now();
             self.busy.retain_mut(|busy| {
-                if vacuum_tables(shmem, &busy.due, vacuum_need::worth_vacuum) {
+                if vacuum_tables(shmem, &busy.due, vacuum_need::tables_to_vacuum) {
                     busy.last = Instant::now();
                 }
                 let rests = busy.last.elapsed() >= REST;
                 if rests {
-                    vacuum_tables(shmem, &busy.due, vacuum_need::worth_shortening);
+                    vacuum_tables(shmem, &busy.due, vacuum_need::tables_to_shorten);
                 }
                 !rests
             });
@@ -130,7 +131,7 @@ impl Vacuums {
 }
 
 /// Which tables of a cache are to be vacuumed.
-type Which = fn(Oid, &SweepState) -> Vec<Worth>;
+type Which = fn(Oid, &SweepState) -> Vec<VacuumNeed>;
 
 /// Vacuums those tables of a cache; false where there are none, or it could not be done.
 fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {

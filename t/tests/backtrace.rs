@@ -37,7 +37,7 @@ fn no_error_shows_a_backtrace_whatever_the_servers_environment() {
             "SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea'); \
              SELECT cache_set('text', 'no number'), cache_set_bytes('bytes', '\\xff', cache => 'b'); \
              ALTER TABLE c ADD CHECK (value <> 'refused'); \
-             CREATE FUNCTION raises() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no' USING DETAIL = 'his own'; END$$; \
+             CREATE FUNCTION raises() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no' USING DETAIL = 'its own'; END$$; \
              CREATE TRIGGER raises BEFORE INSERT ON c FOR EACH ROW WHEN (NEW.value = 'raised') EXECUTE FUNCTION raises()",
         );
         for (state, call) in CALLS {
@@ -61,7 +61,7 @@ fn no_error_shows_a_backtrace_whatever_the_servers_environment() {
                 );
             }
             if *state == "P0001" {
-                assert_eq!(error.detail(), Some("his own"));
+                assert_eq!(error.detail(), Some("its own"));
             }
         }
         // A defect, such as a function of ours that is declared with other arguments than it takes.

@@ -141,7 +141,7 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
     assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "1");
     // A function of the very signature is not adopted, and not replaced, either.
     admin.run("DROP EXTENSION pgcache CASCADE");
-    session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'his'$$");
+    session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'own'$$");
     refused(
         admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
         "42723",
@@ -163,7 +163,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     admin.run(&format!(
         "SELECT cache_create('c'); ALTER TABLE c OWNER TO {owner}; GRANT DELETE ON c TO {mallory}; \
          CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
-         CREATE SCHEMA his AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA his TO PUBLIC"
+         CREATE SCHEMA own AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA own TO PUBLIC"
     ));
     // Careless: its function names another without its schema.
     admin.run(
@@ -173,9 +173,9 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     );
     let mut session = database.connect_as(&mallory);
     session.run(
-        "CREATE FUNCTION his.note() RETURNS void LANGUAGE sql AS $$INSERT INTO public.stolen VALUES (current_user)$$",
+        "CREATE FUNCTION own.note() RETURNS void LANGUAGE sql AS $$INSERT INTO public.stolen VALUES (current_user)$$",
     );
-    session.run("SET search_path = his, public");
+    session.run("SET search_path = own, public");
     for call in [
         "cache_delete('k', 'c')",
         "cache_delete_many('{k}', 'c')",
@@ -191,14 +191,14 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
             "{call} lent the owner's rights"
         );
     }
-    assert_eq!(session.text("SHOW search_path"), "his, public");
+    assert_eq!(session.text("SHOW search_path"), "own, public");
     // A careful one works, for its owner as for others.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
         "INSERT INTO c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
     );
     assert!(session.holds("SELECT cache_delete('k', 'c')"));
-    assert_eq!(session.text("SHOW search_path"), "his, public");
+    assert_eq!(session.text("SHOW search_path"), "own, public");
 }
 
 /// The advisory locks that the session's transaction holds, as an application would take them.
@@ -460,7 +460,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
     let (mut admin, mallory) = (database.connect(), cluster.role());
     admin.run(&format!(
         "ALTER DATABASE {name} OWNER TO {mallory}; CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
-         CREATE SCHEMA app AUTHORIZATION {mallory}; CREATE SCHEMA his AUTHORIZATION {mallory}; CREATE SCHEMA kept AUTHORIZATION {mallory}; \
+         CREATE SCHEMA app AUTHORIZATION {mallory}; CREATE SCHEMA own AUTHORIZATION {mallory}; CREATE SCHEMA kept AUTHORIZATION {mallory}; \
          SELECT cache_create('app.c'); GRANT SELECT, INSERT, UPDATE, DELETE ON app.c TO {mallory}",
         name = database.name
     ));
@@ -469,17 +469,17 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
     thief.run(&format!(
         "CREATE TABLE kept.src (id int, v text); INSERT INTO kept.src SELECT g, 'v' FROM generate_series(1, {keys}) g; \
          SELECT cache_depend('kept.src', 'id::text', 'app.c'); \
-         CREATE TABLE his.c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
-         INSERT INTO his.c SELECT id::text FROM kept.src; GRANT ALL ON SCHEMA his TO PUBLIC; GRANT ALL ON his.c TO PUBLIC; \
+         CREATE TABLE own.c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
+         INSERT INTO own.c SELECT id::text FROM kept.src; GRANT ALL ON SCHEMA own TO PUBLIC; GRANT ALL ON own.c TO PUBLIC; \
          CREATE FUNCTION kept.steal() RETURNS trigger LANGUAGE plpgsql \
          AS $$BEGIN INSERT INTO public.stolen VALUES (current_user); RETURN OLD; END$$; \
-         CREATE TRIGGER steal BEFORE DELETE ON his.c FOR EACH ROW EXECUTE FUNCTION kept.steal()"
+         CREATE TRIGGER steal BEFORE DELETE ON own.c FOR EACH ROW EXECUTE FUNCTION kept.steal()"
     ));
     loader.run("BEGIN; SELECT cache_fetch('1', 'SELECT ''loaded''', cache => 'app.c')");
     writer.run(&format!("SET pgcache.table_path = {path}"));
     let change = std::thread::spawn(move || writer.try_lines("UPDATE kept.src SET v = 'w'"));
     std::thread::sleep(std::time::Duration::from_millis(500)); // it waits, for a lock or in steps
-    thief.run("BEGIN; ALTER SCHEMA app RENAME TO gone; ALTER SCHEMA his RENAME TO app; COMMIT");
+    thief.run("BEGIN; ALTER SCHEMA app RENAME TO gone; ALTER SCHEMA own RENAME TO app; COMMIT");
     loader.run("COMMIT");
     let changed = change.join().map_err(|_| "no answer".to_owned())?;
     let stolen = admin.lines("TABLE stolen");

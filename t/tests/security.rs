@@ -283,7 +283,7 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     }
     // Through the functions that view is a cache of its owner's: empty.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
-    session.run("SELECT cache_set('k', 'his', cache => 'spoof')");
+    session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     assert_eq!(owner.lines("SELECT key, value FROM m"), ["k|hidden"]);
     // Nor does dropping or clearing it touch the other one.

@@ -33,7 +33,7 @@ clauses! {
     MarkBumpsVer,
     CacheMarkRaisesPend,
     CacheMarkBumpsEpoch,
-    /// pend++ comes before epoch++.
+    /// pending_writers++ comes before epoch++.
     CacheMarkPendFirst,
     /// A write that comes after our mark is marked at once.
     LateWriteMarked,
@@ -56,7 +56,7 @@ clauses! {
     PublishExactValue,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,
-    /// epoch++ comes before pend--.
+    /// epoch++ comes before pending_writers--.
     CacheUnmarkEpochFirst,
     /// ABORT unmarks.
     AbortUnmarks,

@@ -82,7 +82,12 @@ impl State {
 
     fn judge_end(&mut self, m: &Model) {
         let slot = self.shared.slot.unwrap_or_default();
-        if (self.shared.stripe.pend, self.shared.global.pend, slot.pend) != (0, 0, 0) {
+        if (
+            self.shared.stripe.pending_writers,
+            self.shared.global.pending_writers,
+            slot.pending_writers,
+        ) != (0, 0, 0)
+        {
             self.break_promise(Violation::MarkLeftBehind);
         }
         if self.shared.slot.is_some() && !self.table.exists {

@@ -11,7 +11,7 @@
 //! * (b) never a value of a transaction that was rolled back or is not yet visible;
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
-//! * (e) when all have ended, every pend is 0, no slot is without its relation, every valid entry is the row;
+//! * (e) when all have ended, every pending_writers is 0, no slot is without its relation, every valid entry is the row;
 //! * (f) in every state, an entry that a get would hit is the committed row.
 //!
 //! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
@@ -42,7 +42,7 @@
 //!
 //! # What the model adds to the rules' first wording
 //!
-//! * The publish token holds the **global pend**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
+//! * The publish token holds the **global pending_writers**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
 //!   marked the global pair before the slot was made may still write late.
 //! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
 //!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
@@ -50,8 +50,8 @@
 //!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
-//! * pend **before** epoch when a cache is marked (`CacheMarkPendFirst`).
-//! * pend == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
+//! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//! * pending_writers == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
 //!   savepoint's rollback gave away; without late writes the rest of the token would do.
 //!
 //! `tests/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.

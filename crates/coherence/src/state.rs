@@ -71,21 +71,21 @@ pub struct Table {
 pub struct Slot {
     pub generation: u8,
     pub epoch: u8,
-    pub pend: i8,
+    pub pending_writers: i8,
     pub suspended: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Stripe {
     pub ver: u8,
-    pub pend: i8,
+    pub pending_writers: i8,
 }
 
 /// For writers whose cache has no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct GlobalPair {
     pub epoch: u8,
-    pub pend: i8,
+    pub pending_writers: i8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -25,10 +25,10 @@ impl State {
         let slot = self.shared.slot.unwrap_or_default();
         Token {
             ver: self.shared.stripe.ver,
-            stripe_pend: self.shared.stripe.pend,
+            stripe_pend: self.shared.stripe.pending_writers,
             generation: slot.generation,
             epoch: slot.epoch,
-            cache_pend: slot.pend,
+            cache_pend: slot.pending_writers,
             suspended: slot.suspended,
             global: self.shared.global,
         }
@@ -40,7 +40,7 @@ impl State {
             WordGroup::Pends => {
                 token.cache_pend = now.cache_pend;
                 token.suspended = now.suspended;
-                token.global.pend = now.global.pend;
+                token.global.pending_writers = now.global.pending_writers;
             }
             WordGroup::Epochs => {
                 token.generation = now.generation;
@@ -52,7 +52,7 @@ impl State {
 
     pub fn read_stripe(&self, token: &mut Token) {
         token.ver = self.shared.stripe.ver;
-        token.stripe_pend = self.shared.stripe.pend;
+        token.stripe_pend = self.shared.stripe.pending_writers;
     }
 
     /// An entry that is valid by the words in `token`.
@@ -79,7 +79,7 @@ impl State {
             WordGroup::Pends => {
                 (!keeps(Clause::FillCachePend) || (token.cache_pend, now.cache_pend) == (0, 0))
                     && (!keeps(Clause::FillGlobalPend)
-                        || (token.global.pend, now.global.pend) == (0, 0))
+                        || (token.global.pending_writers, now.global.pending_writers) == (0, 0))
                     && (!keeps(Clause::FillSuspended) || !(token.suspended || now.suspended))
             }
             WordGroup::Epochs => {
@@ -95,7 +95,8 @@ impl State {
     pub fn fill_stripe_allowed(&self, m: &Model, token: &Token) -> bool {
         let stripe = self.shared.stripe;
         (!m.keeps(Clause::FillVer) || stripe.ver == token.ver)
-            && (!m.keeps(Clause::FillStripePend) || (token.stripe_pend, stripe.pend) == (0, 0))
+            && (!m.keeps(Clause::FillStripePend)
+                || (token.stripe_pend, stripe.pending_writers) == (0, 0))
     }
 
     /// Makes an entry. A clause that is left out makes it trust what it finds instead of its token.
@@ -132,7 +133,7 @@ impl State {
             if m.keeps(Clause::MarkRemovesEntry) {
                 self.shared.entries[key] = None;
             }
-            self.shared.stripe.pend += i8::from(m.keeps(Clause::MarkRaisesPend));
+            self.shared.stripe.pending_writers += i8::from(m.keeps(Clause::MarkRaisesPend));
             self.shared.stripe.ver += u8::from(m.keeps(Clause::MarkBumpsVer));
         }
         self.backends[actor].keys[key].token = self.now();
@@ -146,7 +147,7 @@ impl State {
                 (!m.keeps(Clause::PublishCachePend) || now.cache_pend == 0)
                     && (!m.keeps(Clause::PublishSuspended) || !(token.suspended || now.suspended))
                     && (!m.keeps(Clause::PublishGlobalPend)
-                        || (token.global.pend, now.global.pend) == (0, 0))
+                        || (token.global.pending_writers, now.global.pending_writers) == (0, 0))
             }
             WordGroup::Epochs => {
                 let same = token.generation != NO_GENERATION && now.generation == token.generation;
@@ -161,7 +162,7 @@ impl State {
     pub fn unmark_key(&mut self, m: &Model, actor: usize, key: usize, publish: bool) {
         let node = self.backends[actor].keys[key];
         let stripe = self.shared.stripe;
-        let untouched = (!m.keeps(Clause::PublishPendIsOne) || stripe.pend == 1)
+        let untouched = (!m.keeps(Clause::PublishPendIsOne) || stripe.pending_writers == 1)
             && (!m.keeps(Clause::PublishVer) || stripe.ver == node.token.ver);
         if !m.keeps(Clause::MarkBeforeCommit) {
             self.shared.entries[key] = None;
@@ -172,7 +173,7 @@ impl State {
                 self.install(m, key, node.value, xid_of(actor), &node.token, checks);
             }
             self.shared.stripe.ver += u8::from(m.keeps(Clause::UnmarkBumpsVer));
-            self.shared.stripe.pend -= i8::from(m.keeps(Clause::MarkRaisesPend));
+            self.shared.stripe.pending_writers -= i8::from(m.keeps(Clause::MarkRaisesPend));
         }
         if m.keeps(Clause::UnmarkIdempotent) {
             self.backends[actor].keys[key].marked = false;
@@ -198,7 +199,7 @@ impl State {
                 slot.suspended |= suspend;
                 raise(
                     m,
-                    &mut slot.pend,
+                    &mut slot.pending_writers,
                     &mut slot.epoch,
                     m.keeps(Clause::CacheMarkPendFirst),
                 );
@@ -212,7 +213,7 @@ impl State {
                 let global = &mut self.shared.global;
                 raise(
                     m,
-                    &mut global.pend,
+                    &mut global.pending_writers,
                     &mut global.epoch,
                     m.keeps(Clause::CacheMarkPendFirst),
                 );
@@ -226,8 +227,8 @@ impl State {
     /// Rule 2, a cache: the second word.
     pub fn mark_cache_second(&mut self, m: &Model, actor: usize) {
         let pend_now = !m.keeps(Clause::CacheMarkPendFirst);
-        if let Some((epoch, pend)) = self.marked_words(m, actor) {
-            raise(m, pend, epoch, pend_now);
+        if let Some((epoch, pending_writers)) = self.marked_words(m, actor) {
+            raise(m, pending_writers, epoch, pend_now);
         }
         self.backends[actor].cache.mark = MarkProgress::Full;
     }
@@ -236,11 +237,11 @@ impl State {
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
         let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
-        if let Some((epoch, pend)) = self.marked_words(m, actor) {
+        if let Some((epoch, pending_writers)) = self.marked_words(m, actor) {
             if epoch_now {
                 *epoch += u8::from(m.keeps(Clause::CacheUnmarkBumpsEpoch));
             } else {
-                *pend -= i8::from(m.keeps(Clause::CacheMarkRaisesPend));
+                *pending_writers -= i8::from(m.keeps(Clause::CacheMarkRaisesPend));
             }
         }
         self.backends[actor].cache.mark = if first {
@@ -259,7 +260,7 @@ impl State {
                 let slot = self.shared.slot.as_mut()?;
                 let same =
                     slot.generation == generation || !m.keeps(Clause::UnmarkChecksGeneration);
-                same.then_some((&mut slot.epoch, &mut slot.pend))
+                same.then_some((&mut slot.epoch, &mut slot.pending_writers))
             }
         }
     }
@@ -275,9 +276,9 @@ impl State {
     }
 }
 
-fn raise(m: &Model, pend: &mut i8, epoch: &mut u8, pend_now: bool) {
+fn raise(m: &Model, pending_writers: &mut i8, epoch: &mut u8, pend_now: bool) {
     if pend_now {
-        *pend += i8::from(m.keeps(Clause::CacheMarkRaisesPend));
+        *pending_writers += i8::from(m.keeps(Clause::CacheMarkRaisesPend));
     } else {
         *epoch += u8::from(m.keeps(Clause::CacheMarkBumpsEpoch));
     }

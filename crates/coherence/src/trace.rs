@@ -63,20 +63,20 @@ fn shared(m: &Model, state: &State) -> String {
         let suspended = if slot.suspended { " suspended" } else { "" };
         format!(
             "g{} e{} p{}{suspended}",
-            slot.generation, slot.epoch, slot.pend
+            slot.generation, slot.epoch, slot.pending_writers
         )
     });
-    let global = match (shared.global.epoch, shared.global.pend) {
+    let global = match (shared.global.epoch, shared.global.pending_writers) {
         (0, 0) => String::new(),
-        (epoch, pend) => format!(" | global e{epoch} p{pend}"),
+        (epoch, pending_writers) => format!(" | global e{epoch} p{pending_writers}"),
     };
     let rows: Vec<_> = (0..KEYS)
         .map(|key| format!("{}", state.current(key).1.value))
         .collect();
     let hot: Vec<_> = (0..KEYS).map(|key| entry(m, state, key)).collect();
-    let (ver, pend) = (shared.stripe.ver, shared.stripe.pend);
+    let (ver, pending_writers) = (shared.stripe.ver, shared.stripe.pending_writers);
     format!(
-        "| stripe v{ver} p{pend} | slot {slot}{global} | rows {} | hot {}",
+        "| stripe v{ver} p{pending_writers} | slot {slot}{global} | rows {} | hot {}",
         rows.join(" "),
         hot.join(" ")
     )

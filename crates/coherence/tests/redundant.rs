@@ -46,8 +46,8 @@ fn caught(clauses: &[Clause], m: Model) {
     println!("without {clauses:?}, {trace}");
 }
 
-/// A hot get need not read pend: the mark's epoch++ comes before event e, and nothing makes an entry of the
-/// new epoch while pend is not 0.
+/// A hot get need not read pending_writers: the mark's epoch++ comes before event e, and nothing makes an entry of the
+/// new epoch while pending_writers is not 0.
 #[test]
 fn lookup_cache_pend_is_covered_by_the_fill() {
     let models = [
@@ -83,7 +83,7 @@ fn lookup_suspended_is_covered_by_fill_and_publish() {
     );
 }
 
-/// The unmark's ver++ and pend == 1 make up for it.
+/// The unmark's ver++ and pending_writers == 1 make up for it.
 #[test]
 fn mark_bumps_ver_is_covered_by_the_unmark() {
     spared(

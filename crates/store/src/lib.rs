@@ -98,7 +98,7 @@
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
 //! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
-//! | `PartitionRef::stripe(hash) -> Stripe { ver, pend }` | the token; exists whether or not the key does |
+//! | `PartitionRef::stripe(hash) -> Stripe { ver, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |

@@ -16,7 +16,7 @@ pub struct Stripe {
     /// Rises with each mark, unmark and renewal, and never falls.
     pub ver: u64,
     /// Writers that have marked and not yet unmarked.
-    pub pend: u32,
+    pub pending_writers: u32,
 }
 
 impl PartitionRef<'_> {
@@ -31,7 +31,7 @@ impl PartitionRef<'_> {
         let at = self.stripe_at(hash);
         Stripe {
             ver: self.region().load(at),
-            pend: self.region().load(at + 8) as u32,
+            pending_writers: self.region().load(at + 8) as u32,
         }
     }
 }
@@ -40,18 +40,22 @@ impl PartitionMut<'_> {
     fn set_stripe(&mut self, hash: u64, stripe: Stripe) -> Stripe {
         let at = self.stripe_at(hash);
         self.region().store(at, stripe.ver);
-        self.region().store(at + 8, u64::from(stripe.pend));
+        self.region()
+            .store(at + 8, u64::from(stripe.pending_writers));
         stripe
     }
 
     /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new token.
     pub fn mark(&mut self, key: &Key) -> Stripe {
-        let Stripe { ver, pend } = self.stripe(key.hash);
+        let Stripe {
+            ver,
+            pending_writers,
+        } = self.stripe(key.hash);
         let stripe = self.set_stripe(
             key.hash,
             Stripe {
                 ver: ver + 1,
-                pend: pend.saturating_add(1),
+                pending_writers: pending_writers.saturating_add(1),
             },
         );
         self.remove(key, RemovalCause::Invalidated);
@@ -60,18 +64,30 @@ impl PartitionMut<'_> {
 
     /// Tokens of before count no more: what they speak of was removed, whether it was there or not.
     pub fn renew(&mut self, hash: u64) {
-        let Stripe { ver, pend } = self.stripe(hash);
-        self.set_stripe(hash, Stripe { ver: ver + 1, pend });
-    }
-
-    /// The writer is done. Gives the new token; a `pend` of 0 stays 0.
-    pub fn unmark(&mut self, hash: u64) -> Stripe {
-        let Stripe { ver, pend } = self.stripe(hash);
+        let Stripe {
+            ver,
+            pending_writers,
+        } = self.stripe(hash);
         self.set_stripe(
             hash,
             Stripe {
                 ver: ver + 1,
-                pend: pend.saturating_sub(1),
+                pending_writers,
+            },
+        );
+    }
+
+    /// The writer is done. Gives the new token; a `pending_writers` of 0 stays 0.
+    pub fn unmark(&mut self, hash: u64) -> Stripe {
+        let Stripe {
+            ver,
+            pending_writers,
+        } = self.stripe(hash);
+        self.set_stripe(
+            hash,
+            Stripe {
+                ver: ver + 1,
+                pending_writers: pending_writers.saturating_sub(1),
             },
         )
     }
@@ -81,7 +97,8 @@ impl Region {
     /// Marks not yet taken back, over all stripes; read without locks, for tests and monitoring.
     pub fn pending(&self) -> u64 {
         let stripes = self.layout.partitions as usize * self.layout.stripes as usize;
-        let pend = |index: usize| self.load(self.layout.stripes_at + index * STRIPE_BYTES + 8);
-        (0..stripes).map(pend).sum()
+        let pending_writers =
+            |index: usize| self.load(self.layout.stripes_at + index * STRIPE_BYTES + 8);
+        (0..stripes).map(pending_writers).sum()
     }
 }

@@ -15,8 +15,10 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
 use crate::cache::model::settings::Settings;
 use crate::cache::model::statement::{Form, Parameter, Statement};
+use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::invalidation::Watch;
@@ -56,16 +58,16 @@ pub struct Cache {
     pub storage: Storage,
     /// Row-level security is enabled: policies may hide rows, so copies are not used.
     pub row_security: bool,
-    /// The triggers see every row that changes, so copies stay coherent; and whoever has the privilege
-    /// may read them, which is not so of a temporary table.
+    /// The triggers see every row that changes, so copies stay coherent; and whoever has the
+    /// privilege may read them, which is not so of a temporary table.
     pub may_be_copied: bool,
-    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of what all share:
-    /// no slot, no lease, no record.
+    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of
+    /// what all share: no slot, no lease, no record.
     pub temporary: bool,
     /// The table as a direct access sees it; `access_path` says when that way is taken.
     pub target: Option<Target>,
-    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the table may
-    /// run somebody else's code.
+    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the
+    /// table may run somebody else's code.
     pub own_relations: Vec<Oid>,
     /// The slot it had when last asked; see `slots` for why it is checked at each use.
     slot: Cell<Option<u32>>,
@@ -101,8 +103,8 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a session
-/// that makes and drops caches must not remember them all.
+/// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a
+/// session that makes and drops caches must not remember them all.
 fn forget_changed() -> Vec<Rc<Cache>> {
     CACHES.with(|caches| {
         let mut caches = caches.borrow_mut();
@@ -187,7 +189,8 @@ impl Cache {
         self.plan_in(statement, Form::Plain)
     }
 
-    /// The same for a transaction that may see two versions of a key.
+    /// The kept plan of a statement in this form, for a transaction that may see two versions of a
+    /// key.
     pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
         if let Some(plan) = self.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);
@@ -208,6 +211,12 @@ impl Cache {
         plan
     }
 
+    /// A key of this cache with its hash.
+    #[inline]
+    pub fn hashed(&self, key: Key) -> HashedKey {
+        HashedKey::of(self.id, key)
+    }
+
     /// The cache's slot in the tier, if it has one.
     #[inline]
     pub fn slot(&self, tier: &Tier) -> Option<u32> {
@@ -222,7 +231,8 @@ impl Cache {
         self.slot.get()
     }
 
-    /// The same; it is given one if it has none. None when all are taken, and for a temporary table.
+    /// The cache's slot; assigns one if it has none. None when all are taken, and for a temporary
+    /// table.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
         if self.temporary {
             return None;

@@ -1,4 +1,5 @@
-//! The tables on which entries of a cache depend, as the catalogs tell them: by the triggers of dependencies.
+//! The tables on which entries of a cache depend, as the catalogs tell them: by the triggers of
+//! dependencies.
 
 use std::ffi::CStr;
 
@@ -30,8 +31,8 @@ pub fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
     query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
 }
 
-/// Whether this transaction may have changed rows on which entries of a cache depend, and their triggers have not said
-/// so yet: they do at the end of the statement.
+/// Whether this transaction may have changed rows on which entries of a cache depend, and their
+/// triggers have not said so yet: they do at the end of the statement.
 pub fn may_be_half_changed(cache: Oid) -> bool {
     transaction::has_xid() && {
         let any = |output: &Output| {

@@ -1,12 +1,13 @@
-//! What a transaction has changed, and how the hot tier learns of it: mark before the commit, unmark
-//! after it. ARCHITECTURE.md, "Coherence", says why this is enough.
+//! What a transaction has changed, and how the hot tier learns of it: mark before the commit,
+//! unmark after it. ARCHITECTURE.md, "Coherence", says why this is enough.
 //!
 //! - **Record**: every changed row's key goes to `keys`, every table that changed as a whole to
 //!   `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, `pend` and `ver` of their stripes rise; of a whole cache
-//!   `pend` rises and the version changes. From here on nobody fills an old row in.
-//! - **Unmark** (after commit or abort): `ver` rises again, `pend` falls; of a cache the version
-//!   changes before `pend` falls.
+//! - **Mark** (before commit): the entries go, `pending_writers` and `ver` of their stripes rise;
+//!   of a whole cache `pending_writers` rises and the version changes. From here on nobody fills an
+//!   old row in.
+//! - **Unmark** (after commit or abort): `ver` rises again, `pending_writers` falls; of a cache the
+//!   version changes before `pending_writers` falls.
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 
@@ -63,9 +64,9 @@ struct Marked {
 }
 
 impl Marked {
-    fn has(&self, relation: u32, key: &[u8], voids: bool) -> bool {
+    fn has(&self, relation: u32, key: &[u8], voids_lease: bool) -> bool {
         let known = || self.keys.get(&relation)?.get(key);
-        self.tables.contains(&relation) || known().is_some_and(|&voided| voided || !voids)
+        self.tables.contains(&relation) || known().is_some_and(|&voided| voided || !voids_lease)
     }
 }
 
@@ -92,14 +93,14 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes that the row of a key has changed, or was to be removed and is not there, or will have been worth
-/// nothing when we commit.
+/// Notes that the row of a key has changed, or was to be removed and is not there, or becomes
+/// outdated by our commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
     note_row(relation, key, true);
 }
 
-/// The same; whether that voids a lease on it.
-pub fn note_row(relation: Oid, key: &[u8], voids: bool) {
+/// Notes it of a row, and whether that voids a lease on the key: an expiry does not.
+pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.wrote = true;
         let Some(tier) = tier() else {
@@ -109,16 +110,18 @@ pub fn note_row(relation: Oid, key: &[u8], voids: bool) {
             if relation::is_temporary(relation) {
                 return;
             }
-            return transaction
-                .marks
-                .keys(tier, relation.to_u32(), [(key, voids)].into_iter());
+            return transaction.marks.keys(
+                tier,
+                relation.to_u32(),
+                [(key, voids_lease)].into_iter(),
+            );
         }
-        transaction.note_key(relation.to_u32(), key, voids);
+        transaction.note_key(relation.to_u32(), key, voids_lease);
     });
     refuse_if_preparing();
 }
 
-/// The same of many keys.
+/// Notes that the rows of many keys have changed, as [`note_key`] does of one.
 pub fn note_keys(relation: Oid, keys: &Keys) {
     if keys.len() > MAX_KEYS {
         with(|transaction| transaction.note_change(relation, Extent::Rows));
@@ -129,7 +132,8 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
     }
 }
 
-/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are void.
+/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
+/// void.
 pub fn note_removal(relation: Oid) {
     let cache = CacheId::of(relation);
     note_outdated(relation);
@@ -141,23 +145,26 @@ pub fn note_removal(relation: Oid) {
     });
 }
 
-/// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+/// Removes entries of a memory cache and keeps them from being stored until the transaction has
+/// ended.
 pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
     with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
-/// The same for all entries of a memory cache.
+/// Removes all entries of a memory cache, and keeps any from being stored until the transaction has
+/// ended.
 pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Entries of this cache go because somebody says that what they were made of changes with our commit.
+/// Entries of this cache go because somebody says that what they were made of changes with our
+/// commit.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }
 
-/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks for it after
-/// its mark stands, and who stores one looks for the mark after it is written.
+/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks
+/// for it after its mark stands, and who stores one looks for the mark after it is written.
 pub fn mark_early() {
     with(Transaction::mark);
 }
@@ -174,15 +181,16 @@ pub fn note_table(relation: Oid, extent: Extent) {
     refuse_if_preparing();
 }
 
-/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's callback
-/// changes something: nobody would mark it when the transaction is committed.
+/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's
+/// callback changes something: nobody would mark it when the transaction is committed.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing {
         refuse_to_prepare();
     }
 }
 
-/// Raises 0A000 where the transaction has changed a cache: nobody would mark that when it is committed.
+/// Raises 0A000 where the transaction has changed a cache: nobody would mark that when it is
+/// committed.
 pub fn refuse_to_prepare() {
     if pending::has_noted() || TRANSACTION.with(|t| t.look(Transaction::touched_a_cache)) {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
@@ -245,22 +253,23 @@ fn flush_abort_of(new_files: bool) {
 }
 
 impl Transaction {
-    fn note_key(&mut self, relation: u32, key: &[u8], voids: bool) {
-        if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids) {
+    fn note_key(&mut self, relation: u32, key: &[u8], voids_lease: bool) {
+        if self.tables.contains_key(&relation) || self.marked.has(relation, key, voids_lease) {
             return;
         }
-        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its marks.
+        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its
+        // marks.
         if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
             return;
         }
         let keys = self.keys.entry(relation).or_default();
         match keys.get_mut(key) {
-            Some(known) => *known |= voids,
+            Some(known) => *known |= voids_lease,
             None => {
                 if keys.try_reserve(1).is_err() {
                     memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
                 }
-                keys.insert(memory::copy(key).into_boxed_slice(), voids);
+                keys.insert(memory::copy(key).into_boxed_slice(), voids_lease);
             }
         }
         if keys.len() > MAX_KEYS {
@@ -268,8 +277,8 @@ impl Transaction {
         }
     }
 
-    /// Whether the transaction changed something that the tier knows of, or a cache's rows. Definitions
-    /// of other relations may change in a transaction that is prepared.
+    /// Whether the transaction changed something that the tier knows of, or a cache's rows.
+    /// Definitions of other relations may change in a transaction that is prepared.
     fn touched_a_cache(&self) -> bool {
         let has_slot = |&relation: &u32| {
             tier().is_some_and(|tier| {
@@ -313,7 +322,9 @@ impl Transaction {
             self.marked.tables.insert(relation);
         }
         for (relation, keys) in std::mem::take(&mut self.keys) {
-            let noted = keys.iter().map(|(key, &voids)| (key.as_ref(), voids));
+            let noted = keys
+                .iter()
+                .map(|(key, &voids_lease)| (key.as_ref(), voids_lease));
             self.marks.keys(tier, relation, noted);
             match self.marked.keys.entry(relation) {
                 Entry::Vacant(place) => drop(place.insert(keys)),

@@ -1,8 +1,9 @@
-//! Marks on the tier: what is set before a transaction's changes become visible, and undone after its end.
+//! Marks on the tier: what is set before a transaction's changes become visible, and undone after
+//! its end.
 //!
-//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything that
-//! may raise an error (memory for the note) comes before that. Which changes are marked when, and why that
-//! is enough, is `changes`.
+//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything
+//! that may raise an error (memory for the note) comes before that. Which changes are marked when,
+//! and why that is enough, is `changes`.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -32,12 +33,13 @@ pub struct Marks(Vec<Mark>);
 enum Mark {
     Key {
         hash: u64,
-        voids: bool,
+        voids_lease: bool,
     },
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own mark.
+    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own
+    /// mark.
     Removal(u32),
     /// A key of a memory cache that nobody may store.
     Fence(u64),
@@ -48,20 +50,20 @@ enum Mark {
 }
 
 impl Marks {
-    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until the commit
-    /// is visible. Tokens of before count no more, those of all caches: it is rare, and one more word in
-    /// every token would cost all of them.
+    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
+    /// the commit is visible. Tokens of before count no more, those of all caches: it is rare, and
+    /// one more word in every token would cost all of them.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_global(tier, cache) {
             memory::push(&mut self.0, Mark::Removal(number));
-            tier.slot(number).pend.fetch_add(1, SeqCst);
+            tier.slot(number).pending_writers.fetch_add(1, SeqCst);
             tier.control().global_epoch.fetch_add(1, SeqCst);
         }
         self.void_leases(tier, cache);
     }
 
-    /// Comes after `pend` has risen: who is granted a lease in a partition before it is walked has it voided
-    /// there, who asks later is refused.
+    /// Comes after `pending_writers` has risen: who is granted a lease in a partition before it is
+    /// walked has it voided there, who asks later is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.0, Mark::Leases(cache));
         leases::void_all(tier, cache);
@@ -87,7 +89,7 @@ impl Marks {
             return; // its entries do not come from a table
         }
         memory::push(&mut self.0, Mark::Cache(number));
-        slot.pend.fetch_add(1, SeqCst);
+        slot.pending_writers.fetch_add(1, SeqCst);
         if extent == Extent::Definition {
             slot.suspended.store(1, SeqCst);
         }
@@ -104,25 +106,26 @@ impl Marks {
         let cache = CacheId::of(Oid::from_u32(relation));
         // The slot first: whoever gets one later finds the stripes or the global pair marked.
         let slot = self.slot_or_global(tier, cache);
-        for (bytes, voids) in keys {
+        for (bytes, voids_lease) in keys {
             let key = hot_key(tier, cache, slot.unwrap_or(u32::MAX), bytes);
-            self.key(tier, &key, voids);
+            self.key(tier, &key, voids_lease);
         }
     }
 
-    fn key(&mut self, tier: &Tier, key: &HotKey, voids: bool) {
+    fn key(&mut self, tier: &Tier, key: &HotKey, voids_lease: bool) {
         let hash = key.hash;
-        memory::push(&mut self.0, Mark::Key { hash, voids });
+        memory::push(&mut self.0, Mark::Key { hash, voids_lease });
         let voided = tier.change(tier.region().partition_of(hash), |partition| {
             partition.mark(key);
-            voids && leases::void(tier, hash)
+            voids_lease && leases::void(tier, hash)
         });
         if voided {
             leases::wake_waiting(tier, hash);
         }
     }
 
-    /// Removes entries of a memory cache and keeps them from being stored until the transaction has ended.
+    /// Removes entries of a memory cache and keeps them from being stored until the transaction has
+    /// ended.
     pub fn fence<'k>(
         &mut self,
         tier: &Tier,
@@ -154,10 +157,11 @@ impl Marks {
 
     fn fence_cache(&mut self, tier: &Tier, slot: u32) {
         memory::push(&mut self.0, Mark::FencedCache(slot));
-        tier.slot(slot).pend.fetch_add(1, SeqCst);
+        tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// The same for all entries of a memory cache.
+    /// Removes all entries of a memory cache and keeps any from being stored until the transaction
+    /// has ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.fence_cache(tier, slot);
         self.void_leases(tier, cache);
@@ -173,7 +177,7 @@ impl Marks {
         memory::push(&mut self.0, Mark::Global);
         let mut is_global = false;
         let slot = slots::assign_or(tier, cache, || {
-            tier.control().global_pend.fetch_add(1, SeqCst);
+            tier.control().global_pending_writers.fetch_add(1, SeqCst);
             tier.control().global_epoch.fetch_add(1, SeqCst);
             is_global = true;
         });
@@ -194,10 +198,10 @@ impl Marks {
 impl Mark {
     fn undo(&self, tier: &Tier) {
         match *self {
-            Mark::Key { hash, voids } => {
+            Mark::Key { hash, voids_lease } => {
                 let voided = tier.change(tier.region().partition_of(hash), |partition| {
                     partition.unmark(hash);
-                    voids && leases::void(tier, hash)
+                    voids_lease && leases::void(tier, hash)
                 });
                 if voided {
                     leases::wake_waiting(tier, hash);
@@ -207,18 +211,18 @@ impl Mark {
             Mark::Cache(number) => {
                 let slot = tier.slot(number);
                 slot.version.store(tier.new_version(), SeqCst);
-                slot.pend.fetch_sub(1, SeqCst);
+                slot.pending_writers.fetch_sub(1, SeqCst);
             }
             Mark::Removal(number) => {
-                tier.slot(number).pend.fetch_sub(1, SeqCst);
+                tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
             }
             Mark::Fence(hash) => tier.control().fences.lower(hash),
             Mark::FencedCache(number) => {
-                tier.slot(number).pend.fetch_sub(1, SeqCst);
+                tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
             }
             Mark::Global => {
                 tier.control().global_epoch.fetch_add(1, SeqCst);
-                tier.control().global_pend.fetch_sub(1, SeqCst);
+                tier.control().global_pending_writers.fetch_sub(1, SeqCst);
             }
         }
     }

@@ -1,8 +1,9 @@
-//! Notifications of changes: what a transaction did to the keys of watched caches, told when it commits.
+//! Notifications of changes: what a transaction did to the keys of watched caches, told when it
+//! commits.
 //!
-//! Guards what a watcher may rely on: one notification a key and transaction, saying what the last change
-//! was, in the order of these last changes; none of what was rolled back. Order between transactions,
-//! and delivery, is Postgres' NOTIFY.
+//! Guards what a watcher may rely on: one notification a key and transaction, saying what the last
+//! change was, in the order of these last changes; none of what was rolled back. Order between
+//! transactions, and delivery, is Postgres' NOTIFY.
 
 use std::cell::Cell;
 use std::collections::HashMap;

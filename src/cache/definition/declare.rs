@@ -1,8 +1,8 @@
 //! Declaring dependencies: the triggers on a source, and on the tables that inherit from it.
 //!
-//! Postgres copies row triggers to partitions, and not to plain children, whose rows change through the parent all
-//! the same. So each child gets triggers of its own: those that are there at the declaration then, those that come
-//! later at the end of the transaction in which they come.
+//! Postgres copies row triggers to partitions, and not to plain children, whose rows change through
+//! the parent all the same. So each child gets triggers of its own: those that are there at the
+//! declaration then, those that come later at the end of the transaction in which they come.
 
 use std::ffi::CStr;
 
@@ -32,7 +32,8 @@ struct Keys {
 }
 
 /// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
-/// delete from the cache. The same again changes nothing, but for children that have no triggers yet.
+/// delete from the cache. A dependency that is declared already stays as it is; children that have
+/// no triggers yet get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
@@ -47,8 +48,8 @@ pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), E
     Ok(())
 }
 
-/// The source and its children; of a partitioned one only itself. Children of other sessions, which nobody else
-/// reads, and on other servers are not followed.
+/// The source and its children; of a partitioned one only itself. Children of other sessions, which
+/// nobody else reads, and on other servers are not followed.
 fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
     if relation::is_partitioned(source) {
         return memory::collect([source].into_iter());
@@ -77,7 +78,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
             format!("CREATE TRIGGER {name} {events} ON ").as_bytes(),
             table.as_bytes(),
             format!(" FOR EACH {level} WHEN (true OR pgcache.depends(").as_bytes(),
-            ddl::literal(cache.qualified_name()).as_slice(),
+            name::literal(cache.qualified_name().to_bytes()).as_slice(),
             b"::pg_catalog.regclass, ",
             key.map_or(b"''", Vec::as_slice),
             format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),
@@ -104,8 +105,8 @@ pub fn follow_children() {
     }
 }
 
-/// Gives a child that has come, and its own children, what its parent has. What is in it already is new to
-/// whoever reads the parent.
+/// Gives a child that has come, and its own children, what its parent has. What is in it already is
+/// new to whoever reads the parent.
 fn follow(child: Oid, parent: Oid) {
     if !pending::is_to_follow(child, parent) {
         return;
@@ -123,8 +124,8 @@ fn follow(child: Oid, parent: Oid) {
                 continue;
             }
             let _owner = AsOwner::to_maintain(table);
-            // Printed under the path that it is read under: a name that another path leaves bare would not be
-            // found, or would be somebody else's.
+            // Printed under the path that it is read under: a name that another path leaves bare
+            // would not be found, or would be somebody else's.
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
@@ -137,7 +138,8 @@ fn follow(child: Oid, parent: Oid) {
     }
 }
 
-/// What a key calls runs as the owner of the table that has the trigger, so nobody else's key is put there.
+/// What a key calls runs as the owner of the table that has the trigger, so nobody else's key is
+/// put there.
 fn require_own(table: Oid, cache: Oid) {
     let depends = |found: &DependencyTrigger| found.cache == cache;
     if !dependency::on_table(table).iter().any(depends) {

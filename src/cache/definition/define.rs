@@ -1,6 +1,6 @@
 //! Making, changing, clearing and dropping caches.
 //!
-//! A definition is ordinary DDL, run as the caller: his privileges, his event triggers, his
+//! A definition is ordinary DDL, run as the caller: with their privileges, event triggers and
 //! transaction. What makes the table a cache are its triggers.
 
 use std::ffi::CStr;
@@ -15,7 +15,7 @@ use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
-use crate::cache::table::ops as table;
+use crate::cache::table::remove_many;
 use crate::error::Error;
 use crate::pg::catalog::name::{self, NewRelation};
 use crate::pg::catalog::privilege::{self, Privileges};
@@ -25,8 +25,8 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
-/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or the
-/// extension knows of none yet.
+/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or
+/// the extension knows of none yet.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
@@ -164,7 +164,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     if cache.storage == Storage::Memory {
         return memory_cache::clear(cache);
     }
-    table::truncate(cache);
+    remove_many::truncate(cache);
     Ok(())
 }
 

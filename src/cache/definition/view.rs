@@ -4,10 +4,10 @@
 //! in its own definition. Which view it is, is found by that id; the caller's privilege is then
 //! checked on that view, so a copy of the definition under another name reads nothing it may not.
 //!
-//! Anybody can read a definition and give its id to a view of his own, so the settings also hold the
-//! view's oid, which nobody else's view can have. After a restore the oid is another one (until the
-//! next `cache_alter`): then the id decides, and one that views of several owners have is refused,
-//! because a wrong answer would be worse than none.
+//! Anybody can read a definition and give its id to a view of their own, so the settings also hold
+//! the view's oid, which nobody else's view can have. After a restore the oid is another one (until
+//! the next `cache_alter`): then the id decides, and one that views of several owners have is
+//! refused, because a wrong answer would be worse than none.
 
 use pgrx::pg_sys::Oid;
 
@@ -22,9 +22,9 @@ use crate::pg::value::datum::Text;
 
 /// The memory cache whose view has these settings, for who may read it.
 ///
-/// The settings may be anything that the caller has made up: what they name is locked, and waited for, once
-/// the catalogs say that it is a memory cache of this id and that the caller may read it. It is looked at again
-/// under the lock.
+/// The settings may be anything that the caller has made up: what they name is locked, and waited
+/// for, once the catalogs say that it is a memory cache of this id and that the caller may read it.
+/// It is looked at again under the lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let words: Vec<Vec<u8>> = settings
         .bytes()
@@ -42,7 +42,7 @@ pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
 
 fn relation_of(settings: &Settings) -> Option<Oid> {
     let id = settings.id?;
-    privilege::hear();
+    privilege::accept_invalidations();
     let original = settings.oid.map(Oid::from_u32);
     original
         .filter(|&relation| has_id(relation, id))

@@ -80,8 +80,8 @@ fn command(expire_function: &str) -> String {
     format!("SELECT {expire_function}(NULL::pg_catalog.regclass, {BATCH}::pg_catalog.int4)")
 }
 
-/// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote down
-/// about the job's former runs, which every ten seconds would be three million rows a year.
+/// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote
+/// down about the job's former runs, which every ten seconds would be three million rows a year.
 fn command_at_home(expire_function: &str, version: (u32, u32)) -> String {
     let expire = command(expire_function);
     if version < RUN_DETAILS_SINCE {

@@ -1,4 +1,5 @@
-//! `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete from.
+//! `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete
+//! from.
 //!
 //! Two may sweep a cache at once if they insist: none waits for the other, and each row goes once.
 
@@ -39,8 +40,9 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
 }
 
 /// Expires over all caches of the database that the caller may delete from; one that is locked
-/// against writers or no longer works as a cache is passed over, and so is, with a warning, one whose
-/// own triggers raise an error. Each has its share of the rows, and what some do not need goes to the others.
+/// against writers or no longer works as a cache is passed over, and so is, with a warning, one
+/// whose own triggers raise an error. Each has its share of the rows, and what some do not need
+/// goes to the others.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);
@@ -67,7 +69,7 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
 }
 
 fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
-    privilege::hear();
+    privilege::accept_invalidations();
     if !privilege::has(relation, Privileges::DELETE) {
         return Ok(0);
     }

@@ -24,8 +24,8 @@ pub struct OpenToSweep {
     _owner: Option<AsOwner>,
 }
 
-/// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache, or
-/// may not be swept by who would do it.
+/// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache,
+/// or may not be swept by who would do it.
 pub fn to_sweep(relation: Oid) -> Option<OpenToSweep> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)

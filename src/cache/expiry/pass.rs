@@ -1,17 +1,18 @@
 //! A pass: one walk over a cache's table that removes expired rows, chunk by chunk.
 //!
-//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where something
-//! has expired. So no index on the deadline is needed, which would cost every overwrite its HOT update,
-//! and a chunk without expired rows costs a read and nothing else: no lock on a row, no transaction id.
-//! A pass takes as many steps as its caller wants to make, in one transaction or in many; between them
-//! it keeps nothing but numbers. Each step sees the rows as they are then, whatever snapshot the caller has:
-//! counts of another time would have a sweep remove too much.
+//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where
+//! something has expired. So no index on the deadline is needed, which would cost every overwrite
+//! its HOT update, and a chunk without expired rows costs a read and nothing else: no lock on a
+//! row, no transaction id. A pass takes as many steps as its caller wants to make, in one
+//! transaction or in many; between them it keeps nothing but numbers. Each step sees the rows as
+//! they are then, whatever snapshot the caller has: counts of another time would have a sweep
+//! remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline;
-use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::expiring::Expiring;
 use crate::cache::model::statement::Statement;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
@@ -65,9 +66,9 @@ struct Look {
 
 impl Pass {
     /// A pass that begins where the last one ended. The caller holds a lock on the table.
-    pub fn begin(cache: &Cache, record: Option<&SweepState>) -> Pass {
+    pub fn begin(cache: &Cache, state: Option<&SweepState>) -> Pass {
         let blocks = storage::blocks(cache.relation);
-        let first = record.map_or(0, |record| record.cursor.load(Relaxed));
+        let first = state.map_or(0, |state| state.cursor.load(Relaxed));
         Pass {
             blocks,
             first: if first < blocks { first } else { 0 },
@@ -103,8 +104,8 @@ impl Pass {
         }
     }
 
-    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller holds
-    /// a writer's lock on the table, and has the privileges.
+    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller
+    /// holds a writer's lock on the table, and has the privileges.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
         let (from, to) = self.chunk();
         let limit = deadline::swept_until(clock::now(), cache.settings.grace);
@@ -167,17 +168,17 @@ impl Pass {
     }
 
     /// Writes down what the next sweep and the monitoring want to know.
-    pub fn note(&self, record: &SweepState) {
-        record.cursor.store(self.position(), Relaxed);
-        record.waiting.store(self.waiting(), Relaxed);
-        record.lag.store(self.lag, Relaxed);
+    pub fn note(&self, state: &SweepState) {
+        state.cursor.store(self.position(), Relaxed);
+        state.waiting.store(self.waiting(), Relaxed);
+        state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
             let next = self.next_deadline.unwrap_or(clock::INFINITY);
-            record.next_deadline.store(next, Relaxed);
+            state.next_deadline.store(next, Relaxed);
         }
         // In a large table one visit does not come round; each time it comes to the end counts.
         if self.first + self.walked >= self.blocks {
-            record.last_sweep.store(clock::now(), Relaxed);
+            state.last_sweep.store(clock::now(), Relaxed);
         }
     }
 }
@@ -213,7 +214,7 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(from, to);
     let limit = Typed::moment(Some(limit));
-    let _sweeping = Sweeping::begin(cache.relation);
+    let _expiring = Expiring::begin(cache.relation);
     let removed = cache
         .plan(Statement::Expire)
         .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {

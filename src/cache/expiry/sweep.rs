@@ -1,10 +1,10 @@
-//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries`. Reads never
-//! depend on it: it only gives space back.
+//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries`. Reads
+//! never depend on it: it only gives space back.
 //!
 //! The one place that says what comes after what. `cache_expire` makes all steps in one transaction
 //! (`on_demand`), a worker each step in a transaction of its own, between which other caches have
-//! their turns (`worker::job`). A sweep waits for nobody: rows that somebody has locked stay for the
-//! next one.
+//! their turns (`worker::job`). A sweep waits for nobody: rows that somebody has locked stay for
+//! the next one.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,7 +39,8 @@ pub struct Step {
 
 /// A sweep, as far as it has come. An error in a step ends it.
 pub struct Sweep {
-    /// What it leaves for the next sweep; None where there is no shared memory, or somebody else sweeps.
+    /// What it leaves for the next sweep; None where there is no shared memory, or somebody else
+    /// sweeps.
     state: Option<&'static SweepState>,
     /// The table's counter of changes before the sweep, to be noted when the pass is complete.
     changes: Option<i64>,
@@ -73,8 +74,9 @@ enum Stage {
 }
 
 impl Sweep {
-    /// A sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on the
-    /// table. `alone`: nobody else sweeps it; else the state is theirs to write, and the trimming to do.
+    /// A sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on
+    /// the table. `alone`: nobody else sweeps it; else the state is theirs to write, and the
+    /// trimming to do.
     pub fn on_demand(
         cache: &Cache,
         state: Option<&'static SweepState>,
@@ -90,8 +92,8 @@ impl Sweep {
         }
     }
 
-    /// A sweep of the whole table, by a worker that is alone with it. `changes` is the table's counter of
-    /// changes before.
+    /// A sweep of the whole table, by a worker that is alone with it. `changes` is the table's
+    /// counter of changes before.
     pub fn of_worker(cache: &Cache, state: &'static SweepState, changes: i64) -> Sweep {
         Sweep {
             changes: Some(changes),
@@ -126,8 +128,8 @@ impl Sweep {
         self.may_end_early && matches!(self.stage, Stage::Pass(_))
     }
 
-    /// Whether the cache may be beyond its limit again after a complete sweep, because rows came while it
-    /// trimmed. Where rows cannot be removed, a second time would do no better.
+    /// Whether the cache may be beyond its limit again after a complete sweep, because rows came
+    /// while it trimmed. Where rows cannot be removed, a second time would do no better.
     pub fn is_to_repeat(&self) -> bool {
         self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess <= 0)
     }
@@ -274,8 +276,8 @@ fn excess(cache: &Cache, pass: &Pass) -> i64 {
     pass.rows().saturating_sub(most).max(0)
 }
 
-/// Rows beyond the limit that a sweep may leave. After one that had more to trim, as many may have come
-/// while it did.
+/// Rows beyond the limit that a sweep may leave. After one that had more to trim, as many may have
+/// come while it did.
 fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
 }

@@ -1,10 +1,10 @@
 //! Trimming a table cache to its `max_entries`: which rows go, and their removal chunk by chunk.
 //!
-//! Expired rows are gone before. Of the others those go first that nobody has read from the hot tier
-//! lately, the oldest of them first; age is counted in transactions since the row was written (`xmin`).
-//! A sort of the whole table is not needed: a census counts rows by age in classes of 1.6 % width, which
-//! gives the age from which on so many rows are too old, and a second walk removes from these. The rows
-//! of the last class go in the order in which they lie in the table.
+//! Expired rows are gone before. Of the others those go first that nobody has read from the hot
+//! tier lately, the oldest of them first; age is counted in transactions since the row was written
+//! (`xmin`). A sort of the whole table is not needed: a census counts rows by age in classes of 1.6
+//! % width, which gives the age from which on so many rows are too old, and a second walk removes
+//! from these. The rows of the last class go in the order in which they lie in the table.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,8 @@ fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
         });
 }
 
-/// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked stay.
+/// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked
+/// stay.
 fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64) -> i64 {
     let age = Typed::number(age);
     let [from, to] = pass::range(from, to);

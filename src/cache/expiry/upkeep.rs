@@ -1,8 +1,9 @@
-//! What the worker asks about the caches of a database: which of them are due, and its sweep of those
-//! in memory.
+//! What the worker asks about the caches of a database: which of them are due, and its sweep of
+//! those in memory.
 //!
-//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come, is not
-//! read again. Postgres' own counters tell that; they may be a second late, then it is due next time.
+//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come,
+//! is not read again. Postgres' own counters tell that; they may be a second late, then it is due
+//! next time.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -129,33 +130,34 @@ fn due_table(relation: Oid, record: Option<&SweepState>) -> Option<Due> {
 /// Lets the next sweep look at a table in which nothing has changed: because its settings have, when the caller
 /// holds a lock on it that keeps sweeps off until they count; or because it could not be vacuumed.
 pub fn look_again(relation: Oid) {
-    if let Some(record) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
-        record.changes.store(NEVER_COUNTED, Relaxed);
+    if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
+        state.changes.store(NEVER_COUNTED, Relaxed);
     }
 }
 
-fn is_at_rest(record: &SweepState, changes: i64, now: Timestamp) -> bool {
-    record.last_sweep.load(Relaxed) != 0
-        && record.failures.load(Relaxed) == 0
-        && record.waiting.load(Relaxed) == 0
-        && record.changes.load(Relaxed) == changes
-        && record.next_deadline.load(Relaxed) > now
+fn is_at_rest(state: &SweepState, changes: i64, now: Timestamp) -> bool {
+    state.last_sweep.load(Relaxed) != 0
+        && state.failures.load(Relaxed) == 0
+        && state.waiting.load(Relaxed) == 0
+        && state.changes.load(Relaxed) == changes
+        && state.next_deadline.load(Relaxed) > now
 }
 
 /// Whether a cache has failed, and is not to be tried yet.
-pub fn is_put_off(record: &SweepState) -> bool {
+pub fn is_put_off(state: &SweepState) -> bool {
     // A moment farther away than the longest delay was written before the clock was set back.
-    (1..=LONGEST_DELAY).contains(&(record.retry_at.load(Relaxed) - clock::now()))
+    (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
-/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were in a row.
-pub fn put_off(record: &SweepState) -> u32 {
-    let before = record.failures.fetch_add(1, Relaxed);
+/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were
+/// in a row.
+pub fn put_off(state: &SweepState) -> u32 {
+    let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
     let delay = interval
         .saturating_mul(2 << before.min(20))
         .min(LONGEST_DELAY);
-    record
+    state
         .retry_at
         .store(clock::now().saturating_add(delay), Relaxed);
     before + 1
@@ -186,12 +188,12 @@ pub fn figures() -> Vec<Figures> {
     };
     shmem
         .of_database(session::database())
-        .map(|(relation, record)| Figures {
+        .map(|(relation, state)| Figures {
             relation,
             trimmed: trimmed(relation),
-            last_sweep: Some(record.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
-            lag: record.lag.load(Relaxed),
-            waiting: record.waiting.load(Relaxed),
+            last_sweep: Some(state.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
+            lag: state.lag.load(Relaxed),
+            waiting: state.waiting.load(Relaxed),
         })
         .collect()
 }
@@ -202,8 +204,8 @@ fn trimmed(relation: Oid) -> i64 {
         .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
 }
 
-/// Removes expired entries of memory caches, partition by partition, for at most this long; the next
-/// call goes on where this one ended.
+/// Removes expired entries of memory caches, partition by partition, for at most this long; the
+/// next call goes on where this one ended.
 pub fn expire_memory(shmem: WorkerShmem, limits: &[(u32, Timestamp)], longest: Duration) {
     let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
         return;

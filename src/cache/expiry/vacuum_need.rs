@@ -1,13 +1,14 @@
 //! Room on disk: when a cache's table, or its TOAST table, is worth a VACUUM.
 //!
-//! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the worker
-//! vacuums what has died as soon as it is a fifth of what lives: then the table stays below twice its
-//! fresh size even though it can grow while it is vacuumed.
+//! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the
+//! worker vacuums what has died as soon as it is a fifth of what lives: then the table stays below
+//! twice its fresh size even though it can grow while it is vacuumed.
 //!
-//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all that
-//! lives between two visits of the worker, and what a table has grown it keeps. So writers count the bytes
-//! that they leave dead, and request a VACUUM, for which the worker comes at once. It is a hint: a
-//! change that is rolled back counts as if it were not, and nothing but the time of a VACUUM depends on it.
+//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all
+//! that lives between two visits of the worker, and what a table has grown it keeps. So writers
+//! count the bytes that they leave dead, and request a VACUUM, for which the worker comes at once.
+//! It is a hint: a change that is rolled back counts as if it were not, and nothing but the time of
+//! a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +17,7 @@ use pgrx::pg_sys::Oid;
 use super::open;
 use super::upkeep::{self, Due};
 use crate::cache::catalog::registry;
-use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::expiring::Expiring;
 use crate::pg::catalog::relation;
 use crate::pg::events::DeadBytes;
 use crate::pg::session::{clock, lock};
@@ -25,24 +26,25 @@ use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
 /// As autovacuum's threshold: below it a table is at most some pages too large.
-const FEW: i64 = 50;
+const MIN_DEAD_ROWS: i64 = 50;
 /// Dead rows that are worth it, as a part of the live ones.
-const WORTH: i64 = 5;
+const DEAD_ROW_RATIO: i64 = 5;
 
 /// Dead bytes for which nobody comes before the next sweep, whatever the table's size.
-const LITTLE: u64 = 2 << 20;
-/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's own size,
-/// free room included, and of the chunks in the TOAST table.
-const PART: u64 = 8;
+const MIN_DEAD_BYTES: u64 = 2 << 20;
+/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's
+/// own size, free room included, and of the chunks in the TOAST table.
+const DEAD_BYTES_RATIO: u64 = 8;
 
 /// Microseconds without a request for a VACUUM after which a table has come to rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// The place of a TOAST table in the record.
+/// The place of a TOAST table in the state.
 const TOAST: usize = 1;
 
-/// A table that is worth a VACUUM, and its place in the record: 0 the cache's own, 1 its TOAST table.
-pub struct Worth {
+/// A table that is worth a VACUUM, and its place in the state: 0 the cache's own, 1 its TOAST
+/// table.
+pub struct VacuumNeed {
     pub table: Oid,
     pub place: usize,
     /// Whether the file may be shortened, see `may_shorten`.
@@ -51,11 +53,11 @@ pub struct Worth {
 
 /// A write has left something dead. A sweep is followed by VACUUM anyway.
 pub fn note_dead(relation: Oid, dead: DeadBytes) {
-    let Some(shmem) = worker_shmem().filter(|_| !Sweeping::is_on()) else {
+    let Some(shmem) = worker_shmem().filter(|_| !Expiring::is_on()) else {
         return;
     };
     let shared = || !relation::is_temporary(relation);
-    let Some(record) = shmem.own_or_free(CacheId::of(relation), shared) else {
+    let Some(state) = shmem.own_or_free(CacheId::of(relation), shared) else {
         return;
     };
     for (place, bytes) in [dead.rows as u64, dead.toast as u64]
@@ -65,13 +67,13 @@ pub fn note_dead(relation: Oid, dead: DeadBytes) {
         if bytes == 0 {
             continue;
         }
-        let died = record.dead_bytes[place].fetch_add(bytes, Relaxed) + bytes;
-        if died < enough(record, place) {
+        let died = state.dead_bytes[place].fetch_add(bytes, Relaxed) + bytes;
+        if died < dead_bytes_limit(state, place) {
             continue;
         }
         match can_be_vacuumed(relation) {
-            true => shmem.request_vacuum(record),
-            false => forget(record),
+            true => shmem.request_vacuum(state),
+            false => forget(state),
         }
     }
 }
@@ -81,14 +83,15 @@ fn can_be_vacuumed(relation: Oid) -> bool {
     registry::find(relation).is_ok()
 }
 
-fn enough(record: &SweepState, place: usize) -> u64 {
-    record.vacuum_at[place].load(Relaxed).max(LITTLE)
+fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
+    state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be worked on now.
-pub fn answer(relation: Oid, record: &SweepState) -> Option<Due> {
+/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be
+/// worked on now.
+pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     open::to_sweep(relation)?;
-    record.answered_at.store(clock::now(), Relaxed);
+    state.answered_at.store(clock::now(), Relaxed);
     Some(Due {
         relation,
         cache: CacheId::of(relation),
@@ -97,20 +100,22 @@ pub fn answer(relation: Oid, record: &SweepState) -> Option<Due> {
     })
 }
 
-/// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because an
-/// old snapshot still sees it, is not counted again until as much has been added.
-pub fn worth_vacuum(cache: Oid, record: &SweepState) -> Vec<Worth> {
-    tables(cache, record, |table, place| is_worth(table, place, record))
+/// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because
+/// an old snapshot still sees it, is not counted again until as much has been added.
+pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
+    tables(cache, state, |table, place| {
+        needs_vacuum(table, place, state)
+    })
 }
 
 /// The tables of a cache that has come to rest: what is free at their ends is given back.
-pub fn worth_shortening(cache: Oid, record: &SweepState) -> Vec<Worth> {
-    let mut worth = tables(cache, record, |_, _| true);
-    worth.retain(|worth| worth.shorten);
-    worth
+pub fn tables_to_shorten(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
+    let mut need = tables(cache, state, |_, _| true);
+    need.retain(|need| need.shorten);
+    need
 }
 
-fn tables(cache: Oid, record: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -> Vec<Worth> {
+fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -> Vec<VacuumNeed> {
     [Some(cache), storage::toast_table(cache)]
         .into_iter()
         .enumerate()
@@ -119,67 +124,67 @@ fn tables(cache: Oid, record: &SweepState, wanted: impl Fn(Oid, usize) -> bool) 
             if !lock::try_relation(table, lock::Mode::Verify) {
                 // Another VACUUM is there, or who makes an index: ours would be passed over with a warning. Once they
                 // are gone it is looked at again, though nothing may change in the table any more.
-                if is_worth(table, place, record) {
+                if needs_vacuum(table, place, state) {
                     upkeep::look_again(cache);
                 }
-                record.dead_bytes[place].store(0, Relaxed);
+                state.dead_bytes[place].store(0, Relaxed);
                 return None;
             }
-            Some(Worth {
+            Some(VacuumNeed {
                 table,
                 place,
-                shorten: may_shorten(table, record),
+                shorten: may_shorten(table, state),
             })
         })
         .collect()
 }
 
-/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die quickly
-/// more of them die in that time than it gains.
-fn may_shorten(table: Oid, record: &SweepState) -> bool {
-    let quiet = clock::now() - record.answered_at.load(Relaxed);
+/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die
+/// quickly more of them die in that time than it gains.
+fn may_shorten(table: Oid, state: &SweepState) -> bool {
+    let quiet = clock::now() - state.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
 }
 
-fn is_worth(table: Oid, place: usize, record: &SweepState) -> bool {
-    let left = record.unremoved_rows[place].load(Relaxed);
-    record.dead_bytes[place].load(Relaxed) >= enough(record, place)
+fn needs_vacuum(table: Oid, place: usize, state: &SweepState) -> bool {
+    let left = state.unremoved_rows[place].load(Relaxed);
+    state.dead_bytes[place].load(Relaxed) >= dead_bytes_limit(state, place)
         || storage::counted(table).is_some_and(|counted| has_died(counted, left))
 }
 
 fn has_died(counted: Counted, left: i64) -> bool {
     let new = counted.dead - left;
-    new > FEW && new * WORTH > counted.live + left
+    new > MIN_DEAD_ROWS && new * DEAD_ROW_RATIO > counted.live + left
 }
 
 /// A VACUUM begins: what dies from now on is for the next one.
-pub fn begin(worth: &Worth, record: &SweepState) {
-    record.dead_bytes[worth.place].store(0, Relaxed);
+pub fn begin(need: &VacuumNeed, state: &SweepState) {
+    state.dead_bytes[need.place].store(0, Relaxed);
 }
 
 /// Writes down what a VACUUM has left, and how large the table is.
-pub fn note(worth: &Worth, record: &SweepState) {
-    let counted = storage::counted(worth.table);
+pub fn note(need: &VacuumNeed, state: &SweepState) {
+    let counted = storage::counted(need.table);
     let dead = counted.map_or(0, |counted| counted.dead);
-    record.unremoved_rows[worth.place].store(dead, Relaxed);
-    if !lock::try_relation(worth.table, lock::Mode::Read) {
+    state.unremoved_rows[need.place].store(dead, Relaxed);
+    if !lock::try_relation(need.table, lock::Mode::Read) {
         return;
     }
-    let size = storage::bytes(worth.table);
-    // What an old snapshot still sees counts as live: else ever more of it would be read again for the same
-    // gain, as long as that snapshot lives.
-    let held = match (worth.place, counted) {
+    let size = storage::bytes(need.table);
+    // What an old snapshot still sees counts as live: else ever more of it would be read again for
+    // the same gain, as long as that snapshot lives.
+    let held = match (need.place, counted) {
         (TOAST, Some(counted)) => {
             size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)
         }
         _ => size,
     };
-    record.vacuum_at[worth.place].store(held / PART, Relaxed);
+    state.vacuum_at[need.place].store(held / DEAD_BYTES_RATIO, Relaxed);
 }
 
 /// Nobody works on the cache now: the next request comes when as much more has died.
-pub fn forget(record: &SweepState) {
-    for died in &record.dead_bytes {
+pub fn forget(state: &SweepState) {
+    for died in &state.dead_bytes {
         died.store(0, Relaxed);
     }
 }

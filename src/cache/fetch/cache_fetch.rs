@@ -1,14 +1,20 @@
 //! `cache_fetch`: the live value, or what the loader gives, computed by one session at a time.
 //!
-//! In this order: look; if nothing live is there, ask for the lease; who gets it looks once more (the one
-//! before him may just have finished), runs the loader and stores; who does not takes the stale value,
-//! or waits and begins anew; whose wait is over loads for himself and does not store, so that he need
-//! not wait for the row that the holder has written. Nor does who loads while a change of the source, or of
-//! the key, is being committed: what he reads is about to be out of date.
+//! 1. Look. A live value is the answer.
+//! 2. Else ask for the lease of the key.
+//! 3. With the lease, look once more, because its last holder may just have finished. Then run the
+//!    loader and store.
+//! 4. Without it, a stale value is the answer. Where there is none, wait for the holder and begin
+//!    again.
+//! 5. When the wait is over, run the loader and store nothing: to store would be to wait for the
+//!    row that the holder has written.
 //!
-//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was known of
-//! the cache before it holds afterwards: what was loaded is stored as any writer would store it who comes
-//! then, by the privileges, the kind of storage and the type of then.
+//! Nothing is stored either while a change of the source, or of the key, is being committed: what a
+//! loader reads then is about to be out of date.
+//!
+//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was
+//! known of the cache before it holds afterwards: what was loaded is stored as any writer would
+//! store it who comes then, by the privileges, the kind of storage and the type of then.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -36,7 +42,8 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::spi::loader::Loaded;
 use crate::pg::value::datum::Text;
 
-/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its time.
+/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its
+/// time.
 const TO_STORE: Privileges = Privileges::SELECT
     .and(Privileges::INSERT)
     .and(Privileges::UPDATE);
@@ -67,10 +74,10 @@ impl Fetch {
             {
                 return Ok(live);
             }
-            if !can_store(&cache) || self.is_changing(&cache) {
-                return live.map_or_else(|| self.load_only(&cache), Ok);
-            }
-            if !load_token::loads_what_is_valid(&cache) {
+            let may_store = can_store(&cache)
+                && !self.is_changing(&cache)
+                && load_token::loads_what_is_valid(&cache);
+            if !may_store {
                 return live.map_or_else(|| self.load_only(&cache), Ok);
             }
             match ask::to_fetch(&cache, self.key) {
@@ -201,8 +208,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// The row may have been waited for, and changed by whom we waited for: then his value stays. Under
-    /// REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// The row may have been waited for, and changed by whom we waited for: then their value stays.
+    /// Under REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -232,8 +239,9 @@ impl Fetch {
         entries::set(cache, self.key.key, entry)
     }
 
-    /// This transaction has changed what the entry depends on, or may have, untold. In a memory cache others would read at once what
-    /// it loads from that, though it may be rolled back.
+    /// Whether this transaction has changed what an entry of a memory cache depends on, or may have
+    /// without a word from the triggers. Others would read at once what it loads from that, though
+    /// it may be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -242,8 +250,8 @@ impl Fetch {
         pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
-    /// The same when something was loaded, also if a statement that changes the source has not ended: its triggers
-    /// have not spoken then.
+    /// [`Fetch::is_changing`], asked when something was loaded: also if a statement that changes
+    /// the source has not ended, because its triggers have not fired yet.
     fn may_be_changing(&self, cache: &Cache) -> bool {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
@@ -264,7 +272,7 @@ impl Fetch {
         })
     }
 
-    /// The same as an entry that begins now.
+    /// An entry that begins now, of what the loader gave.
     fn entry(&self, cache: &Cache, loaded: Loaded) -> Result<Entry, Error> {
         let value = match loaded {
             Loaded::NoRow => None,
@@ -281,8 +289,9 @@ impl Fetch {
 /// What a loader has given.
 struct Made {
     value: Loaded,
-    /// Made of what a fetch from another cache has given and not stored: when that changes, no row of the other cache
-    /// goes, and so nobody says that this value is out of date. Only where entries depend on something.
+    /// Made of what a fetch from another cache has given and not stored: when that changes, no row
+    /// of the other cache goes, and so nobody says that this value is out of date. Only where
+    /// entries depend on something.
     is_untracked: bool,
 }
 
@@ -321,8 +330,8 @@ fn note_time(cache: &Cache, micros: Timestamp) {
 
 /// Whether a live entry is loaded anew before its time: the nearer its deadline and the slower its
 /// loader, the likelier, so that of many callers about one does. This is the "optimal probabilistic
-/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time
-/// of the cache's loaders in place of each entry's own.
+/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean
+/// time of the cache's loaders in place of each entry's own.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

@@ -25,8 +25,8 @@ pub enum State {
     Hit,
     /// Its ttl has passed, its grace has not, and somebody else computes it.
     Stale,
-    /// The caller computes it. No number: all records are in use, or his snapshot may be too old, and what he
-    /// computes cannot be stored.
+    /// The caller computes it. No number: all records are in use, or their snapshot may be too old,
+    /// and what they compute cannot be stored.
     Win(Option<u64>),
     /// Somebody else computes it and there is nothing to serve meanwhile.
     Busy,
@@ -67,8 +67,8 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
     }
 }
 
-/// Whoever had the lease before may have finished between our look and our asking. Who computes in this
-/// transaction, whose snapshot may be older than the last removal, stores nothing.
+/// Whoever had the lease before may have finished between our look and our asking. Who computes in
+/// this transaction, whose snapshot may be older than the last removal, stores nothing.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT)?;
     let is_hit = found.is_some_and(is_live);

@@ -14,8 +14,8 @@ use crate::pg::catalog::invalidation::Roles;
 use crate::pg::spi::loader::{Loaded, Loader};
 use crate::pg::value::datum::Text;
 
-/// Plans that a session keeps; an application has a handful of loaders, a text built for each key is
-/// planned each time anyway.
+/// Plans that a session keeps; an application has a handful of loaders, a text built for each key
+/// is planned each time anyway.
 const KEPT: usize = 64;
 
 /// The text of a loader, and whose rights counted when it was planned: policies are part of a plan.
@@ -24,7 +24,8 @@ type Name = (Box<[u8]>, Roles);
 type Kept = Vec<(Name, Rc<Loader>)>;
 
 thread_local! {
-    /// The one used last comes last. Never dropped: at the end of the process the plans' memory is gone.
+    /// The one used last comes last. Never dropped: at the end of the process the plans' memory is
+    /// gone.
     static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
     static UNSTORED: Cell<u64> = const { Cell::new(0) };
     static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };

@@ -1,7 +1,7 @@
 //! Asking for the lease of a key: by a record in the tier, or by a lock.
 //!
-//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, which others only try.
-//! Nobody can take it over, so who has waited too long computes without it.
+//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, which others only
+//! try. Nobody can take it over, so who has waited too long computes without it.
 
 use super::held;
 use super::leases::Lease;
@@ -23,11 +23,11 @@ pub enum Turn {
     Mine(Option<Lease>),
     /// Somebody else does.
     Theirs(Option<Other>),
-    /// Compute it without a lease; what is computed may be stored as long as this lasts. None where the server
-    /// has no tier and a lock keeps writers of the source waiting.
+    /// Compute it without a lease; what is computed may be stored as long as this lasts. None where
+    /// the server has no tier and a lock keeps writers of the source waiting.
     Untracked(Option<LoadToken>),
-    /// Somebody changes the key, or the cache, and their commit is not visible yet: what is computed now
-    /// may be out of date, and must not be stored.
+    /// Somebody changes the key, or the cache, and their commit is not visible yet: what is
+    /// computed now may be out of date, and must not be stored.
     Pending,
 }
 
@@ -59,8 +59,8 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Session,
-    /// Who computes outside of the database is told to do so in any case: also while a change is being
-    /// committed, but then what they compute cannot be stored.
+    /// Who computes outside of the database is told to do so in any case: also while a change is
+    /// being committed, but then what they compute cannot be stored.
     Client,
 }
 
@@ -130,9 +130,9 @@ fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
 /// Keys whose locks a writer takes one by one; past that, one for the whole cache.
 const MOST_LOCKS: usize = 64;
 
-/// Without a tier: waits for whoever loads one of these keys, or any key of the cache, and keeps others
-/// from it until the commit is visible. `keys`: None is all. False when somebody could not be waited
-/// for, because they wait for us.
+/// Without a tier: waits for whoever loads one of these keys, or any key of the cache, and keeps
+/// others from it until the commit is visible. `keys`: None is all. False when somebody could not
+/// be waited for, because they wait for us.
 pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) -> bool {
     let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
         let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.id, key)));

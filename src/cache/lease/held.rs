@@ -1,5 +1,5 @@
-//! What a transaction has of leases, by savepoint: those that end with it, and the caches in which it
-//! has stored loaded values.
+//! What a transaction has of leases, by savepoint: those that end with it, and the caches in which
+//! it has stored loaded values.
 //!
 //! Guards that all of it ends with the transaction, or with the savepoint.
 
@@ -63,8 +63,9 @@ impl Part {
 #[derive(Default)]
 struct Session {
     parts: Savepoints<Part>,
-    /// Locks of the lock table that stand for leases. They stay until the transaction ends, also when a
-    /// savepoint is rolled back: that some are counted too many only makes the session more careful.
+    /// Locks of the lock table that stand for leases. They stay until the transaction ends, also
+    /// when a savepoint is rolled back: that some are counted too many only makes the session more
+    /// careful.
     locks: usize,
 }
 
@@ -89,8 +90,9 @@ pub fn is_full() -> bool {
     count() >= MOST_AT_ONCE
 }
 
-/// Whether this session may wait for another one where the deadlock detector does not see it: not with
-/// an xid, because others may wait for its rows, and not with a lease, because others may wait for that.
+/// Whether this session may wait for another one where the deadlock detector does not see it: not
+/// with an xid, because others may wait for its rows, and not with a lease, because others may wait
+/// for that.
 pub fn may_wait() -> bool {
     !transaction::has_xid() && count() == 0
 }
@@ -136,8 +138,8 @@ pub fn release(lease: Lease) -> bool {
     leases::end(lease)
 }
 
-/// Notes that this transaction stores a loaded value in a table, before it does: whoever removes the row of
-/// its key looks for it then. A temporary table has no other sessions.
+/// Notes that this transaction stores a loaded value in a table, before it does: whoever removes
+/// the row of its key looks for it then. A temporary table has no other sessions.
 pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {
         return;

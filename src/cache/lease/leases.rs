@@ -1,7 +1,7 @@
 //! Leases as the tier has them: looked at, stored under, voided and released.
 //!
-//! `void` is called where entries of memory caches change, and by `commit` before and after the commit
-//! of a change to a table. The records themselves are `pg::shmem::lease`.
+//! `void` is called where entries of memory caches change, and by `commit` before and after the
+//! commit of a change to a table. The records themselves are `pg::shmem::lease`.
 
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;

@@ -1,10 +1,11 @@
-//! Whether a value that was loaded may be stored: nobody changes its source now, and nobody has changed it
-//! since.
+//! Whether a value that was loaded may be stored: nobody changes its source now, and nobody has
+//! changed it since.
 //!
-//! A writer marks before his commit becomes visible and unmarks after it (`marks`). Between the two a loader
-//! reads what is about to be out of date. Guards that nothing is stored which was loaded then: no lease is
-//! granted while a writer of the key, of its cache or without a slot pends; and who stores without a lease,
-//! which a mark could void, holds a [`LoadToken`] from before he loads.
+//! A writer marks before their commit becomes visible and unmarks after it (`marks`). Between the
+//! two a loader reads what is about to be out of date. Guards that nothing is stored which was
+//! loaded then: no lease is granted while a writer of the key, of its cache or without a slot
+//! pends; and who stores without a lease, which a mark could void, holds a [`LoadToken`] from
+//! before they load.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -18,14 +19,15 @@ use crate::pg::session::{clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under the
-/// partition's lock: whoever marks the whole cache voids its leases under it after `pend` has risen.
+/// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under
+/// the partition's lock: whoever marks the whole cache voids its leases under it after
+/// `pending_writers` has risen.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
-    stripe.pend > 0
-        || tier.control().global_pend.load(SeqCst) > 0
+    stripe.pending_writers > 0
+        || tier.control().global_pending_writers.load(SeqCst) > 0
         || cache
             .slot(tier)
-            .is_some_and(|slot| tier.slot(slot).pend.load(SeqCst) > 0)
+            .is_some_and(|slot| tier.slot(slot).pending_writers.load(SeqCst) > 0)
 }
 
 /// Entries of a cache were removed by a change that is visible now.
@@ -37,10 +39,10 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
     }
 }
 
-/// Whether a loader reads what nobody has declared out of date, asked when the lease is there: who does so later
-/// voids it. With one snapshot for the transaction, which may be older, it does if nothing was committed since;
-/// or if nothing was removed since the transaction began. Without shared memory nobody knows of removals: then a
-/// cache without dependencies counts as having none.
+/// Whether a loader reads what nobody has declared out of date, asked when the lease is there: who
+/// does so later voids it. With one snapshot for the transaction, which may be older, it does if
+/// nothing was committed since; or if nothing was removed since the transaction began. Without
+/// shared memory nobody knows of removals: then a cache without dependencies counts as having none.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || transaction::snapshot_is_latest() {
         return true;
@@ -85,7 +87,7 @@ impl LoadToken {
             .read(self.hash, |partition| self.holds_in(cache, &partition))
     }
 
-    /// The same under the partition's lock.
+    /// Whether it holds, asked by who has the partition's lock.
     pub fn holds_in(&self, cache: &Cache, partition: &PartitionRef) -> bool {
         see(self.tier, cache, partition.stripe(self.hash)) == Some(self.seen)
     }

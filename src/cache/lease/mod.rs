@@ -1,11 +1,11 @@
 //! Of all who miss a key, one computes its entry: who that is, who waits, and whether what was
 //! computed may be stored.
 //!
-//! - A lease of `cache_fetch` belongs to a session. On a memory cache it ends when the value is stored;
-//!   on a table cache with the transaction (commit or rollback), because others see the value from
-//!   then on.
-//! - A lease of `cache_lease` belongs to whoever knows its number. It ends when the value is stored (on
-//!   a table cache: committed), when it is released, or by time.
+//! - A lease of `cache_fetch` belongs to a session. On a memory cache it ends when the value is
+//!   stored; on a table cache with the transaction (commit or rollback), because others see the
+//!   value from then on.
+//! - A lease of `cache_lease` belongs to whoever knows its number. It ends when the value is stored
+//!   (on a table cache: committed), when it is released, or by time.
 //! - Any change of the key by others voids it.
 //!
 //! [`leases`]: records in the tier. [`held`]: what a transaction has of them. [`ask`] and [`wait`]:

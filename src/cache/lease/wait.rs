@@ -8,7 +8,8 @@ use crate::pg::session::{self, clock, wait};
 use crate::pg::shmem::lease::Other;
 use crate::pg::shmem::tier::tier;
 
-/// Milliseconds of the longest sleep at a stretch: then it is asked whether the holder waits for us.
+/// Milliseconds of the longest sleep at a stretch: then it is asked whether the holder waits for
+/// us.
 const LONGEST_SLEEP: i64 = 1_000;
 /// Milliseconds between two looks, where nobody wakes us.
 const POLL: i64 = 20;
@@ -48,7 +49,8 @@ pub fn for_commit(patience: &Patience) -> bool {
     waits
 }
 
-/// Waits a while for the end of somebody else's lease; false when there is no point in more waiting.
+/// Waits a while for the end of somebody else's lease; false when there is no point in more
+/// waiting.
 pub fn for_lease(key: HashedKey, other: Option<Other>, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {

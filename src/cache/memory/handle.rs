@@ -1,8 +1,10 @@
-//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in and out.
+//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in
+//! and out.
 //!
-//! Guards that what changes an entry does so under its partition's lock, in one step with the lease of its
-//! key, and only while the cache is still the one that the caller knows and no fence stands. And that a session that
-//! has changed what an entry depends on does not find it, though it is there for others until the commit.
+//! Guards that what changes an entry does so under its partition's lock, in one step with the lease
+//! of its key, and only while the cache is still the one that the caller knows and no fence stands.
+//! And that a session that has changed what an entry depends on does not find it, though it is
+//! there for others until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,7 +19,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
 use crate::cache::tier::hashed_key::hot_key;
-use crate::cache::tier::io::{self, Stored};
+use crate::cache::tier::io::{self, StoreOutcome};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
@@ -27,30 +29,32 @@ use crate::pg::value::datum::Text;
 
 /// The tier and the cache's slot in it.
 #[derive(Clone, Copy)]
-pub struct Home {
+pub struct TierHandle {
     pub tier: &'static Tier,
     pub slot: u32,
     relation: Oid,
 }
 
-impl Home {
-    pub fn of(cache: &Cache) -> Result<Home, Error> {
+impl TierHandle {
+    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier,
+    /// 53400 when all slots are taken.
+    pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
         removal::settle();
         let slot = match cache.slot(tier) {
             Some(slot) => slot,
-            None => Home::found(cache, tier)?,
+            None => TierHandle::assign_slot(cache, tier)?,
         };
-        Ok(Home {
+        Ok(TierHandle {
             tier,
             slot,
             relation: cache.relation,
         })
     }
 
-    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
-    /// a slot that is given after the drop would be freed by nobody.
-    fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
+    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile,
+    /// and a slot that is given after the drop would be freed by nobody.
+    fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
         Ok(slot)
@@ -61,6 +65,7 @@ impl Home {
         hot_key(self.tier, cache.id, self.slot, bytes)
     }
 
+    /// The version of the cache's present content.
     pub fn version(&self) -> u64 {
         self.tier.slot(self.slot).version.load(SeqCst)
     }
@@ -69,10 +74,12 @@ impl Home {
         self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
+    /// The live entry under a key, copied out of the tier.
     pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
         self.copy_out_within(cache, key, None)
     }
 
+    /// The entry under a key that is live, or within this grace.
     pub fn copy_out_within(
         &self,
         cache: &Cache,
@@ -88,7 +95,7 @@ impl Home {
         io::copy_out(self.tier, key, cache.value_type, grace, valid)
     }
 
-    /// The same with a copy of the key.
+    /// A live entry with a copy of its key, for bytes that a walk has found.
     pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
         let entry = self.copy_out(cache, &self.key(cache, bytes))?;
         Some((Text::new(bytes), entry))
@@ -128,11 +135,12 @@ impl Home {
 
     /// Whether a transaction that commits right now keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
-        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+        self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
             || self.tier.control().fences.stands_before(hash)
     }
 
-    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it
+    /// did not hold. Raises 54000 for an entry that the tier cannot hold.
     pub fn put(
         &self,
         cache: &Cache,
@@ -159,19 +167,19 @@ impl Home {
             leases::wake_waiting(self.tier, key.hash);
         }
         match stored {
-            Stored::Yes => {
+            StoreOutcome::Yes => {
                 pending::note_stored(self.relation, key.bytes);
                 Ok(true)
             }
             // As good as evicted at once: what it was computed from is changing.
-            Stored::Refused if fenced.get() => Ok(true),
-            Stored::Refused => Ok(false),
-            Stored::TooLarge => {
+            StoreOutcome::Refused if fenced.get() => Ok(true),
+            StoreOutcome::Refused => Ok(false),
+            StoreOutcome::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
                 Err(Error::EntryTooLarge(record.value.len()))
             }
             // Written and evicted at once: what was there before must not survive it.
-            Stored::Crowded => {
+            StoreOutcome::Crowded => {
                 self.remove(key, |_| true);
                 Ok(true)
             }
@@ -183,14 +191,16 @@ impl Home {
         self.remove_because(key, RemovalCause::Cleared, still)
     }
 
+    /// Removes the entry for this reason if `still` holds, and voids the key's lease, which expiry
+    /// does not; whether it held.
     pub fn remove_because(
         &self,
         key: &HotKey,
         why: RemovalCause,
         still: impl Fn(&PartitionRef) -> bool,
     ) -> bool {
-        let home = self.tier.region().partition_of(key.hash);
-        let (holds, voided) = self.tier.change(home, |partition| {
+        let partition = self.tier.region().partition_of(key.hash);
+        let (holds, voided) = self.tier.change(partition, |partition| {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);

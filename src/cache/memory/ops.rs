@@ -1,8 +1,8 @@
 //! Entries of a memory cache: what each function does where the hot tier is all there is.
 //!
 //! Acts at once and is not rolled back. A decision that needs the old value (add, cas, incr ...) is
-//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if not,
-//! it is made again.
+//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if
+//! not, it is made again.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use pgcache_store::{NO_DEADLINE, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 
-use super::handle::Home;
+use super::handle::TierHandle;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::commit::notify;
 use crate::cache::lease::leases::{self, Lease};
@@ -34,16 +34,16 @@ pub enum Decision<R> {
     Remove(R),
 }
 
-/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides in
-/// which memory that happens.
+/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides
+/// in which memory that happens.
 pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
-    let home = Home::of(cache)?;
-    let hot_key = key.in_slot(home.slot);
-    home.tier.region().prefetch_entry(hot_key.hash);
-    Ok(home.copy_out_within(cache, &hot_key, grace))
+    let handle = TierHandle::of(cache)?;
+    let hot_key = key.in_slot(handle.slot);
+    handle.tier.region().prefetch_entry(hot_key.hash);
+    Ok(handle.copy_out_within(cache, &hot_key, grace))
 }
 
 /// Inserts or overwrites.
@@ -51,8 +51,8 @@ pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
     // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
     // dropped, which ends the loop with an error.
     loop {
-        let home = Home::of(cache)?;
-        if home.put(cache, &key.in_slot(home.slot), entry, |_| true)? {
+        let handle = TierHandle::of(cache)?;
+        if handle.put(cache, &key.in_slot(handle.slot), entry, |_| true)? {
             notify::note(cache.relation, key.bytes(), RowChange::Set);
             return Ok(());
         }
@@ -67,18 +67,18 @@ pub fn set_leased(
     entry: &Entry,
     lease: Lease,
 ) -> Result<bool, Error> {
-    let home = Home::of(cache)?;
-    let hot_key = key.in_slot(home.slot);
-    let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
-    let stored = home.put(cache, &hot_key, entry, still)?;
+    let handle = TierHandle::of(cache)?;
+    let hot_key = key.in_slot(handle.slot);
+    let still = |_: &PartitionRef| leases::holds(handle.tier, lease, clock::now());
+    let stored = handle.put(cache, &hot_key, entry, still)?;
     if stored {
         notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(stored)
 }
 
-/// Stores a value that was computed without a lease, if nobody has changed its source or the entry since.
-/// `refresh`: there was a live entry, which may be replaced.
+/// Stores a value that was computed without a lease, if nobody has changed its source or the entry
+/// since. `refresh`: there was a live entry, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
     key: HashedKey,
@@ -86,12 +86,12 @@ pub fn set_if_unchanged(
     token: &LoadToken,
     refresh: bool,
 ) -> Result<(), Error> {
-    let home = Home::of(cache)?;
-    let hot_key = key.in_slot(home.slot);
+    let handle = TierHandle::of(cache)?;
+    let hot_key = key.in_slot(handle.slot);
     let still = |partition: &PartitionRef| {
-        token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
+        token.holds_in(cache, partition) && (refresh || handle.live(partition, &hot_key).is_none())
     };
-    if home.put(cache, &hot_key, entry, still)? {
+    if handle.put(cache, &hot_key, entry, still)? {
         notify::note(cache.relation, key.bytes(), RowChange::Set);
     }
     Ok(())
@@ -104,20 +104,22 @@ pub fn update<R>(
     decide: impl Fn(Option<&Entry>) -> Result<Decision<R>, Error>,
 ) -> Result<R, Error> {
     loop {
-        let home = Home::of(cache)?;
-        let hot_key = key.in_slot(home.slot);
-        let present = home.copy_out(cache, &hot_key);
+        let handle = TierHandle::of(cache)?;
+        let hot_key = key.in_slot(handle.slot);
+        let present = handle.copy_out(cache, &hot_key);
         let still =
-            |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
+            |partition: &PartitionRef| handle.is_unchanged(partition, &hot_key, present.as_ref());
         let (done, answer, change) = match decide(present.as_ref())? {
             Decision::Keep(answer) => (true, answer, None),
             Decision::Put(entry, answer) => {
-                let done = home.put(cache, &hot_key, &entry, still)?;
+                let done = handle.put(cache, &hot_key, &entry, still)?;
                 (done, answer, Some(RowChange::Set))
             }
-            Decision::Remove(answer) => {
-                (home.remove(&hot_key, still), answer, Some(RowChange::Gone))
-            }
+            Decision::Remove(answer) => (
+                handle.remove(&hot_key, still),
+                answer,
+                Some(RowChange::Gone),
+            ),
         };
         if done {
             if let Some(change) = change {
@@ -131,11 +133,11 @@ pub fn update<R>(
 
 /// Removes an entry; says whether it was live.
 pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
-    let home = Home::of(cache)?;
-    let hot_key = key.in_slot(home.slot);
+    let handle = TierHandle::of(cache)?;
+    let hot_key = key.in_slot(handle.slot);
     let live = Cell::new(false);
-    home.remove(&hot_key, |partition| {
-        live.set(home.live(partition, &hot_key).is_some());
+    handle.remove(&hot_key, |partition| {
+        live.set(handle.live(partition, &hot_key).is_some());
         true
     });
     if live.get() {
@@ -144,24 +146,25 @@ pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
     Ok(live.get())
 }
 
-/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first. An entry
-/// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
+/// comes first. An entry that somebody else sets meanwhile is looked at anew: its value goes with
+/// the deadline.
 pub fn touch<R>(
     cache: &Cache,
     key: HashedKey,
     deadline: Deadline,
-    give: impl Fn(&Entry) -> R,
+    project: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     loop {
-        let home = Home::of(cache)?;
-        let hot_key = key.in_slot(home.slot);
-        let Some(entry) = home.copy_out(cache, &hot_key) else {
+        let handle = TierHandle::of(cache)?;
+        let hot_key = key.in_slot(handle.slot);
+        let Some(entry) = handle.copy_out(cache, &hot_key) else {
             return Ok(None);
         };
-        let answer = give(&entry);
-        let place = home.tier.region().partition_of(hot_key.hash);
-        let touched = home.tier.change(place, |partition| {
-            home.is_unchanged(partition, &hot_key, Some(&entry))
+        let answer = project(&entry);
+        let place = handle.tier.region().partition_of(hot_key.hash);
+        let touched = handle.tier.change(place, |partition| {
+            handle.is_unchanged(partition, &hot_key, Some(&entry))
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
@@ -172,7 +175,8 @@ pub fn touch<R>(
     }
 }
 
-/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
+/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most
+/// `max_rows`.
 pub fn scan(
     cache: &Cache,
     prefix: Text,
@@ -180,12 +184,12 @@ pub fn scan(
     max_rows: usize,
     show: &mut dyn FnMut(Make),
 ) -> Result<(), Error> {
-    let home = Home::of(cache)?;
+    let handle = TierHandle::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
     let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
     loop {
         let last = keys.last().map_or(after, Vec::as_slice);
-        keys = walk::least_keys(home.tier, home.slot, left, |key| {
+        keys = walk::least_keys(handle.tier, handle.slot, left, |key| {
             key.starts_with(prefix.bytes())
                 && (last.is_empty() || key > last)
                 && !pending::hides(cache.relation, key)
@@ -194,7 +198,7 @@ pub fn scan(
         for key in &keys {
             session::check_for_interrupts();
             show(&|| {
-                let entry = home.entry(cache, key);
+                let entry = handle.entry(cache, key);
                 shown.set(shown.get() + usize::from(entry.is_some()));
                 entry
             });
@@ -209,27 +213,27 @@ pub fn scan(
 
 /// Shows all live entries, in no order.
 pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
-    let home = Home::of(cache)?;
-    walk::each_key(home.tier, home.slot, |key| {
-        show(&|| home.entry(cache, key));
+    let handle = TierHandle::of(cache)?;
+    walk::each_key(handle.tier, handle.slot, |key| {
+        show(&|| handle.entry(cache, key));
     });
     Ok(())
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
-    let home = Home::of(cache)?;
-    load_token::note_removal(home.tier, cache.id);
-    leases::void_all(home.tier, cache.id);
-    let (version, now) = (home.version(), clock::now());
+    let handle = TierHandle::of(cache)?;
+    load_token::note_removal(handle.tier, cache.id);
+    leases::void_all(handle.tier, cache.id);
+    let (version, now) = (handle.version(), clock::now());
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
-        for key in walk::least_keys(home.tier, home.slot, usize::MAX, matches) {
+        for key in walk::least_keys(handle.tier, handle.slot, usize::MAX, matches) {
             notify::note(cache.relation, &key, RowChange::Gone);
         }
     }
     let live = Cell::new(0);
-    walk::remove_entries(home.tier, home.slot, RemovalCause::Cleared, |entry| {
+    walk::remove_entries(handle.tier, handle.slot, RemovalCause::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
         if matches && entry.header().version == version && now < entry.header().deadline {
             live.set(live.get() + 1);
@@ -241,15 +245,15 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 
 /// Removes all entries.
 pub fn clear(cache: &Cache) -> Result<(), Error> {
-    let home = Home::of(cache)?;
-    let slot = home.tier.slot(home.slot);
-    load_token::note_removal(home.tier, cache.id);
-    leases::void_all(home.tier, cache.id);
-    slot.version.store(home.tier.new_version(), SeqCst);
-    leases::void_all(home.tier, cache.id); // those that began while the first were voided
-    let version = home.version();
+    let handle = TierHandle::of(cache)?;
+    let slot = handle.tier.slot(handle.slot);
+    load_token::note_removal(handle.tier, cache.id);
+    leases::void_all(handle.tier, cache.id);
+    slot.version.store(handle.tier.new_version(), SeqCst);
+    leases::void_all(handle.tier, cache.id); // those that began while the first were voided
+    let version = handle.version();
     notify::note_clear(cache.relation);
-    walk::remove_entries(home.tier, home.slot, RemovalCause::Cleared, |entry| {
+    walk::remove_entries(handle.tier, handle.slot, RemovalCause::Cleared, |entry| {
         entry.header().version < version
     });
     Ok(())
@@ -257,15 +261,15 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
 
 /// Removes expired entries, and those of former content; how many. Then trims to `max_entries`.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
-    let home = Home::of(cache)?;
+    let handle = TierHandle::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
     if cache.settings.watch.is_some() {
-        let removed = expire_watched(cache, &home, limit, max_rows);
+        let removed = expire_watched(cache, &handle, limit, max_rows);
         trim(cache)?;
         return Ok(removed);
     }
     let left = Cell::new(max_rows);
-    let removed = walk::remove_entries(home.tier, home.slot, RemovalCause::Expired, |entry| {
+    let removed = walk::remove_entries(handle.tier, handle.slot, RemovalCause::Expired, |entry| {
         let goes = left.get() > 0 && entry.header().deadline <= limit;
         left.set(left.get() - i64::from(goes));
         goes
@@ -274,17 +278,17 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(removed as i64)
 }
 
-/// The same one by one, because each is told.
-fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
+/// Removes expired entries one by one, at most `max_rows`, because watchers are told of each.
+fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
     let mut removed = 0;
-    for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
-        let key = home.key(cache, &bytes);
+    for bytes in walk::expired_keys(handle.tier, handle.slot, limit, max) {
+        let key = handle.key(cache, &bytes);
         let is_expired = |partition: &PartitionRef| {
             let entry = partition.peek(&key);
             entry.is_some_and(|entry| entry.header().deadline <= limit)
         };
-        if home.remove_because(&key, RemovalCause::Expired, is_expired) {
+        if handle.remove_because(&key, RemovalCause::Expired, is_expired) {
             notify::note_expired(cache.relation, &bytes);
             removed += 1;
         }
@@ -294,16 +298,16 @@ fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 
 
 /// Removes entries that are more than `max_entries`: those that are used least.
 pub fn trim(cache: &Cache) -> Result<(), Error> {
-    let home = Home::of(cache)?;
+    let handle = TierHandle::of(cache)?;
     if let Some(most) = cache.settings.max_entries {
-        let entries = home.tier.slot(home.slot).entries.load(Relaxed);
-        walk::remove_least_used(home.tier, home.slot, entries - most);
+        let entries = handle.tier.slot(handle.slot).entries.load(Relaxed);
+        walk::remove_least_used(handle.tier, handle.slot, entries - most);
     }
     Ok(())
 }
 
-/// A memory cache's slot and the deadline up to which its entries have expired; None while it has no
-/// entries.
+/// A memory cache's slot and the deadline up to which its entries have expired; None while it has
+/// no entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

@@ -1,8 +1,15 @@
 //! Which rows go at this moment because of time.
 //!
-//! Set around the statement of a sweep, read where a change of a row is noted: an entry that has expired
-//! voids no lease, and watchers are told so. What triggers on the cache change meanwhile, there or elsewhere, and what goes
-//! along by a foreign key, does not go because of time.
+//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here while the
+//! statement of a sweep runs.
+//!
+//! - Set by `expiry::pass`, around its statement.
+//! - Read where a change of a row is noted, in the same session: by the observer, for which watchers are told
+//!   "expire" instead of "delete", and no lease is voided, because what is being computed is not out of date; and
+//!   by `expiry::vacuum_need`, which counts no dead bytes, because a VACUUM follows the sweep anyway.
+//!
+//! What triggers on the cache change meanwhile, there or elsewhere, and what goes along by a foreign key, does
+//! not go because of time.
 
 use std::cell::Cell;
 
@@ -11,7 +18,7 @@ use pgrx::pg_sys::Oid;
 use crate::pg::events::NotedBy;
 use crate::pg::hooks::trigger;
 
-/// The sweep of a table, and how deep in triggers its statement runs.
+/// The table that is swept, and how deep in triggers the sweep's statement runs.
 #[derive(Clone, Copy)]
 struct Swept {
     relation: Oid,
@@ -19,25 +26,25 @@ struct Swept {
 }
 
 thread_local! {
-    static SWEEPING: Cell<Option<Swept>> = const { Cell::new(None) };
+    static SWEPT: Cell<Option<Swept>> = const { Cell::new(None) };
 }
 
 /// Rows that the next statement removes from a table have expired. An error that unwinds drops it, too.
-pub struct Sweeping(Option<Swept>);
+pub struct Expiring(Option<Swept>);
 
-impl Sweeping {
-    pub fn begin(relation: Oid) -> Sweeping {
+impl Expiring {
+    pub fn begin(relation: Oid) -> Expiring {
         let depth = trigger::depth();
-        Sweeping(SWEEPING.replace(Some(Swept { relation, depth })))
+        Expiring(SWEPT.replace(Some(Swept { relation, depth })))
     }
 
     pub fn is_on() -> bool {
-        SWEEPING.get().is_some()
+        SWEPT.get().is_some()
     }
 
     /// Whether a row that is gone was removed by the statement of a sweep itself.
     pub fn removes(relation: Oid, noted_by: NotedBy) -> bool {
-        SWEEPING.get().is_some_and(|swept| {
+        SWEPT.get().is_some_and(|swept| {
             noted_by == NotedBy::Trigger
                 && swept.relation == relation
                 && trigger::depth() == swept.depth + 1
@@ -45,8 +52,8 @@ impl Sweeping {
     }
 }
 
-impl Drop for Sweeping {
+impl Drop for Expiring {
     fn drop(&mut self) {
-        SWEEPING.set(self.0);
+        SWEPT.set(self.0);
     }
 }

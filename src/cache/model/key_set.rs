@@ -1,9 +1,9 @@
-//! A set of keys, in the order in which they came: what a transaction notes of a table that changes by
-//! the hundred thousand rows.
+//! A set of keys, in the order in which they came: what a transaction notes of a table that changes
+//! by the hundred thousand rows.
 //!
-//! The keys' bytes lie one after another, so that no key costs an allocation of its own; a table of tags,
-//! at most half full, finds them. It grows with what a user changes, so it takes its memory through
-//! `pg::memory`.
+//! The keys' bytes lie one after another, so that no key costs an allocation of its own; a table of
+//! tags, at most half full, finds them. It grows with what a user changes, so it takes its memory
+//! through `pg::memory`.
 
 use std::cell::OnceCell;
 
@@ -75,8 +75,8 @@ impl Keys {
         self.ends.is_empty()
     }
 
-    /// Puts numbers of keys into the order of the keys. Eight bytes of each, from where they begin to
-    /// differ, are at hand; the rest is looked at only where these are equal.
+    /// Puts numbers of keys into the order of the keys. Eight bytes of each, from where they begin
+    /// to differ, are at hand; the rest is looked at only where these are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {
         let same = self.common_prefix();
         let mut ranked = memory::list(numbered.len());

@@ -1,5 +1,6 @@
-//! Removals that are pending: what changed rows say of entries that depend on them, by savepoint, until the entries
-//! are removed. Who removes them, and when, is `open::removal`; how dependencies are declared, `definition::declare`.
+//! Removals that are pending: what changed rows say of entries that depend on them, by savepoint,
+//! until the entries are removed. Who removes them, and when, is `open::removal`; how dependencies
+//! are declared, `definition::declare`.
 //!
 //! Guards that nothing is left of it when the transaction, or the savepoint, is rolled back.
 
@@ -58,15 +59,17 @@ struct Transaction {
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
     pending: bool,
-    /// What was noted since then; None is all. Who changes rows and looks at a cache in turn does not remove all of it
-    /// each time.
+    /// What was noted since then; None is all. A session that changes rows and looks at a cache in
+    /// turn does not remove all of it each time.
     fresh: Option<ByCache>,
-    /// The entries are being removed, since this depth of savepoints: what is done for that does not begin it
-    /// again.
+    /// The entries are being removed, since this depth of savepoints: what is done for that does
+    /// not begin it again.
     removing: Option<i32>,
-    /// Children, and their parents, that have come to a table on which entries depend, or have left it.
+    /// Children, and their parents, that have come to a table on which entries depend, or have left
+    /// it.
     children: Vec<(Oid, Oid)>,
-    /// Keys of memory caches, by cache, that this session has stored itself since they were last noted.
+    /// Keys of memory caches, by cache, that this session has stored itself since they were last
+    /// noted.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
     /// What was noted has been seen to at the end of the transaction, which may be a PREPARE that is to be refused.
     ended: bool,
@@ -192,16 +195,17 @@ pub fn is_to_follow(child: Oid, parent: Oid) -> bool {
     inheritance::is_plain(child) && inheritance::is_child(child, parent)
 }
 
-/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's callback
-/// changes something: nobody would remove what depends on it when the transaction is committed.
+/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's
+/// callback changes something: nobody would remove what depends on it when the transaction is
+/// committed.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing && has_noted() {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
     }
 }
 
-/// Finds the caches that depend on those with entries to remove, and so on. Which of their entries go is said by rows
-/// that stay for now: any may.
+/// Finds the caches that depend on those with entries to remove, and so on. Which of their entries
+/// go is said by rows that stay for now: any may.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -230,16 +234,16 @@ pub fn note_declared() {
     });
 }
 
-/// Whether this transaction may have changed rows on which entries depend without a word from their triggers, because
-/// these are new, to come, off or gone, and a rollback would bring back what was before. Of no cache in particular:
-/// whose trigger it was can no longer be told.
+/// Whether this transaction may have changed rows on which entries depend without a word from their
+/// triggers, because these are new, to come, off or gone, and a rollback would bring back what was
+/// before. Of no cache in particular: whose trigger it was can no longer be told.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
-/// Whether the entry under this key would have been removed before anybody looks for it, but for a parallel
-/// query.
+/// Whether the entry under this key would have been removed before anybody looks for it, but for a
+/// parallel query.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
@@ -257,8 +261,8 @@ pub fn due(cache: Oid) -> usize {
     })
 }
 
-/// Whether this session has changed a row on which this entry of a memory cache depends. For others it stays until
-/// the commit; the session itself does not find it, until it has stored one itself.
+/// Whether this session has changed a row on which this entry of a memory cache depends. For others
+/// it stays until the commit; the session itself does not find it, until it has stored one itself.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.hides(cache, key))
@@ -298,7 +302,8 @@ pub fn is_left_to_commit() -> bool {
     look(|t| t.removing.is_none() && !t.noted.is_empty())
 }
 
-/// Begins a removal; its savepoint level is remembered, so that one that is rolled back inside of it does not end it.
+/// Begins a removal; its savepoint level is remembered, so that one that is rolled back inside of
+/// it does not end it.
 pub fn begin_removal() {
     with(|t| {
         t.pending = false;
@@ -327,7 +332,7 @@ pub fn noted() -> Rc<ByCache> {
     })
 }
 
-/// All that is noted, for the commit: it is noted no more, and still hides what it names.
+/// Everything that is noted, for the commit: it is noted no more, and still hides what it names.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());

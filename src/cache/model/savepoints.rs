@@ -58,8 +58,8 @@ impl<T: Join> Savepoints<T> {
         self.0.is_empty()
     }
 
-    /// All of it, whatever the savepoint. At the end of a transaction all savepoints have ended, so it
-    /// allocates nothing then.
+    /// All of it, whatever the savepoint. At the end of a transaction all savepoints have ended, so
+    /// it allocates nothing then.
     pub fn into_one(self) -> T {
         joined(self.0.into_iter())
     }

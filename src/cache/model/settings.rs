@@ -64,7 +64,8 @@ impl Settings {
         })
     }
 
-    /// The same for what matters to a refresh. 0 and a ttl of forever remove a setting.
+    /// The settings after a change of what matters to a refresh. NULL leaves a setting; 0, and a
+    /// ttl of forever, remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
         negative_ttl: Option<Interval>,
@@ -184,8 +185,9 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads what [`iso_8601`] writes of a setting, and nothing else: none goes back in time. A grace that did reached
-/// beyond the end of time, where nobody who asks for all caches could pass it over.
+/// Reads what [`iso_8601`] writes of a setting, and nothing else: none goes back in time. A grace
+/// that did reached beyond the end of time, where nobody who asks for all caches could pass it
+/// over.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));

@@ -1,6 +1,6 @@
-//! Opening a cache for a call: privileges first, then the lock, then privileges again, because whoever held the
-//! lock may have taken them away. What depends on rows that this transaction has changed is removed before the cache
-//! is looked at.
+//! Opening a cache for a call: privileges first, then the lock, then privileges again, because
+//! whoever held the lock may have taken them away. What depends on rows that this transaction has
+//! changed is removed before the cache is looked at.
 
 pub mod removal;
 
@@ -21,8 +21,8 @@ pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> 
     lock_to_read(relation, needs)
 }
 
-/// The same for a caller who has been checked. He is checked again: whoever held the lock may have taken away
-/// what he had when he began to wait.
+/// Opens a cache to read it, for a caller whose privileges were checked. They are checked again
+/// under the lock: whoever held it may have taken them away.
 pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     removal::settle();
     let _lock = lock::Shared::on(relation);
@@ -33,8 +33,9 @@ pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> 
     })
 }
 
-/// Opens a cache to change it; the lock on a table is kept until the transaction ends. `function` is
-/// the caller's name for the error in a read-only transaction, in which memory caches can be written.
+/// Opens a cache to change it; the lock on a table is kept until the transaction ends. `function`
+/// is the caller's name for the error in a read-only transaction, in which memory caches can be
+/// written.
 pub fn to_write(
     cache: Option<Oid>,
     needs: Privileges,
@@ -52,8 +53,9 @@ pub fn to_write(
     find(relation)
 }
 
-/// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock that
-/// stays (REPEATABLE READ) would let two callers who go on to the strongest one wait for each other.
+/// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock
+/// that stays (REPEATABLE READ) would let two callers who go on to the strongest one wait for each
+/// other.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
@@ -79,9 +81,9 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
     }
 }
 
-/// Opens a cache for a definition statement, with the lock that the statement itself takes: a weaker
-/// one before it would let two callers wait for each other. A look without a lock comes first, so
-/// that a relation that is no cache is never locked that strongly.
+/// Opens a cache for a definition statement, with the lock that the statement itself takes: a
+/// weaker one before it would let two callers wait for each other. A look without a lock comes
+/// first, so that a relation that is no cache is never locked that strongly.
 pub fn to_define(
     cache: Option<Oid>,
     needs: Privileges,

@@ -1,8 +1,10 @@
-//! Removing what depends on rows that this transaction has changed (`model::pending` says what that is).
+//! Removing what depends on rows that this transaction has changed (`model::pending` says what that
+//! is).
 //!
-//! Done right before the commit: so late because an entry that another session stored since the change was computed
-//! from the old row, too; and it keeps the locks on entries short. In the changing session itself a call that opens a
-//! cache removes them earlier, so that it finds what a table shows it: nothing of an old row.
+//! Done right before the commit: so late because an entry that another session stored since the
+//! change was computed from the old row, too; and it keeps the locks on entries short. In the
+//! changing session itself a call that opens a cache removes them earlier, so that it finds what a
+//! table shows it: nothing of an old row.
 //!
 //! Guards that entries of a memory cache are fenced off until the commit is visible.
 
@@ -17,7 +19,7 @@ use crate::cache::commit::{changes, notify};
 use crate::cache::lease::{ask, held};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
-use crate::cache::table::ops as table;
+use crate::cache::table::remove_many;
 use crate::error::Error;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
@@ -26,8 +28,8 @@ use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
 
-/// Removes what depends on rows that this transaction has changed, before it looks at a cache itself. A
-/// parallel query cannot: what it reads is asked for with `pending::is_due`.
+/// Removes what depends on rows that this transaction has changed, before it looks at a cache
+/// itself. A parallel query cannot: what it reads is asked for with `pending::is_due`.
 pub fn settle() {
     while pending::is_unsettled() {
         if session::in_parallel_mode() {
@@ -75,8 +77,8 @@ impl When {
     }
 }
 
-/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand until the
-/// commit is visible.
+/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand
+/// until the commit is visible.
 fn remove(when: When) {
     pending::begin_removal();
     let _writable = transaction::Writable::enter();
@@ -110,9 +112,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock that it
-/// will be changed under at once: two transactions that both `clear` it, and hold a weaker one before, would
-/// wait for each other. What it was before the lock is no help: it may have a trigger or a foreign key by now.
+/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock
+/// that it will be changed under at once: two transactions that both `clear` it, and hold a weaker
+/// one before, would wait for each other. What it was before the lock is no help: it may have a
+/// trigger or a foreign key by now.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (registry::find(relation).ok()?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -137,20 +140,20 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
     let _owner = AsOwner::to_maintain(cache.relation);
     if noted.all {
         match when {
-            When::Now => table::delete_all(cache),
-            When::Ending | When::Commit => table::truncate(cache),
+            When::Now => remove_many::delete_all(cache),
+            When::Ending | When::Commit => remove_many::truncate(cache),
         }
         return;
     }
     if when.is_last() {
         keep_loaded_out(cache, &noted.keys);
     }
-    table::delete_keys(cache, &noted.keys);
+    remove_many::delete_keys(cache, &noted.keys);
 }
 
-/// From here on nobody stores under these keys what he has loaded before our commit is visible, and what
-/// others have stored already can be seen by who removes it. So the marks come first. Also of keys that have no
-/// entry: somebody may be computing one from the old row.
+/// From here on nobody stores under these keys what they have loaded before our commit is visible;
+/// and what others have stored already can be seen by whoever removes it, because the marks come
+/// first. Keys without an entry are marked, too: somebody may be computing one from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
@@ -158,13 +161,14 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
             changes::mark_early();
             pause::at(Window::MarkToRemove);
             if held::has_open_stores(tier, cache.id) {
-                table::wait_for_unseen(cache, keys);
+                remove_many::wait_for_unseen(cache, keys);
             }
         }
-        // Who waits for us may have stored already: then his row is waited for, and the deadlock is Postgres' own.
+        // Who waits for us may have stored already: then we wait for their row, and Postgres ends
+        // the deadlock.
         None => {
             if !ask::keep_loaders_out(cache, Some(keys)) {
-                table::wait_for_unseen(cache, keys);
+                remove_many::wait_for_unseen(cache, keys);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Which way a call takes to the table: directly by the index, or by a kept plan.
 //!
 //! The one place that chooses. Both ways mean the same; the direct one is for tables that are plain
-//! enough (`pg::table::target`), and `pgcache.table_path = plan` turns it off, for comparison and for doubt.
+//! enough (`pg::table::target`), and `pgcache.table_path = plan` turns it off, for comparison and
+//! for doubt.
 
 use std::cell::Cell;
 
@@ -43,8 +44,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// The table as it was judged, unless it has changed since: of a changed one nobody has asked what a direct
-/// access would leave out.
+/// The table as it was judged, unless it has changed since: of a changed one nobody has asked what
+/// a direct access would leave out.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

@@ -92,13 +92,13 @@ fn holds(tier: &Tier, token: &Token, cache: CacheId, stripe: Stripe) -> bool {
     let slot = tier.slot(token.slot);
     let control = tier.control();
     stripe == token.stripe
-        && stripe.pend == 0
+        && stripe.pending_writers == 0
         && slot.version.load(SeqCst) == token.version
         && tier.cache_of(token.slot).is(cache, SeqCst)
-        && slot.pend.load(SeqCst) == 0
+        && slot.pending_writers.load(SeqCst) == 0
         && slot.suspended.load(SeqCst) == 0
         && control.global_epoch.load(SeqCst) == token.global_epoch
-        && control.global_pend.load(SeqCst) == 0
+        && control.global_pending_writers.load(SeqCst) == 0
 }
 
 /// Fills in the row that was read after the token was taken.

@@ -1,9 +1,9 @@
 //! Entries of a plain table, read and written past the executor: what the statements of
 //! `cache::model::statement` do, by the means of `pg::table::scan` and `pg::table::write`.
 //!
-//! A write notes its key as the table's trigger would, before it returns. Deadlines are judged after the
-//! row is locked. A function here gives None where only the statement can do it; nothing has happened
-//! then that the statement would not do again.
+//! A write notes its key as the table's trigger would, before it returns. Deadlines are judged
+//! after the row is locked. A function here gives None where only the statement can do it; nothing
+//! has happened then that the statement would not do again.
 
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;

@@ -4,6 +4,7 @@ pub mod access_path;
 pub mod copies;
 pub mod direct;
 pub mod ops;
+pub mod remove_many;
 pub mod row;
 pub mod verify;
 pub mod versions;

@@ -1,9 +1,9 @@
 //! Entries of a table cache: what each function does with the table.
 //!
 //! One function here is one statement, or a row of them over keys in sorted order, so that two
-//! calls never wait for each other in a circle. A value comes with its type; the api converts. A read judges the deadline after it has the row, by the wall clock.
-
-use std::ffi::CString;
+//! calls never wait for each other in a circle. A value comes with its type; the api converts. A
+//! read judges the deadline after it has the row, by the wall clock. Removals of many are
+//! `remove_many`.
 
 use pgrx::datum::Interval;
 
@@ -14,20 +14,16 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::{Key, after_prefix};
-use crate::cache::model::key_set::Keys;
+use crate::cache::model::pending;
 use crate::cache::model::statement::{Form, Statement};
-use crate::cache::model::{ddl, pending};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
-use crate::pg::hooks::name_guard::NameGuard;
 use crate::pg::memory;
 use crate::pg::session::lock;
 use crate::pg::spi::output::Output;
-use crate::pg::spi::plan::{Paths, Plan};
 use crate::pg::table::row::New;
-use crate::pg::table::search;
 use crate::pg::value::convert;
-use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
@@ -290,84 +286,6 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
         None => remove(cache, Statement::DeleteIfNegative, key, &[], touched),
     }
     .is_some()
-}
-
-/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
-const MANY_KEYS: usize = 1_000;
-
-/// Removes the entries under these keys as they are now: also those that the
-/// transaction's own snapshot is too old to see.
-pub fn delete_keys(cache: &Cache, keys: &Keys) {
-    let direct = access_path::to_write(cache);
-    if direct.is_some_and(|target| direct::remove_all(target, keys).is_some()) {
-        return;
-    }
-    let mut sorted = memory::collect(keys.iter());
-    if keys.len() <= MANY_KEYS {
-        sorted.sort_unstable();
-        let array = [Typed::byte_texts(&sorted)];
-        return cache.plan(Statement::DeleteMany).run_on_latest(&array);
-    }
-    let array = [Typed::byte_texts(&sorted)];
-    let sql = [
-        b"DELETE FROM ONLY ",
-        cache.qualified_name().to_bytes(),
-        b" AS c WHERE c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
-    ];
-    let sql = CString::new(sql.concat()).unwrap_or_default();
-    let types = [ValueType::Text.array_oid()];
-    let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);
-    plan.run_on_latest(&array);
-}
-
-/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table cannot be
-/// asked by key, for all who write it.
-pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
-    let waited = cache.target.as_ref().is_some_and(|target| {
-        let mut numbers = memory::collect(0..keys.len());
-        keys.sort(&mut numbers, |&number| number);
-        let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
-        search::wait_for_unseen(target, texts).is_ok()
-    });
-    if !waited {
-        lock::wait_for_writers(cache.relation);
-    }
-}
-
-/// Removes all entries, row by row.
-pub fn delete_all(cache: &Cache) {
-    cache.plan(Statement::DeleteAll).run_on_latest(&[]);
-}
-
-/// Removes all entries as TRUNCATE does. The caller holds its lock.
-pub fn truncate(cache: &Cache) {
-    let _guard = NameGuard::of_truncate(cache.relation);
-    ddl::run(&[b"TRUNCATE TABLE ONLY ", cache.qualified_name().to_bytes()]);
-}
-
-/// Removes all entries whose key begins with `prefix`; says how many were live.
-pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
-    keys_with_prefix(cache, prefix)
-        .into_iter()
-        .filter(|&key| delete(cache, key))
-        .count() as i64
-}
-
-/// The keys that begin with `prefix`, in order.
-fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
-    let _owner = as_owner_unless(cache, Privileges::SELECT);
-    let mut arguments = vec![prefix.into()];
-    let end = after_prefix(prefix.bytes());
-    let bounded = end.is_some();
-    arguments.extend(end.map(|end| Typed::bound(&end)));
-    cache
-        .plan(Statement::Keys { bounded })
-        .run(&arguments, |output| {
-            let keys = (0..output.rows()).filter_map(|row| output.text(row, 0));
-            let mut keys = memory::collect(keys.map(Key::stored));
-            keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // see `versions`
-            keys
-        })
 }
 
 /// Whether an entry has this value.

@@ -1,9 +1,9 @@
 //! Compares the copies in the hot tier with the table: the coherence protocol's own check.
 //!
-//! Safe to run under any load. An entry that is still there, with an unchanged stripe, after the row
-//! was read with a new snapshot, must equal that row; if not, a value was served that no SELECT
-//! would have shown. A transaction that has written, or that keeps one snapshot, sees other rows than
-//! the copies are of: in it nothing can be said, and nothing is.
+//! Safe to run under any load. An entry that is still there, with an unchanged stripe, after the
+//! row was read with a new snapshot, must equal that row; if not, a value was served that no SELECT
+//! would have shown. A transaction that has written, or that keeps one snapshot, sees other rows
+//! than the copies are of: in it nothing can be said, and nothing is.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -29,8 +29,8 @@ pub type Find<'f> = &'f dyn Fn() -> Option<Difference>;
 
 /// Shows what finds out about each entry in turn.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Find)) {
-    // Nothing to compare: no copies, no table, a snapshot that need not see what others committed, or
-    // policies that may hide rows from this caller, whose copies nobody is served then.
+    // Nothing to compare: no copies, no table, a snapshot that need not see what others committed,
+    // or policies that may hide rows from this caller, whose copies nobody is served then.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {
@@ -64,7 +64,7 @@ fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     let slot = tier.slot(key.cache);
     io::copy_out(tier, key, cache.value_type, None, |header: &Header| {
         header.version == slot.version.load(SeqCst)
-            && slot.pend.load(SeqCst) == 0
+            && slot.pending_writers.load(SeqCst) == 0
             && slot.suspended.load(SeqCst) == 0
     })
 }

@@ -1,12 +1,14 @@
-//! Two versions of one key: what a transaction with one snapshot sees of a key that somebody else has removed since
-//! the snapshot, and that it has written anew.
+//! Two versions of one key: what a transaction with one snapshot sees of a key that somebody else
+//! has removed since the snapshot, and that it has written anew.
 //!
-//! Guards the rule by which one is chosen: **the version that this transaction has written is the entry**. The other
-//! one must have been removed by somebody else whose commit the snapshot does not show, or the key would not
-//! have been free. A plain SELECT shows both. The direct way to the table keeps to the same rule (`pg::table::scan`).
+//! Guards the rule by which one is chosen: **the version that this transaction has written is the
+//! entry**. The other one must have been removed by somebody else whose commit the snapshot does
+//! not show, or the key would not have been free. A plain SELECT shows both. The direct way to the
+//! table keeps to the same rule (`pg::table::scan`).
 //!
-//! There are never more: what is committed has each key once, at the snapshot and now. And there is one unless the
-//! transaction has written, so that under READ COMMITTED and for those that only read nothing here runs.
+//! There are never more: what is committed has each key once, at the snapshot and now. And there is
+//! one unless the transaction has written, so that under READ COMMITTED and for those that only
+//! read nothing here runs.
 
 use pgrx::datum::Interval;
 
@@ -102,13 +104,13 @@ pub enum Removal {
     Nothing,
     /// Of this row alone.
     Only(Typed),
-    /// Of this row, and if it goes, of the other one too, which ends in 40001: the transaction would see it from then
-    /// on, as if its key had not been removed.
+    /// Of this row, and if it goes, of the other one too, which ends in 40001: the transaction
+    /// would see it from then on, as if its key had not been removed.
     Both(Typed),
 }
 
-/// How to remove a key. A row past its deadline and grace is left to the sweep, which may have been there
-/// since the snapshot: to remove it once more would end in 40001.
+/// How to remove a key. A row past its deadline and grace is left to the sweep, which may have been
+/// there since the snapshot: to remove it once more would end in 40001.
 pub fn to_remove(cache: &Cache, key: Key) -> Removal {
     if !lock::one_snapshot_per_transaction() {
         return Removal::Plain;
@@ -143,8 +145,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// In the order of the keys, of each the one that counts. None where the transaction has changed what the entry depends
-/// on: then it has removed what there was, and what it still sees, somebody else has.
+/// In the order of the keys, of each the one that counts. None where the transaction has changed
+/// what the entry depends on: then it has removed what there was, and what it still sees, somebody
+/// else has.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| (one.key.bytes(), other.own).cmp(&(other.key.bytes(), one.own)));
     found.dedup_by(|next, kept| next.key.bytes() == kept.key.bytes());

@@ -39,8 +39,9 @@ impl HashedKey {
         }
     }
 
-    /// Asks for the key's part of the index: in a large tier memory is what a look-up waits for, and
-    /// the privileges can be checked meanwhile. Changes nothing, and shows nothing to the caller.
+    /// Asks for the key's part of the index: in a large tier memory is what a look-up waits for,
+    /// and the privileges can be checked meanwhile. Changes nothing, and shows nothing to the
+    /// caller.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(tier) = tier() {

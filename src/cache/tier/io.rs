@@ -32,8 +32,9 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But a grace
-    // is taken off by the calendar, which allocates and may fail: not under the partition's lock.
+    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But
+    // a grace is taken off by the calendar, which allocates and may fail: not under the partition's
+    // lock.
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
@@ -124,7 +125,7 @@ pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewE
 
 /// What became of a write to the tier.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoreOutcome {
     Yes,
     /// `still` said no.
     Refused,
@@ -141,12 +142,12 @@ pub fn store(
     record: &NewEntry,
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
-) -> Stored {
-    let home = tier.region().partition_of(key.hash);
+) -> StoreOutcome {
+    let partition = tier.region().partition_of(key.hash);
     let mut grant = tier.region().grant();
     let now = clock::now();
     for _ in 0..SET_ROUNDS {
-        let set = tier.change(home, |partition| {
+        let set = tier.change(partition, |partition| {
             still(partition).then(|| {
                 let set = partition.set(key, record, now, &mut grant);
                 if matches!(set, SetOutcome::Stored { .. }) {
@@ -156,9 +157,9 @@ pub fn store(
             })
         });
         match set {
-            None => return Stored::Refused,
-            Some(SetOutcome::Stored { .. }) => return Stored::Yes,
-            Some(SetOutcome::TooLarge) => return Stored::TooLarge,
+            None => return StoreOutcome::Refused,
+            Some(SetOutcome::Stored { .. }) => return StoreOutcome::Yes,
+            Some(SetOutcome::TooLarge) => return StoreOutcome::TooLarge,
             Some(SetOutcome::NeedPages { pages, victim }) => {
                 tier.change(victim, |partition| {
                     partition.reclaim(pages, now, &mut grant)
@@ -166,5 +167,5 @@ pub fn store(
             }
         }
     }
-    Stored::Crowded
+    StoreOutcome::Crowded
 }

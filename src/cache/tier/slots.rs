@@ -1,9 +1,10 @@
 //! Slots: which cache has which number in the hot tier.
 //!
-//! A slot belongs to a relation of a database until that relation is dropped, or rolled back where it was
-//! made; on a standby until somebody notices. It is never taken from a live relation. Who remembers a slot's
-//! number checks the owner at each use, after reading the version: a slot that was freed has a new version
-//! first and a new owner later, so an entry that matches the version read before is the old owner's own.
+//! A slot belongs to a relation of a database until that relation is dropped, or rolled back where
+//! it was made; on a standby until somebody notices. It is never taken from a live relation. Who
+//! remembers a slot's number checks whose it is at each use, after reading the version: a slot that
+//! was freed has a new version first and a new cache later, so an entry that matches the version
+//! read before is the former cache's own.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -36,8 +37,8 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     Some(place as u32)
 }
 
-/// The slot of a cache, given one if it has none; None when all are taken. `memory`: the id of a memory
-/// cache, 0 for a table.
+/// The slot of a cache, given one if it has none; None when all are taken. `memory`: the id of a
+/// memory cache, 0 for a table.
 pub fn assign(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory)));
     find(tier, cache).or_else(assign).or_else(|| {
@@ -46,7 +47,8 @@ pub fn assign(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     })
 }
 
-/// As [`assign`], for a table; where all slots are taken, `otherwise` runs before anybody can be given one.
+/// As [`assign`], for a table; where all slots are taken, `otherwise` runs before anybody can be
+/// given one.
 pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Option<u32> {
     find(tier, cache).or_else(|| {
         tier.assigning(|| {
@@ -61,10 +63,11 @@ pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Optio
 
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
-/// still committing) is left alone: that `pend` will fall on this slot.
+/// still committing) is left alone: their `pending_writers` will fall on this slot.
 fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let is_free = |number: &u32| {
-        tier.cache_of(*number).load(SeqCst).is_none() && tier.slot(*number).pend.load(SeqCst) == 0
+        tier.cache_of(*number).load(SeqCst).is_none()
+            && tier.slot(*number).pending_writers.load(SeqCst) == 0
     };
     let number = (0..tier.caches().len() as u32).find(is_free)?;
     let slot = tier.slot(number);
@@ -92,10 +95,10 @@ pub fn free(tier: &Tier, cache: CacheId) {
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of databases, that are gone although nobody here was
-/// told: a standby only replays their DROP. There a slot has no entries but those of a memory cache, which
-/// may be evicted at any time, so one that is freed too early costs misses and nothing else. Elsewhere a
-/// relation that is not seen may be one that is being made.
+/// Frees the slots of relations of this database, and of databases, that are gone although nobody
+/// here was told: a standby only replays their DROP. There a slot has no entries but those of a
+/// memory cache, which may be evicted at any time, so one that is freed too early costs misses and
+/// nothing else. Elsewhere a relation that is not seen may be one that is being made.
 pub fn free_gone(tier: &Tier) {
     if !session::in_recovery() {
         return;

@@ -100,8 +100,8 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
     removed
 }
 
-/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are copied
-/// under the locks into memory that was reserved before.
+/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are
+/// copied under the locks into memory that was reserved before.
 pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     let version = tier.slot(slot).version.load(SeqCst);
     let now = clock::now();

@@ -1,4 +1,4 @@
-//! Children of tables and partitions: who they are, and whether there is anything in them.
+//! Children and partitions of tables: which they are, and whether they hold rows.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -14,9 +14,11 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// A table and all that inherit from it, over however many steps, each with this lock from now on.
+/// A table and all that inherit from it, directly or through others; each is locked in this mode until the
+/// transaction ends.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
-    // SAFETY: the sequence is one call, which gives a list of oids in the memory context of the caller.
+    // SAFETY: the sequence is one call, which takes the locks itself and gives a list of oids in the memory
+    // context of the caller, where `oids` copies it.
     unsafe {
         let inheritors =
             unguarded::guarded(|| find_all_inheritors(table, mode.number(), std::ptr::null_mut()));
@@ -24,12 +26,13 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     }
 }
 
-/// Whether one table is a child of the other, over however many steps.
+/// Whether one table inherits from the other, directly or through others.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
 
-/// Whether a table, or what inherits from it, may have rows: it has a file that is not empty, or is elsewhere.
+/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it has none of its own
+/// (a foreign table).
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {
         // SAFETY: `family` has locked it, so it is there while it is asked for its kind and size.
@@ -49,7 +52,7 @@ pub fn has_content(table: Oid) -> bool {
     })
 }
 
-/// Whether a table is there and is a child of its own right, not a partition.
+/// Whether a table is there and is no partition.
 pub fn is_plain(table: Oid) -> bool {
     lookup::class(table).is_some_and(|class| !class.is_partition)
 }

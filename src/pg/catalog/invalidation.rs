@@ -1,4 +1,4 @@
-//! Tells the session when what it remembers of a relation may be out of date.
+//! What tells a session that what it remembers of a relation, or of a privilege, may be out of date.
 //!
 //! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics),
 //! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and the
@@ -29,6 +29,7 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Begins the watch.
     pub fn over(relation: pg_sys::Oid) -> Watch {
         let stale = Rc::new(Cell::new(false));
         WATCHES.with(|watches| {
@@ -47,15 +48,16 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Whether anybody's roles may have changed since: that decides which policies count for him, and a plan
-    /// is made for those that did. Postgres makes it anew for another role; for another membership only in
-    /// its latest minor releases.
+    /// Whether any role or membership may have changed since. They decide which policies apply to a role, and
+    /// a plan is made for the policies that applied. Postgres makes it anew for another role; for another
+    /// membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
 }
 
-/// Who is a member of what, may do what, and owns the database, at one moment.
+/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have seen no change
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
@@ -89,7 +91,8 @@ pub struct Grant {
     pub mask: u64,
 }
 
-/// Few caches are in use at a time; two that meet in one place push each other out.
+/// How many grants a session remembers: few caches are in use at a time. Two that fall into one place push each
+/// other out.
 const GRANTS: usize = 64;
 
 thread_local! {
@@ -106,14 +109,14 @@ impl Grant {
         mixed as usize % GRANTS
     }
 
-    /// Whether it was granted when last asked and no message since says that it may have changed. Just as
-    /// fresh as the system caches that an answer comes from: they change by the same messages.
+    /// Whether it was granted when last asked, and no message since says that it may have changed. This is as
+    /// fresh as the system caches that the answer came from: they change by the same messages.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
     }
 
-    /// Remembers it if `check` says so, unless a message came while it was looking.
+    /// Runs `check` and gives its answer; remembers a yes, unless a message came meanwhile.
     pub fn learn(self, check: impl FnOnce() -> bool) -> bool {
         let before = REVOCATIONS.get();
         let granted = check();
@@ -124,8 +127,8 @@ impl Grant {
     }
 }
 
-/// A relation's message says that its privileges or its owner may be others; one of a role, a membership
-/// or the database's owner, that anybody's may.
+/// Forgets the grants on a relation, whose privileges or owner may have changed; with None all grants, after a
+/// message of a role, a membership or the database's owner.
 fn forget_grants(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {
@@ -146,7 +149,8 @@ unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash
 
 /// Registers the callbacks; called when the library is loaded.
 pub fn register() {
-    // SAFETY: the callbacks live as long as the library, which Postgres never unloads.
+    // SAFETY: called once while the library is loaded; the callbacks live as long as the library, which Postgres
+    // never unloads.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::null());
         pg_sys::CacheRegisterSyscacheCallback(

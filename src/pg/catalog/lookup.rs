@@ -1,9 +1,9 @@
-//! What the catalogs say of a table, before and after the command that is running: it has written its rows already, but
-//! they are not visible before the next command.
+//! What the catalogs say of a table before the running command, and after it. That command has written its rows
+//! of the catalogs already, but they become visible to the next one only.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// What is asked of a table's row in pg_class.
+/// What we use of a table's row in pg_class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Class {
     pub file: Oid,
@@ -11,7 +11,7 @@ pub struct Class {
     pub is_partition: bool,
 }
 
-/// And of a column's in pg_attribute.
+/// What we use of a column's row in pg_attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Column {
     type_oid: Oid,
@@ -45,8 +45,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Whether what this command does to a column gives it other values, as far as its definition tells: another type
-/// need not rewrite the table, and a column that is computed when it is read never does.
+/// Whether this command may give a column other values, by its definition alone. The file does not tell: a change
+/// of the type need not rewrite the table, and a virtual column has no place in it.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -54,12 +54,14 @@ pub fn column_is_another(table: Oid, column: i32) -> bool {
     is_virtual || before.map(|column| column.type_oid) != now.map(|column| column.type_oid)
 }
 
+/// Whether a column, as this command leaves it, is generated.
 pub fn is_generated(table: Oid, column: i32) -> bool {
     column_now(table, column).is_some_and(|column| column.generated != 0)
 }
 
 fn column_before(table: Oid, column: i32) -> Option<Column> {
-    // SAFETY: as in `class`.
+    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is read, and is
+    // released after what is kept has been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::ATTNUM as i32,
@@ -100,7 +102,7 @@ fn column_now(table: Oid, column: i32) -> Option<Column> {
 /// # Safety
 /// A row of pg_class.
 unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
-    // SAFETY: as the caller says.
+    // SAFETY: the fixed part of every row of pg_class is a Form_pg_class, from which plain values are copied.
     unsafe {
         let class: pg_sys::Form_pg_class = pg_sys::GETSTRUCT(tuple).cast();
         Class {
@@ -114,7 +116,8 @@ unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
 /// # Safety
 /// A row of pg_attribute.
 unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
-    // SAFETY: as the caller says.
+    // SAFETY: the fixed part of every row of pg_attribute is a Form_pg_attribute, from which plain values are
+    // copied.
     unsafe {
         let column: pg_sys::Form_pg_attribute = pg_sys::GETSTRUCT(tuple).cast();
         Column {
@@ -124,7 +127,8 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// The row with these keys (a column's number, an equality, a value), written by this very command or before it.
+/// The row of a catalog with these keys (at most two; each a column's number, an equality, a value), whether this
+/// command has written it or an earlier one.
 fn present<R>(
     catalog: Oid,
     index: u32,

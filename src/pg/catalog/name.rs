@@ -72,11 +72,24 @@ pub fn quote_identifier(name: &CStr) -> CString {
 
 /// A string literal for a statement, whatever `standard_conforming_strings` says.
 pub fn quote_literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    match quoted.contains('\\') {
-        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
-        false => format!("'{quoted}'"),
+    String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
+}
+
+/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's bytes only.
+pub fn literal(text: &[u8]) -> Vec<u8> {
+    let quotes: &[u8] = match text.contains(&b'\\') {
+        true => b"E'",
+        false => b"'",
+    };
+    let mut literal = quotes.to_vec();
+    for &byte in text {
+        if let b'\'' | b'\\' = byte {
+            literal.push(byte);
+        }
+        literal.push(byte);
     }
+    literal.push(b'\'');
+    literal
 }
 
 /// The name of the current database.

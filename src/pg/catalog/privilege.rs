@@ -1,5 +1,5 @@
-//! Who may do what: privileges, ownership, row-level security, and the one place where a statement
-//! runs as somebody else.
+//! Who may do what: privileges, ownership, row-level security; and the one place from which a statement
+//! runs as another role.
 
 use pgrx::pg_sys;
 
@@ -20,6 +20,7 @@ impl Privileges {
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
 
+    /// Both sets together.
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
@@ -28,10 +29,10 @@ impl Privileges {
 /// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone.
 ///
 /// A REVOKE or a policy that somebody has committed counts from now on, also in the middle of a
-/// transaction: a SELECT would hear of it with its lock on the table, and a hot read takes none.
+/// transaction: a SELECT would hear of it when it locks the table, and a hot read takes no lock.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     emergency::secure();
-    hear();
+    accept_invalidations();
     if has(relation, privileges) {
         return;
     }
@@ -48,13 +49,13 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
     }
 }
 
-/// Takes notice of what others have committed.
-pub fn hear() {
-    // SAFETY: inside a transaction.
+/// Processes the invalidation messages of what others have committed.
+pub fn accept_invalidations() {
+    // SAFETY: every call of ours is inside a transaction, which the callbacks need that this may run.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Whether the current user has all of these on the relation, as far as the session has heard.
+/// Whether the current user has all of these on the relation, by the messages that the session has processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let grant = Grant {
@@ -92,8 +93,9 @@ unsafe fn aclcheck(
 
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
-    hear();
-    // SAFETY: syscache look-ups, as above.
+    accept_invalidations();
+    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and the error that
+    // is raised copies it.
     unsafe {
         if !version::owns_relation(relation, session::user()) {
             pg_sys::aclcheck_error(
@@ -119,30 +121,31 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Statements run as the relation's owner as long as this lives.
+/// While this lives, statements run as the relation's owner.
 ///
-/// For two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete`
+/// There are two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete`
 /// promises to need DELETE alone; and a sweep over all caches must not run their triggers with the
-/// sweeper's rights. The privilege was checked for the caller before; the statement is ours, no text
-/// of the caller's; triggers on the table run as the owner then, as they do when a foreign key
-/// cascades, but under a search_path that is not the caller's: what they do not qualify must not be
-/// found in a schema of his. Never used where row-level security applies to the caller.
+/// sweeper's rights. The caller's own privilege was checked before, and the statement is ours, no text of
+/// the caller's. Triggers on the table then run as the owner, as they do when a foreign key cascades, but
+/// not under the caller's search_path: names that they do not qualify must not be found in a schema of the
+/// caller's. Never used where row-level security applies to the caller.
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
     settings: i32,
 }
 
-/// Where code of an owner finds what it does not qualify: nowhere but in Postgres itself.
+/// The search_path of an owner's code: names that it does not qualify are Postgres' own or not found.
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
+    /// For a call whose caller has named the relation.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, 0)
     }
 
-    /// For work on a table that the caller did not name: the owner's code can neither change the
-    /// session nor put anything off to the commit, where it would run as the caller.
+    /// For work on a table that the caller did not name: the owner's code can neither change the session nor
+    /// leave anything for the commit, where it would run as the caller.
     pub fn to_maintain(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }

@@ -17,9 +17,9 @@ pub(in crate::pg) unsafe fn qualified_name(relation: pg_sys::Oid) -> CString {
     }
 }
 
-/// The same for a relation that the caller has locked.
+/// `schema.name`, quoted, of a relation that the caller has locked.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
-    // SAFETY: it exists and is locked.
+    // SAFETY: the caller's lock keeps the relation, so it exists until this returns.
     unsafe { qualified_name(relation) }
 }
 
@@ -29,9 +29,9 @@ pub fn is_there(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::get_rel_relkind(relation) != 0 }
 }
 
-/// Tables whose rows' changes fire row triggers: ordinary ones and partitions' parents.
+/// Whether it can have row triggers of ours: an ordinary table, or a partitioned one.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is gone.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }

@@ -1,13 +1,13 @@
 //! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
 //!
-//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`. It is never evaluated, it
-//! is where the two are kept: Postgres itself follows renames of columns and of the cache through it,
+//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`. It is never evaluated. It only keeps
+//! the two: Postgres itself follows renames of columns and of the cache through it,
 //! refuses to drop what it needs, copies it to partitions, dumps and restores it. The trigger's function
 //! takes the key out of the condition and evaluates it over the old and the new row.
 //!
-//! Guards whose rights count: those of the owner of the table on which the trigger was declared. He
-//! must be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger
-//! on a table of his own that names a cache of somebody else.
+//! Guards whose rights count: those of the owner of the table on which the trigger was declared. That owner must
+//! be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger on their own
+//! table that names a cache of somebody else.
 
 use std::ffi::{CStr, CString};
 
@@ -26,11 +26,13 @@ use crate::pg::{events, session};
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
+/// Tells Postgres the calling convention of `pgcache.invalidate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
+/// Tells Postgres the calling convention of `pgcache.invalidate_all()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
@@ -39,7 +41,7 @@ pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_r
 /// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
-    /// The table whose owner evaluates the key; None where it does not matter who does.
+    /// The table as whose owner the key is evaluated; None where any role gives the same result.
     as_owner_of: Option<Oid>,
     key: RowKey,
 }
@@ -80,14 +82,15 @@ pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) 
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
         return Datum::null();
     };
-    // SAFETY: as above.
+    // SAFETY: Postgres keeps the relation open while its trigger runs.
     let declared_on = unsafe { (*(*trigger).tg_relation).rd_id };
     require_rights(condition.cache, declared_on);
     events::emit(|observer| (observer.depended_on_all)(condition.cache));
     Datum::null()
 }
 
-/// TRUNCATE of a partition alone fires no trigger of its parent's; its own row triggers name the caches.
+/// A TRUNCATE of one partition fires no trigger of its parent's. The partition's copies of the row triggers name
+/// the caches.
 pub fn partition_truncated(partition: Oid) {
     for DependencyTrigger { cache, trigger, .. } in on_table(partition) {
         if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
@@ -113,8 +116,8 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
         }
         .unwrap_or((*trigger.tg_relation).rd_id);
         require_rights(condition.cache, declared_on);
-        // Planning looks names up, and puts SQL functions' bodies in their place: under the owner's rights and
-        // a search_path of ours, or the writer would choose what they mean.
+        // Planning looks up names, and replaces calls of SQL functions by their bodies. That is done with the
+        // owner's rights under a search_path of ours; else the writer would choose what the names mean.
         let stranger = relation::owner(declared_on) != session::user();
         let key = {
             let _owner = stranger.then(|| AsOwner::to_maintain(declared_on));
@@ -141,7 +144,7 @@ pub fn require_rights(cache: Oid, declared_on: Oid) {
     }
 }
 
-/// Whether he may.
+/// Whether the table's owner may delete any entry of the cache.
 pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
     let _owner = AsOwner::to_maintain(declared_on);
     relation::is_there(cache)
@@ -199,24 +202,24 @@ impl Condition {
     }
 }
 
-/// A trigger of ours on a table.
+/// A dependency's trigger on a table.
 pub struct DependencyTrigger {
     pub trigger: Oid,
-    /// As it is, not as SQL spells it.
+    /// The name itself, not quoted as SQL would quote it.
     pub name: CString,
     pub cache: Oid,
-    /// It came with a partition's parent and goes with it.
+    /// It is a partition's copy of its parent's trigger, and goes with that.
     pub is_clone: bool,
     /// It fires whatever session_replication_role is, as it was made.
     pub is_always: bool,
-    /// The condition as Postgres stores it, without what differs between equal ones.
+    /// The key's expression, as the trigger's condition has it.
     key: *mut pg_sys::Node,
-    /// For which rows or statements: Postgres' bits.
+    /// When it fires: Postgres' tgtype bits.
     kind: i16,
 }
 
 impl DependencyTrigger {
-    /// Whether it is that of INSERT, of which each dependency has one.
+    /// Whether it fires for INSERT; each dependency has exactly one such trigger.
     pub fn is_of_inserts(&self) -> bool {
         self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
     }
@@ -235,9 +238,9 @@ impl DependencyTrigger {
         }
     }
 
-    /// Whether both compute the same key for the same events.
+    /// Whether both compute equal keys at equal events.
     pub fn equals(&self, other: &DependencyTrigger) -> bool {
-        // SAFETY: compares two node trees.
+        // SAFETY: both are node trees in the memory context of the call, and only compared.
         self.cache == other.cache
             && self.kind == other.kind
             && unsafe { pg_sys::equal(self.key.cast(), other.key.cast()) }

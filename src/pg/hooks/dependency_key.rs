@@ -1,8 +1,7 @@
 //! The key of a dependency, evaluated over the rows that a statement changes.
 //!
-//! This runs for every row, so it is as little as can be: the expression is prepared once a statement,
-//! one guard stands around both rows, and the new row's key is not computed where no column differs of
-//! which it is made.
+//! This runs for every row, so it does as little as possible: the expression is prepared once a statement, one
+//! guard stands around both rows, and the new row's key is not computed where none of its columns differs.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum, Node, TupleTableSlot};
@@ -11,13 +10,13 @@ use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// In the memory of the call's FmgrInfo, as all that it points to.
+/// A key that is ready to be evaluated. It lies in the memory of the call's FmgrInfo, as all that it points to.
 pub struct RowKey {
     state: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,
-    /// The columns of which the key is made; None where that is more than columns.
+    /// The columns that the key is made of; None where it speaks of the whole row or of a system column.
     columns: Option<Columns>,
-    /// Whoever evaluates it, the result is the same, and no code of a user's runs.
+    /// No code of a user's runs in it, and the result does not depend on who evaluates it.
     pub is_plain: bool,
 }
 
@@ -41,7 +40,9 @@ impl RowKey {
     /// The nodes are of the table's trigger; the current memory context lives as long as the result.
     pub unsafe fn prepare(key: *mut Node, table: pg_sys::Relation) -> RowKey {
         const ROWS: [u32; 2] = [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO];
-        // SAFETY: as the caller says. Both kinds of variables become the inner tuple of the context.
+        // SAFETY: the nodes are a copy that the caller has read from the trigger's condition, so they may be
+        // changed: variables of OLD and of NEW both come to mean the inner tuple of the context. All that is
+        // allocated lives as long as the caller's memory context, as does the result.
         unsafe {
             let key = ROWS
                 .iter()
@@ -137,7 +138,7 @@ impl RowKey {
 /// # Safety
 /// The slot is NULL or one of the executor's.
 unsafe fn holds_row(slot: *mut TupleTableSlot) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: the flags are read after the test for NULL.
     unsafe { !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0 }
 }
 

@@ -1,17 +1,17 @@
-//! What changes the content of a table on which caches depend, and is no event of a row: its columns, its
-//! partitions and children, its end.
+//! What changes the content of a table on which caches depend without a row event: its columns, its partitions
+//! and children, its end.
 //!
-//! Told is what Postgres says through the object access hook:
+//! These events of the object access hook are passed on:
 //!
 //! - A column is added, dropped, or gets another type or another expression. A rewrite counts if a column was altered
 //!   before it in the same transaction; others (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
 //! - A partition or a child that is not empty comes or goes.
-//! - The table is dropped, for whatever reason. Its triggers go before it, so these are kept in mind.
-//! - A dependency's trigger was disabled, or not for all sessions, and is enabled again: nobody knows what happened
-//!   meanwhile.
+//! - The table is dropped, for whatever reason. Its triggers are dropped before it, so they are remembered.
+//! - A dependency's trigger was disabled, or not for all sessions, and is enabled again: changes made meanwhile
+//!   were not seen.
 //!
-//! As for rows the table's owner must be allowed to delete from the cache. A DROP is not refused for want of
-//! that: then the entries stay.
+//! As for rows, the table's owner must be allowed to delete from the cache. Where they are not, a DROP is not
+//! refused; the entries stay.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
 
-/// Postgres' numbers of pg_inherits and pg_attrdef.
+/// The oids of pg_inherits and pg_attrdef, fixed in Postgres' catalog headers.
 pub const INHERITANCE: Oid = Oid::from_u32(2611);
 pub const DEFAULTS: Oid = Oid::from_u32(2604);
 
@@ -56,19 +56,20 @@ pub fn forget() {
     SEEN.with(|seen| seen.change(|seen| *seen = Seen::default()));
 }
 
-/// Every row may be another one for whoever reads the table: all that depends on it goes with the commit.
+/// Any row may have changed for whoever reads the table: all entries that depend on it go with the commit.
 pub fn changed(table: Oid) {
-    let mut told: Vec<Oid> = Vec::new();
+    let mut emitted: Vec<Oid> = Vec::new();
     for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
-        if !told.contains(&cache) {
+        if !emitted.contains(&cache) {
             dependency::require_rights(cache, dependency::declared_on(trigger).unwrap_or(table));
             events::emit(|observer| (observer.depended_on_all)(cache));
-            memory::push(&mut told, cache);
+            memory::push(&mut emitted, cache);
         }
     }
 }
 
-/// The dependencies' triggers, asked for at every definition that changes somewhere.
+/// The dependencies' triggers. Asked for whenever any definition changes, so a table without triggers costs one
+/// look at the syscache.
 fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     match lookup::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
@@ -106,7 +107,7 @@ pub fn dropped(table: Oid, column: i32) {
             memory::collect(seen.dropped.iter().filter(here).copied())
         })
     });
-    // What a session has for itself goes with it, or with a commit: then it is too late for statements.
+    // A temporary table may go at the end of the session or in a commit: then it is too late for statements.
     if gone.is_empty() || relation::is_temporary(table) {
         return;
     }
@@ -143,7 +144,7 @@ pub fn trigger_made(trigger: Oid) {
     SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
 }
 
-/// A trigger has been altered; what is known of it is from before.
+/// A trigger has been altered; the relation's open copy still shows it as it was before.
 pub fn trigger_altered(trigger: Oid, table: Oid) {
     let is_new = SEEN.with(|seen| seen.change(|seen| seen.made.remove(&trigger.to_u32())));
     let found = find(trigger, table);
@@ -162,7 +163,7 @@ fn note_trigger() {
     SEEN.with(|seen| seen.change(|seen| seen.triggers = true));
 }
 
-/// Whether the transaction has altered or dropped a dependency's trigger, which tells nothing meanwhile.
+/// Whether the transaction has altered or dropped a dependency's trigger, which may have missed changes since.
 pub fn triggers_changed() -> bool {
     SEEN.with(|seen| seen.look(|seen| seen.triggers))
 }
@@ -184,13 +185,14 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
     events::emit(|observer| (observer.inherited)(child, parent));
 }
 
-/// Whether this session may be in the midst of a statement that has changed rows of the table: it has the lock of who
-/// changes rows, and the table open. In a trigger nobody knows which changes are still to be told.
+/// Whether this session may be in the middle of a statement that has changed rows of the table: it holds a
+/// writer's lock, and has the table open or is in a trigger, where changes may have been made whose own triggers
+/// are still to come.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }
 
-/// A default has been made: of a generated column it is what all its values are computed from.
+/// A default has been made. That of a generated column is the expression of all its values.
 pub fn default_made(table: Oid, column: i32) {
     if lookup::is_generated(table, column) {
         column_altered(table, column);
@@ -202,7 +204,8 @@ pub fn default_made(table: Oid, column: i32) {
 /// # Safety
 /// `arg` is what Postgres gives with OAT_POST_ALTER.
 pub unsafe fn parent_in(arg: *mut std::ffi::c_void) -> Oid {
-    // SAFETY: as the caller says.
+    // SAFETY: with OAT_POST_ALTER the argument is NULL or an ObjectAccessPostAlter of Postgres', from which one
+    // value is copied.
     unsafe {
         let altered: *mut pg_sys::ObjectAccessPostAlter = arg.cast();
         match altered.is_null() {

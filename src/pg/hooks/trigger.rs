@@ -16,11 +16,13 @@ use crate::pg::value::datum::{ValueType, varlena_bytes};
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
+/// Tells Postgres the calling convention of `pgcache.record()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
+/// Tells Postgres the calling convention of `pgcache.record_truncate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
@@ -69,8 +71,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; of a row without a key of type text, that anything may have changed.
-/// Anybody may put this trigger on a table of his own, with whatever column named key.
+/// Reports the key of one row; for a row without a key of type text, that anything may have changed. Anybody may
+/// put this trigger on their own table, with whatever column named key.
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
@@ -78,7 +80,8 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
     if row.is_null() {
         return;
     }
-    // SAFETY: as the caller says; heap_getattr reads a column that get_attnum has just found.
+    // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr reads a column
+    // that get_attnum has just found in it.
     unsafe {
         let relation_oid = (*relation).rd_id;
         let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
@@ -97,8 +100,8 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
     }
 }
 
-/// Reports what an update or a deletion has left to VACUUM. There is no row where somebody has made this
-/// a trigger of statements on a table of his own.
+/// Reports how many bytes an update or a deletion has left to VACUUM. There is no row where somebody has made this
+/// a statement trigger on their own table.
 ///
 /// # Safety
 /// `relation` is open; `old` is the row as it was, `new` what it has become; both may be NULL.
@@ -106,7 +109,8 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     if old.is_null() {
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `old` is not NULL, both are rows of the open relation, whose descriptor this is; `value_column` gives
+    // a column of a varlena type.
     unsafe {
         let descriptor = (*relation).rd_att;
         DeadBytes::between(old, new, descriptor, || value_column(relation)).emit((*relation).rd_id);

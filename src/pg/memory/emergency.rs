@@ -20,9 +20,10 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use crate::error::Error;
 use crate::pg::encoding;
 
-/// A memory context asks for blocks of at most 1 MB once larger ones are refused.
+/// The emergency memory, 2 MB: a memory context asks for blocks of at most 1 MB once larger ones are refused.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
-/// What a larger allocation fails with is an error; only small ones have nobody to report it.
+/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; below this one that fails would
+/// abort the process.
 const SMALL: usize = 64 * 1024;
 
 unsafe extern "C-unwind" {
@@ -34,33 +35,35 @@ static BLOCK_AT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The system's allocator with the reserve behind it.
+/// The system's allocator with the emergency memory behind it.
 struct Allocator;
 
 // SAFETY: all work is the system allocator's; a retry passes on what it was asked for.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
-        or_again(layout.size(), || unsafe { System.alloc(layout) })
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
+        or_with_emergency_memory(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promises.
-        or_again(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
+        or_with_emergency_memory(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as the caller promises; a failed attempt leaves the memory as it was.
-        or_again(size, || unsafe { System.realloc(at, layout, size) })
+        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with the caller's
+        // layout. A failed attempt leaves it as it was, so a second one is allowed.
+        or_with_emergency_memory(size, || unsafe { System.realloc(at, layout, size) })
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with the caller's
+        // layout, and is not used afterwards.
         unsafe { System.dealloc(at, layout) }
     }
 }
 
-fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+fn or_with_emergency_memory(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = allocate();
     if memory.is_null() && size <= SMALL && give_back() {
         return allocate();
@@ -68,18 +71,18 @@ fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     memory
 }
 
-/// Gives the reserve back to the system; false if that was done before.
+/// Gives the emergency memory back to the system; false if that was done before.
 pub fn give_back() -> bool {
     let block = BLOCK_AT.swap(null_mut(), Relaxed);
     if !block.is_null() {
-        // SAFETY: allocated in `ask` with this layout, and nobody has it any more.
+        // SAFETY: allocated in `acquire` with this layout, and nobody has it any more.
         unsafe { System.dealloc(block, BLOCK) };
     }
     !block.is_null()
 }
 
-/// Takes the reserve; whether it is there.
-pub fn ask() -> bool {
+/// Takes the emergency memory, unless it is there; whether it is there now.
+pub fn acquire() -> bool {
     if BLOCK_AT.load(Relaxed).is_null() {
         // SAFETY: the layout has a size. Nobody writes to the block, so it costs address space only.
         BLOCK_AT.store(unsafe { System.alloc(BLOCK) }, Relaxed);
@@ -87,7 +90,7 @@ pub fn ask() -> bool {
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// Heard of each error before it is copied: the last in Postgres' chain of error contexts.
+/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before that is copied.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -103,11 +106,11 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     }
 }
 
-/// Makes sure that the reserve is there and will be given up in time. Asked at the start of each
-/// function, before anything is held that an error would have to put back.
+/// Makes sure that the emergency memory is there and will be given up in time; else raises 53200. Called at the
+/// start of each function, before anything is held that an error would have to put back.
 #[inline]
 pub fn secure() {
-    // SAFETY: plain C variables of this process.
+    // SAFETY: both are variables of this process, which are only compared.
     let listens = unsafe { pg_sys::error_context_stack == &raw mut LISTENER };
     if !listens || BLOCK_AT.load(Relaxed).is_null() {
         secure_anew();
@@ -127,18 +130,19 @@ fn secure_anew() {
         }
         *link = ours;
     }
-    if !ask() {
+    if !acquire() {
         exhausted(BLOCK.size());
     }
 }
 
-/// Raises 53200. On its way the message is copied in the current memory context, where an error would
-/// find nobody to catch it: so the reserve is given up for it, and the context is the one that Postgres
-/// itself keeps for such times.
+/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current memory
+/// context, where a second error would not be caught: so the emergency memory is given up for it, and the context
+/// is the one that Postgres itself keeps for such times.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();
-    // SAFETY: set in every backend; whoever catches the error sets a context of his own.
+    // SAFETY: both are variables of this process, and ErrorContext is there in every backend; the code that catches
+    // the error sets a memory context of its own.
     unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
     loop {
         ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return

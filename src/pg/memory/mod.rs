@@ -1,6 +1,6 @@
 //! Memory whose size a user decides: values, rows, batches.
 //!
-//! Guards one rule: when there is none, that is an error of this statement (53200). Rust's own
+//! Guards one rule: when there is no memory, that is an error of this statement (53200). Rust's own
 //! collections would abort the process instead, and with it the server; so what grows with an
 //! argument or a table grows through here. What stays small is covered by `pg::memory::emergency`.
 
@@ -14,7 +14,7 @@ pub use emergency::exhausted;
 
 use pgrx::pg_sys;
 
-/// What Postgres calls MaxAllocSize: 1 GB less a byte.
+/// Postgres' MaxAllocSize (utils/memutils.h): 1 GB less a byte.
 const LARGEST: usize = 0x3FFF_FFFF;
 
 unsafe extern "C-unwind" {
@@ -23,7 +23,7 @@ unsafe extern "C-unwind" {
     fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
 }
 
-/// Memory in the current memory context.
+/// So many bytes in the current memory context, not initialised; raises 53200 when there are none.
 #[inline]
 pub fn palloc(size: usize) -> NonNull<u8> {
     if size > LARGEST {
@@ -34,7 +34,7 @@ pub fn palloc(size: usize) -> NonNull<u8> {
     NonNull::new(memory.cast()).unwrap_or_else(|| exhausted(size))
 }
 
-/// An empty list with room for so many.
+/// An empty list with room for so many elements; raises 53200.
 pub fn list<T>(room: usize) -> Vec<T> {
     let mut list = Vec::new();
     if list.try_reserve_exact(room).is_err() {
@@ -43,7 +43,7 @@ pub fn list<T>(room: usize) -> Vec<T> {
     list
 }
 
-/// Appends to a list.
+/// Appends to a list; raises 53200.
 pub fn push<T>(list: &mut Vec<T>, element: T) {
     if list.try_reserve(1).is_err() {
         exhausted(list.len().saturating_mul(2 * size_of::<T>()));
@@ -51,7 +51,7 @@ pub fn push<T>(list: &mut Vec<T>, element: T) {
     list.push(element);
 }
 
-/// A list of what an iterator gives.
+/// A list of what an iterator gives; raises 53200.
 pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = list(elements.size_hint().0);
     for element in elements {
@@ -60,7 +60,7 @@ pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// A copy of these bytes.
+/// A copy of these bytes; raises 53200.
 pub fn copy(bytes: &[u8]) -> Vec<u8> {
     let mut copy = list(bytes.len());
     copy.extend_from_slice(bytes);

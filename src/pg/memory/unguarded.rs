@@ -97,14 +97,15 @@ unsafe extern "C-unwind" {
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }
 
-/// Runs a sequence of raw calls under one guard: an error of Postgres comes out as a panic of pgrx's.
+/// Runs a sequence of unguarded calls under one guard: an error of Postgres comes out as a panic of pgrx's.
 ///
 /// # Safety
 /// The sequence must follow the rules of this file. That its result is `Copy` keeps it from holding
 /// anything to drop.
 #[inline(always)]
 pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller keeps to the rules, which are those of pgrx's own guard.
+    // SAFETY: the caller keeps to the rules of this file: no frame that an error jumps over holds anything to drop,
+    // which is what pgrx's guard needs.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
@@ -115,7 +116,8 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
 /// Inside of [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
-    // SAFETY: both are calls of this list.
+    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may begin where there
+    // is no parallel mode.
     unsafe {
         if !IsInParallelMode() {
             CommandCounterIncrement();
@@ -129,7 +131,8 @@ pub unsafe fn see_own_writes() {
 /// Inside of [`guarded`], with no lightweight lock held.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
-    // SAFETY: the flag is written by signal handlers of this process; see above for the call.
+    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may raise, for
+    // which the caller's `guarded` is there.
     unsafe {
         if (&raw const InterruptPending).read_volatile() != 0 {
             ProcessInterrupts();

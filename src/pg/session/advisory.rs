@@ -1,7 +1,7 @@
-//! Advisory locks of our own: who sweeps, who makes a relation of a name, and, without shared memory, who loads.
+//! Advisory locks of our own: for sweeps, for making a relation of a name, and, without shared memory, for loading.
 //!
-//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION, which would keep it
-//! for as long as the prepared transaction lives.
+//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION, which would keep
+//! it for as long as the prepared transaction lives.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,7 +31,7 @@ enum LockKind {
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// Of a whole cache: who loads keys of it, and who keeps them from that.
+    /// Of a whole cache: held by sessions that load keys of it, and by transactions that keep them from it.
     Loads = 6,
     /// Of a key: who has waited for its loaders long enough, and wants no new ones.
     Gate = 7,
@@ -43,7 +43,7 @@ pub enum Leased {
     Won,
     /// Somebody else loads the key.
     Busy,
-    /// Somebody changes its source, and his commit is not visible yet.
+    /// A transaction changes its source, and its commit is not visible yet.
     Pending,
 }
 
@@ -90,7 +90,7 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     });
 }
 
-/// The name is free of us: it has a relation already, so nobody needs to wait for what we make.
+/// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that we make.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     let tag = of_name(schema, name).tag();
     // SAFETY: taken by `name` under the same resource owner, in this call.
@@ -115,10 +115,10 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
 
 /// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.
 ///
-/// Who loads has the key in mode Exclusive and the cache in mode RowShare; who loads many has the cache in mode
-/// Share alone. Who changes the source has the keys in mode AccessExclusive and the cache in mode RowExclusive;
-/// who changes many has the cache in mode Exclusive. No loader gets through a gate, of the cache or of the key, while
-/// somebody has shut it.
+/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of many keys holds
+/// the cache in Share alone. A transaction that changes the source holds the keys in AccessExclusive and the cache
+/// in RowExclusive; one that changes many keys holds the cache in Exclusive. While a gate is shut, of the cache or
+/// of the key, no loader takes any of them.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let open = is_open(gate(relation)) && is_open(gate_of(name));
@@ -135,18 +135,20 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     }
 }
 
-/// Takes what stands for leases of all keys of a cache, of which others may have as many.
+/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at once. False while
+/// a change of the source keeps loaders out.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     is_open(gate(relation)) && try_in(cache, pg_sys::ShareLock)
 }
 
-/// Waits for whoever loads one of these keys, or any key of the cache, and keeps others from it until the
-/// transaction has ended. Not for a loader that waits for a lock of ours: that would be a deadlock; false then.
+/// Waits until nobody loads one of these keys (with None: any key of the cache), and keeps loaders from them until
+/// the transaction has ended. It does not wait for a loader that waits for a lock of ours, which would be a
+/// deadlock: it gives false then.
 ///
-/// For loaders it is only tried, again and again, and in no queue: the deadlock detector would see a loader that waits
-/// for the source's row and end one of the two. Another who keeps them out has a transaction to end as we have, and may
-/// want what we have by then: that is waited for in the queue, where the detector sees it.
+/// Behind loaders the locks are only tried, again and again, and in no queue: in the queue the deadlock detector
+/// would see a loader that waits for the source's row, and end one of the two. Another transaction that keeps
+/// loaders out is waited for in the queue: it may come to want what we hold, and there the detector sees that.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let Some(names) = names else {
@@ -175,8 +177,8 @@ pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
     all
 }
 
-/// Shuts the gate of a cache: nobody loads anew, so those who do are soon waited for, one after another as they are.
-/// Others who shut it for all its keys have changed many, as we have, and would be waited for in any case.
+/// Shuts the gate of a cache until the transaction ends: no new loader begins, so only those that are at work are
+/// waited for. Others who shut it for all its keys have changed many, as we have, and would be waited for in any case.
 fn shut(relation: pg_sys::Oid) {
     let (tag, mode) = (
         gate(relation).tag(),
@@ -188,15 +190,15 @@ fn shut(relation: pg_sys::Oid) {
 
 /// Milliseconds between two attempts, at most.
 const ATTEMPT: i64 = 20;
-/// So often it is asked whether those in the way wait for us.
+/// How often we check whether the sessions in the way wait for us.
 const ASK: Duration = Duration::from_millis(200);
 
-/// False when whoever has it waits for us. `beside_loaders`: a mode in the way of which is whoever keeps loaders out by
-/// a lock that ours conflicts with, and no loader.
+/// Takes a lock, trying again while loaders hold it; false when a session that holds it waits for us.
+/// `beside_loaders` is a mode that conflicts with transactions that keep loaders out, and with no loader.
 ///
-/// Loaders that follow each other could have it whenever it is tried. So the gate is shut before long, and then
-/// those of now are the last. It is only tried, and opened again with the lock in hand, so nobody ever waits for it who
-/// would not wait for us as well; and others who wait for the same loaders shut it beside us.
+/// Loaders that follow each other could hold it whenever it is tried. So the gate is shut before long, and those of
+/// now are the last. It is only tried, and opened again with the lock in hand, so nobody ever waits for it who would
+/// not wait for us as well; and others who wait for the same loaders shut it beside us.
 fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
     let (mut asked, mut pause) = (Instant::now(), 1);
     let (mut patient, mut shut, mut had) = (true, false, true);
@@ -230,7 +232,7 @@ fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool 
     had
 }
 
-/// Waits until it could be had, and does not keep it.
+/// Waits in the queue until the lock can be had in this mode, and gives it back.
 fn wait_to_get(lock: Advisory, mode: u32) {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
     // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource owner.
@@ -244,7 +246,7 @@ fn lease(name: u64) -> Advisory {
     advisory(LockKind::Lease, (name >> 32) as u32, name as u32)
 }
 
-/// Shut by who keeps all loaders of a cache out.
+/// The lock that is held, in mode AccessExclusive, while all loaders of a cache are kept out.
 fn gate(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::Loads, relation.to_u32(), 1)
 }
@@ -276,10 +278,10 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
     })
 }
 
-/// Until the transaction ends, or is to be prepared; false while somebody else has it.
+/// Takes a lock until the transaction ends, or is to be prepared; false while somebody else holds it.
 fn try_in(lock: Advisory, mode: u32) -> bool {
     if events::phase() == Phase::Preparing {
-        return false; // those of before were given up, and this one would not be
+        return false; // the locks taken before were given up, and this one would not be
     }
     ENDING.with(|ending| ending.change(|ending| ending.insert((lock, mode))));
     let tag = lock.tag();
@@ -290,8 +292,8 @@ fn try_in(lock: Advisory, mode: u32) -> bool {
     })
 }
 
-/// Runs with the transaction, or the savepoint, as who owns what is locked: else an open cursor would, and
-/// keep it for itself when the transaction is prepared.
+/// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an open cursor
+/// could be the owner, and would keep them when the transaction is prepared.
 fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. An error leaves
     // the owner as it is to the abort, which sets it.
@@ -304,19 +306,21 @@ fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// What a transaction that is prepared must not keep: PREPARE would give it to the prepared transaction,
-/// where it outlives the session and restarts. Only who has changed nothing comes so far, so nobody needs it.
+/// Gives up the locks that a prepared transaction must not hold: PREPARE would pass them on to it, where they
+/// outlive the session and restarts. Only transactions that have changed nothing of a cache get here, so nobody
+/// relies on them.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {
         for (lock, mode) in taken {
-            // SAFETY: taken as here, in savepoints that have ended. No statement can name our locks.
+            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to it. No statement
+            // can name our locks, so nothing else relies on them.
             unsafe { give_back(&lock.tag(), mode as pg_sys::LOCKMODE) };
         }
     });
 }
 
-/// The transaction has ended, and Postgres has released its locks or is about to.
+/// Forgets the locks of a transaction that has ended; Postgres has released them or is about to.
 pub fn at_end() {
     ENDING.with(|ending| ending.change(|ending| drop(std::mem::take(ending))));
 }

@@ -1,4 +1,4 @@
-//! An error that was caught, so that what it interrupted can be undone first.
+//! An error that was caught: to be reported, or raised again once what it interrupted has been undone.
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -6,7 +6,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 /// An error that was caught.
 pub struct Failure {
     pub message: String,
-    /// Somebody wanted one of our locks, or cancelled the statement: nothing is broken.
+    /// The statement was cancelled, by a user or by a session that wanted one of our locks: nothing is broken.
     pub cancelled: bool,
     /// A lock was not to be had in time: nothing is broken either.
     pub locked: bool,
@@ -14,6 +14,7 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// What pgrx has caught, of whichever kind.
     pub fn of(error: CaughtError) -> Failure {
         let report = match &error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,

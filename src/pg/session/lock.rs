@@ -44,18 +44,18 @@ pub fn relation(relation: pg_sys::Oid, mode: Mode) {
 
 /// Takes the lock only if nobody is in the way.
 pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
-    // SAFETY: as above.
+    // SAFETY: any oid may be locked, an unused one too; nobody is waited for.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
 /// Waits until the transactions have ended that may have written rows of the table by now.
 pub fn wait_for_writers(relation: pg_sys::Oid) {
     let tag = of_relation(relation);
-    // SAFETY: our own lock is not waited for.
+    // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Whether the transaction has the lock of who changes rows of the table.
+/// Whether the transaction holds a writer's lock on the table.
 pub fn changes_rows(relation: pg_sys::Oid) -> bool {
     version::has_lock(&of_relation(relation), Mode::Write.number())
 }
@@ -111,11 +111,11 @@ impl Drop for Brief {
     }
 }
 
-/// Gives back what a kept plan that reads takes on a table and its indexes. How often it takes each depends
-/// on whether Postgres planned anew, so the plan runs under a resource owner of its own, which counts.
+/// Gives back the locks that a kept plan takes to read a table and its indexes. How often it takes each depends on
+/// whether Postgres plans anew, so the plan runs under a resource owner of its own, which counts them.
 ///
-/// Every other lock passes to the caller's owner and is kept: whoever has taken it relies on it until the
-/// transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
+/// Every other lock passes to the caller's resource owner and is kept: the code that took it relies on it until
+/// the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
 /// after it has dropped the lightweight locks that the failed code may still hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
@@ -124,7 +124,7 @@ pub struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// None where locks must be kept.
+    /// None where locks must be kept: no relations are given, or the transaction has one snapshot.
     pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
         if relations.is_empty() || one_snapshot_per_transaction() {
             return None;
@@ -181,7 +181,7 @@ fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Gives a lock back as often as the current resource owner has it; what other owners have stays.
+/// Gives a lock back as often as the current resource owner holds it; what other resource owners hold stays.
 ///
 /// # Safety
 /// Nothing relies on what the current owner has of this lock.

@@ -1,7 +1,5 @@
-//! Cheap questions about the session's present transaction, asked on every hot read.
-//!
-//! Each is one C function that raises no error, called without the guard that pgrx puts around
-//! calls that may.
+//! The session and its transaction. In this file the cheap questions about them that every hot read asks: each is
+//! one C function that raises no error, called without the guard that pgrx puts around calls that may.
 
 pub mod advisory;
 pub mod clock;
@@ -31,11 +29,11 @@ pub fn user() -> pg_sys::Oid {
     unsafe { GetUserId() }
 }
 
-/// Whether the transaction reads each statement with a new snapshot and has written nothing: the
-/// only transactions in which copies of committed rows may be served or made.
+/// Whether each statement of the transaction has a new snapshot, and the transaction has written nothing: only
+/// then may copies of committed rows be served or made.
 ///
-/// Without an xid nothing of the transaction can be uncommitted in any table, so neither its own
-/// writes nor rows that a trigger has not noted yet can be missed.
+/// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its own writes nor
+/// rows that a trigger has not noted yet.
 #[inline]
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
@@ -45,8 +43,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Whether no key has two rows that the transaction sees, one of them its own: so unless it has one snapshot for
-/// all its statements, and has written.
+/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has one
+/// snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.

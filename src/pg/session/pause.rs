@@ -1,8 +1,8 @@
 //! Delays in the windows of the coherence protocol, for tests that must hit them.
 //!
 //! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
-//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
-//! time is left to chance, so that the windows of several sessions meet in every order. With `pgcache.pause_window`,
+//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each time is
+//! random, so that the windows of several sessions meet in every order. With `pgcache.pause_window`,
 //! the number of one, a session waits in that alone, and for the whole time.
 
 /// Where a session may wait.
@@ -20,12 +20,13 @@ pub enum Window {
     MarkToRemove,
     /// A fetch has its lease or token and has loaded, and not written the row yet.
     LoadToStore,
-    /// It has said so and not written the row yet.
+    /// A fetch has announced what it stores, and not written the row yet.
     ToldToWritten,
-    /// It has written the row and not asked yet whether it may.
+    /// A fetch has written the row, and not checked yet whether it may keep it.
     WrittenToAsked,
 }
 
+/// Does nothing: this library was built without the feature.
 #[cfg(not(feature = "pauses"))]
 #[inline]
 pub fn at(_window: Window) {}

@@ -7,7 +7,7 @@ pub fn fraction() -> f64 {
     (number() + 1) as f64 / (1_u64 << 63) as f64
 }
 
-/// A number that will not come twice by chance. Below 2^63.
+/// A random number below 2^63: two equal ones are not to be expected.
 pub fn number() -> u64 {
     let mut bytes = [0_u8; 8];
     // SAFETY: writes eight bytes; on failure (no source of randomness) the clock stands in.

@@ -1,4 +1,4 @@
-//! Refusals that depend on the transaction, and the durability of an abort.
+//! What the transaction is and allows: writing, snapshots; and the durability of an abort.
 
 use pgrx::pg_sys;
 
@@ -29,11 +29,12 @@ pub fn require_writable(function: &std::ffi::CStr) {
     }
 }
 
-/// Rows may be written as long as this lives, whatever `SET TRANSACTION READ ONLY` said after the
-/// transaction's own writes: what follows from these is still to be written.
+/// While this lives, rows may be written, even after `SET TRANSACTION READ ONLY`: what follows from the writes that
+/// the transaction made before that is still to be written.
 pub struct Writable(bool);
 
 impl Writable {
+    /// Allows writes until the result is dropped.
     pub fn enter() -> Writable {
         // SAFETY: a plain C variable of this process; an abort sets it back as well.
         unsafe {
@@ -46,16 +47,17 @@ impl Writable {
 
 impl Drop for Writable {
     fn drop(&mut self) {
-        // SAFETY: as in enter.
+        // SAFETY: the variable of this process that `enter` has set, to what it was then.
         unsafe { pg_sys::XactReadOnly = self.0 };
     }
 }
 
-/// A snapshot is active as long as this lives. Utility statements ask for one, and none is active any
-/// more when the commit has begun.
+/// While this lives, a snapshot is active. Utility statements need one, and none is active any more once the
+/// commit has begun.
 pub struct Snapshot(());
 
 impl Snapshot {
+    /// Makes the transaction's snapshot the active one.
     pub fn enter() -> Snapshot {
         // SAFETY: inside a transaction; popped by drop, after an error by the abort.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
@@ -72,8 +74,8 @@ impl Drop for Snapshot {
     }
 }
 
-/// Whether the transaction's one snapshot shows all that is committed now. Where transactions have ended since it
-/// was taken it says no, whatever they did.
+/// Whether the transaction's one snapshot shows all that is committed now. Says no where any transaction has ended
+/// since it was taken, whatever that did.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;

@@ -22,10 +22,12 @@ thread_local! {
 pub struct TransactionLocal<T>(ManuallyDrop<RefCell<T>>);
 
 impl<T> TransactionLocal<T> {
+    /// Reads the state.
     pub fn look<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         uninterrupted(|| look(&self.0.borrow()))
     }
 
+    /// Changes the state, and notes that something was changed.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         CHANGED.set(true);
         uninterrupted(|| change(&mut self.0.borrow_mut()))

@@ -1,15 +1,15 @@
-//! Waiting for another session outside of Postgres' lock table, and what makes that safe.
+//! Waiting for another session outside of Postgres' lock table, and the check for deadlocks that this needs.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use pgrx::{FromDatum, pg_sys};
 
-/// How far a chain of sessions that wait for each other is followed.
+/// How many sessions are looked at, at most: a chain of sessions that wait for each other is rarely longer than two.
 const MAX_CHAIN: usize = 64;
 
 /// Whether the process waits, directly or through others, for a lock that this session holds. The
-/// deadlock detector does not see who waits for a lease; who does asks this himself.
+/// deadlock detector does not see who waits for a lease, so a session that does must ask this itself.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };

@@ -1,15 +1,15 @@
 //! Fences: keys of memory caches that must not be stored until a commit is visible.
 //!
-//! A fixed table of key hashes in shared memory. Guards this order: whoever raises a fence does so
-//! before he removes the entry under its partition's lock; whoever stores one looks for a fence under
-//! the same lock. So no entry that was stored before the removal stays, and none comes back after it.
+//! A fixed table of key hashes in shared memory. Guards this order: a fence is raised before the entry is removed
+//! under its partition's lock, and a store looks for a fence under the same lock. So no entry that was stored
+//! before the removal stays, and none comes back after it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Fences of the whole server at a time; who finds no place fences off his whole cache instead.
+/// Fences of the whole server at a time. A transaction that finds no place fences off the whole cache instead.
 const PLACES: usize = 1024;
-/// How far from its home a fence may stand.
+/// How many places from where its hash points a fence may stand.
 const REACH: usize = 16;
 /// The hash 0 means "free"; a key whose hash is 0 stands under another one.
 const INSTEAD_OF_ZERO: u64 = 1;
@@ -22,7 +22,7 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// False when there is no place for it.
+    /// Fences off a key; false when there is no place for the fence.
     pub fn raise(&self, hash: u64) -> bool {
         let hash = hash.max(INSTEAD_OF_ZERO);
         let taken = |place: &&AtomicU64| place.compare_exchange(0, hash, SeqCst, SeqCst).is_ok();
@@ -42,6 +42,7 @@ impl Fences {
         }
     }
 
+    /// Whether a fence stands before this key.
     pub fn stands_before(&self, hash: u64) -> bool {
         let hash = hash.max(INSTEAD_OF_ZERO);
         self.raised.load(SeqCst) > 0 && self.near(hash).any(|place| place.load(SeqCst) == hash)

@@ -1,6 +1,6 @@
-//! Lease records in shared memory: who is about to compute the entry of which key, and until when.
+//! Lease records in shared memory: which session computes the entry of which key, and until when.
 //!
-//! Not the meaning of a lease, which `cache::lease::leases` gives; here are records, and the condition
+//! Not the meaning of a lease, which `cache::lease` gives; here are records, and the condition
 //! variables on which others wait for their end.
 //!
 //! Access rules:
@@ -33,7 +33,7 @@ const PER_PARTITION: Range<usize> = 16..65;
 const COMPUTING: u32 = 0;
 /// The value is written by a transaction that has not ended.
 const STORED: u32 = 1;
-/// The same, and somebody has voided the lease since.
+/// It is written by such a transaction, and a change of the key has voided the lease since.
 const STORED_VOID: u32 = 2;
 /// Won while a change was being committed: others need not compute the same, and nothing is stored under it.
 const DOOMED: u32 = 3;
@@ -61,7 +61,7 @@ struct Ended {
 // only; the counter is atomic.
 unsafe impl Sync for Ended {}
 
-/// How the records are cut.
+/// How many records each partition has.
 #[derive(Clone, Copy)]
 pub struct Shape {
     partitions: usize,
@@ -69,6 +69,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// For a tier of so many bytes and partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = (size / BYTES_PER_RECORD / partitions)
@@ -76,12 +77,13 @@ impl Shape {
         Shape { partitions, each }
     }
 
+    /// Bytes of shared memory that the leases take.
     pub fn bytes(self) -> usize {
         self.partitions * (size_of::<Ended>() + self.each * size_of::<LeaseRecord>())
     }
 }
 
-/// All records of the server.
+/// All leases of the server.
 pub struct Leases {
     ended: &'static [Ended],
     records: &'static [LeaseRecord],
@@ -89,7 +91,7 @@ pub struct Leases {
     wait_event: u32,
 }
 
-/// A lease of somebody else, as a caller met it.
+/// Another session's lease, as a caller found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Other {
     pub id: u64,
@@ -105,11 +107,11 @@ pub enum Asked {
     Busy(Other),
     /// All records of the partition are in use.
     Full,
-    /// Somebody changes the key, or the cache, and his commit is not visible yet.
+    /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
     Pending,
 }
 
-/// Whom a lease is for.
+/// What is asked for: a lease with this id, for this cache and holder.
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
@@ -117,7 +119,7 @@ pub struct Claim {
     pub holder: i32,
     pub now: Timestamp,
     pub deadline: Timestamp,
-    /// Whether a lease past its deadline is taken over although its value is written already.
+    /// A lease past its deadline is taken over even if its value is written already.
     pub over_stored: bool,
     /// Nothing may be stored under it.
     pub doomed: bool,
@@ -189,6 +191,7 @@ pub struct Partition<'l> {
 }
 
 impl<'l> Partition<'l> {
+    /// Whether the partition has no lease at this moment.
     pub fn is_empty(&self) -> bool {
         self.taken.load(SeqCst) == 0
     }
@@ -233,7 +236,7 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// A record whose lease of another key has ended by time.
+    /// Takes the record of another key whose lease is past its deadline.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
         let expired = |record: &&LeaseRecord| {
             record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
@@ -275,7 +278,7 @@ impl<'l> Partition<'l> {
             .is_none_or(|record| record.state.load(Relaxed) != STORED)
     }
 
-    /// The writing was rolled back: the lease is as it was, unless it was voided.
+    /// Undoes [`Partition::store`] after a rollback: the lease is as it was before, or free if it was voided since.
     pub fn take_back(&self, hash: u64, id: u64) {
         let Some(record) = self.find_id(hash, id) else {
             return;
@@ -295,13 +298,13 @@ impl<'l> Partition<'l> {
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// The entry has changed: the lease counts no more, except for the process that changed it by
-    /// storing under the lease. Whether somebody may now ask anew.
+    /// Voids the lease of an entry that has changed, except for the process that changed it by storing under that
+    /// lease. Whether the lease is free now, so that those who wait may ask again.
     pub fn void(&self, hash: u64) -> bool {
         self.find(hash).is_some_and(|record| self.void_one(record))
     }
 
-    /// The same for all leases of a cache.
+    /// Voids all leases of a cache, as [`Partition::void`] does one.
     pub fn void_all(&self, cache: CacheId) -> bool {
         if self.is_empty() {
             return false;

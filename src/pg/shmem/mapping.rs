@@ -34,6 +34,7 @@ pub fn system_gives(bytes: usize) -> bool {
     }
 }
 
+/// Elsewhere than on Linux nobody asks: Postgres will say it.
 #[cfg(not(target_os = "linux"))]
 pub fn system_gives(_bytes: usize) -> bool {
     true

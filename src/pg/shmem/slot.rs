@@ -1,8 +1,8 @@
 //! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
 //!
-//! Not which cache has which slot, which `cache::tier::slots` says. All of it are atomics in shared memory, which
-//! begins zeroed: they are read and changed with or without a lock, the marks in the order that
-//! `cache::commit::changes` explains. Figures are sums, in no order with anything.
+//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared memory, which begins
+//! zeroed. They are read and changed with or without a lock: the marks in the order that `cache::commit::changes`
+//! explains, the figures in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ pub struct Slot {
     /// present content. Taken from one counter for all slots, so it never comes twice.
     pub version: AtomicU64,
     /// Writers of the whole cache between mark and unmark.
-    pub pend: AtomicU32,
+    pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
@@ -54,6 +54,7 @@ pub struct Slot {
 struct Counters([AtomicU64; 8]);
 
 impl Slot {
+    /// Counts something that happened so many times.
     #[inline]
     pub fn count(&self, figure: Figure, times: u64) {
         let shard = &self.counters[shard() % SHARDS];
@@ -74,6 +75,7 @@ impl Slot {
         };
     }
 
+    /// The sum of a figure since the last reset.
     pub fn figure(&self, figure: Figure) -> u64 {
         let counted: u64 = self
             .counters
@@ -86,34 +88,38 @@ impl Slot {
         }
     }
 
+    /// Entries that were evicted since the last reset.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
+    /// Entries that were invalidated since the last reset.
     pub fn invalidated(&self) -> u64 {
         self.invalidated.load(Ordering::Relaxed)
     }
 
-    /// Microseconds that a loader takes; 0 when none has run.
+    /// The mean time of the cache's loaders in microseconds; 0 when none has run.
     pub fn load_time(&self) -> u64 {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Entries were removed by a change that is visible now; what was read by older snapshots is out of date.
+    /// Notes that a change which is visible now has removed entries: what older snapshots have read is out of
+    /// date. `now` is a timestamp of Postgres', in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
 
+    /// When entries were last removed, as [`Slot::note_removal`] was told; 0: never.
     pub fn removed_at(&self) -> i64 {
         self.removed_at.load(Ordering::SeqCst)
     }
 
-    /// The slot gets another cache.
+    /// Forgets how long loaders took; called when the slot gets another cache.
     pub fn forget_loads(&self) {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run with a weight of one fifth; one of two at the same moment may be lost.
+    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment one may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,

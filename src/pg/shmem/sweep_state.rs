@@ -66,6 +66,7 @@ impl SweepState {
         self.rests_until.load(Relaxed) != 0
     }
 
+    /// Its steps no longer take long: it counts as any other.
     pub fn end_rest(&self) {
         self.rests_until.store(0, Relaxed);
     }

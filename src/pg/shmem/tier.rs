@@ -38,24 +38,24 @@ unsafe extern "C-unwind" {
     fn LWLockRelease(lock: *mut pg_sys::LWLock);
 }
 
-/// One slot for this much of the tier.
+/// One slot for so many bytes of `pgcache.hot_size`, within these limits.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
-/// Places for counts of stores.
+/// Places for the counts of transactions that have stored what they loaded.
 const STORES: usize = 64;
-/// What Postgres may add to a request for shared memory by rounding.
+/// Bytes that Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
-/// What a session that waits for another one's value shows as its wait event.
+/// The wait event of a session that waits for another one's value.
 const FETCH_WAIT: &CStr = c"PgcacheFetch";
 
-/// What there is once.
+/// What there is once for the whole tier.
 #[repr(C, align(64))]
 pub struct Control {
     /// The last version given out.
     versions: AtomicU64,
     /// Writers between mark and unmark whose cache found no free slot, and their epoch.
-    pub global_pend: AtomicU64,
+    pub global_pending_writers: AtomicU64,
     pub global_epoch: AtomicU64,
     /// Seed of the key hash, new at each start.
     pub seed: AtomicU64,
@@ -94,7 +94,7 @@ pub fn tier() -> Option<&'static Tier> {
     TIER.get()
 }
 
-/// How the memory is cut: computed the same way for the request and at the start.
+/// Where each part of the tier lies, in bytes from its start. The request and the start compute it alike.
 struct ShmemLayout {
     /// The store's own.
     region: Layout,
@@ -156,22 +156,27 @@ impl Tier {
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
     }
 
+    /// The store's memory.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
+    /// The leases of all partitions.
     pub fn leases(&self) -> &Leases {
         &self.leases
     }
 
+    /// How many partitions there are; they have the numbers below.
     pub fn partitions(&self) -> u32 {
         self.region.layout().partitions()
     }
 
+    /// What there is once for the whole tier.
     pub fn control(&self) -> &Control {
         self.control
     }
 
+    /// A slot by its number.
     #[inline]
     pub fn slot(&self, number: u32) -> &Slot {
         &self.slots[number as usize % self.slots.len()]
@@ -188,7 +193,7 @@ impl Tier {
         self.caches
     }
 
-    /// Runs with the assignment of slots locked against changes by others.
+    /// Runs while nobody else can assign slots.
     pub fn assigning<R>(&self, run: impl FnOnce() -> R) -> R {
         let _lock = self.lock(self.partitions(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         run()
@@ -292,7 +297,7 @@ unsafe extern "C-unwind" fn request() {
 /// Runs at the start and again after a crash restart, each time over fresh memory.
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
-    // SAFETY: as above.
+    // SAFETY: the former hook is called as Postgres would have called it.
     unsafe {
         if let Some(former) = FORMER_STARTUP {
             former();

@@ -142,10 +142,12 @@ impl WorkerShmem {
         self.head.extension_generation.load(Relaxed)
     }
 
+    /// The partition of the tier at which the next sweep of memory caches begins.
     pub fn partition(&self) -> &'static AtomicU32 {
         &self.head.partition
     }
 
+    /// The state of the visit at a place, below [`VISITS`].
     pub fn visit(&self, place: usize) -> &'static VisitState {
         &self.head.visits[place % VISITS]
     }
@@ -267,10 +269,12 @@ impl VisitState {
         Duration::from_micros(self.longest.load(Relaxed))
     }
 
+    /// Says how long the worker may stay; kept in microseconds.
     pub fn set_longest(&self, longest: Duration) {
         self.longest.store(longest.as_micros() as u64, Relaxed);
     }
 
+    /// What the worker found.
     pub fn outcome(&self) -> Outcome {
         match self.outcome.load(Relaxed) {
             1 => Outcome::NoExtension,
@@ -279,6 +283,7 @@ impl VisitState {
         }
     }
 
+    /// Says what the worker found.
     pub fn set_outcome(&self, outcome: Outcome) {
         let number = match outcome {
             Outcome::Unknown => 0,

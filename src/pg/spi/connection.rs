@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// SPI is connected as long as this lives.
+/// While this lives, SPI is connected.
 pub(in crate::pg) struct Connection;
 
 impl Connection {
@@ -23,12 +23,13 @@ impl Drop for Connection {
     }
 }
 
+/// The memory context that is current; taken before SPI is connected, it is the caller's.
 pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
-    // SAFETY: set in every backend.
+    // SAFETY: a variable of this process, which is set whenever our code runs.
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// SPI reports misuse by codes; each would be a mistake of ours.
+/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect of ours.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

@@ -1,6 +1,6 @@
 //! An expression over the columns of one table, as a user writes it: read, checked, printed again.
 //!
-//! Not its evaluation, which is `dependency`'s. Guards that it is one scalar expression of type text
+//! Not its evaluation, which is `hooks::dependency_key`'s. Guards that it is one scalar expression of type text
 //! over this one table: what an index expression may contain, and nothing volatile.
 
 use std::ffi::{CStr, CString};
@@ -62,7 +62,7 @@ impl Expression {
             pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
             text
         };
-        // SAFETY: looks at the nodes.
+        // SAFETY: walks the nodes that were just made, which live in the memory context of the call.
         if unsafe { pg_sys::contain_volatile_functions(node) } {
             return Err(Error::VolatileKey);
         }

@@ -1,6 +1,6 @@
 //! A query that a user gives as text, to be run for one value: the loader of `cache_fetch`.
 //!
-//! Runs with the caller's identity and search_path, as any statement of his: nothing here changes
+//! Runs with the caller's identity and search_path, as any statement of the caller's: nothing here changes
 //! either. The text stands in the context of each error that comes out of it.
 
 use std::ffi::CString;
@@ -18,7 +18,7 @@ use crate::pg::value::stored::Stored;
 /// A planned loader, kept until dropped. Postgres plans it anew when what it names has changed.
 pub struct Loader(NonNull<pg_sys::_SPI_plan>);
 
-/// What a loader has given.
+/// What a loader has given; NULL is a value, too.
 pub enum Loaded {
     NoRow,
     Value(Option<Stored>),

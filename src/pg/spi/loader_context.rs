@@ -19,6 +19,7 @@ pub struct LoaderContext {
 }
 
 impl LoaderContext {
+    /// From now on errors name this text, until the result is dropped.
     pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
         // SAFETY: text and entry are palloc'd in the call's memory context, which is there until the

@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// A column as it is. From 0.
+    /// A column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond the last row.
     fn raw(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         if row >= self.rows() {
             return None;
@@ -65,7 +65,7 @@ impl Output {
     /// A row's address, copied into the caller's memory context.
     pub fn row_address(&self, row: usize, column: usize) -> Option<Typed> {
         let datum = self.of_type(row, column, pg_sys::TIDOID)?;
-        // SAFETY: it has the type; the copy is made where it stays.
+        // SAFETY: `of_type` has seen that it is a tid: so many bytes at this address. The copy has as much room.
         unsafe {
             let size = size_of::<pg_sys::ItemPointerData>();
             let copy = pg_sys::MemoryContextAlloc(self.caller, size);
@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// A transaction's id.
+    /// A column of type xid.
     pub fn xid(&self, row: usize, column: usize) -> Option<u32> {
         let datum = self.of_type(row, column, pg_sys::XIDOID)?;
         Some(datum.value() as u32)
@@ -100,8 +100,8 @@ impl Output {
         }
     }
 
-    /// A column of this type. A kept statement is planned anew when its table has changed, and may then give
-    /// another: that ends it.
+    /// A column that must have this type. A kept statement is planned anew when its table has changed, and its
+    /// column may then have another one: that raises an error.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {
@@ -110,19 +110,19 @@ impl Output {
         Some(datum)
     }
 
-    /// A bigint.
+    /// A column of type bigint.
     pub fn number(&self, row: usize, column: usize) -> Option<i64> {
         let datum = self.of_type(row, column, pg_sys::INT8OID)?;
         Some(datum.value() as i64)
     }
 
-    /// A timestamptz.
+    /// A column of type timestamptz.
     pub fn moment(&self, row: usize, column: usize) -> Option<Timestamp> {
         let datum = self.of_type(row, column, pg_sys::TIMESTAMPTZOID)?;
         Some(datum.value() as Timestamp)
     }
 
-    /// An oid.
+    /// A column of type oid or regclass.
     pub fn oid(&self, row: usize, column: usize) -> Option<pg_sys::Oid> {
         let datum = self.raw(row, column)?;
         match self.type_of(column) {
@@ -133,10 +133,10 @@ impl Output {
         }
     }
 
-    /// A text, copied into the caller's memory context.
+    /// A column of type text, copied into the caller's memory context.
     pub fn text(&self, row: usize, column: usize) -> Option<Text> {
         let datum = self.of_type(row, column, pg_sys::TEXTOID)?;
-        // SAFETY: it has the type.
+        // SAFETY: `of_type` has seen that it is a text, hence a varlena.
         Some(unsafe { Text::from_raw(self.copy(datum)) })
     }
 
@@ -146,7 +146,7 @@ impl Output {
         let Some(value_type) = ValueType::from_oid(self.type_of(column)) else {
             refuse();
         };
-        // SAFETY: it has the type.
+        // SAFETY: the column's type is `value_type`, one of ours, and all of these are varlenas.
         Some(unsafe { Stored::new(self.copy(datum), value_type) })
     }
 
@@ -155,8 +155,8 @@ impl Output {
     /// # Safety
     /// The datum is one.
     unsafe fn copy(&self, datum: pg_sys::Datum) -> pg_sys::Datum {
-        // SAFETY: as the caller says. The copy is made in the memory context
-        // that was current before SPI_connect, and the former one is put back.
+        // SAFETY: the datum is a varlena, by the caller's word. The copy is made in the memory context that was
+        // current before SPI_connect, which outlives this; SPI's own is put back.
         unsafe {
             let spi = pg_sys::MemoryContextSwitchTo(self.caller);
             let copy = pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr());

@@ -29,17 +29,18 @@ pub enum Paths {
     Address,
 }
 
-/// A planned statement, kept until dropped.
+/// A planned statement, kept until dropped. Every function that runs one raises the errors of the statement.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
-    /// What its parameters are.
+    /// The types of its parameters.
     types: Box<[pg_sys::Oid]>,
-    /// Its text, and the table that this names.
+    /// Its text and the one table that it names, for the guard of each run.
     about: Option<(CString, pg_sys::Oid)>,
 }
 
 impl Plan {
-    /// The same for a statement over one table, however its name is understood later: see [`crate::pg::hooks::name_guard`].
+    /// Parses and plans a statement over one table. It is refused, now and at each run, when its name has come to
+    /// stand for another table: see [`crate::pg::hooks::name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut plan = {
             let _guard = NameGuard::of_query(&sql, table);
@@ -100,7 +101,8 @@ impl Plan {
         self.run_under(snapshot, arguments, read)
     }
 
-    /// The same on rows as they are now, also where the transaction has one snapshot for all its statements.
+    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, also where the transaction has one
+    /// snapshot for all its statements.
     pub fn run_on_present<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
@@ -109,7 +111,7 @@ impl Plan {
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, read)
     }
 
-    /// NULL is the snapshot of a statement that begins now.
+    /// Runs it with this snapshot; NULL stands for that of a statement that begins now.
     fn run_under<R>(
         &self,
         snapshot: pg_sys::Snapshot,
@@ -155,8 +157,8 @@ impl Drop for Plan {
     }
 }
 
-/// Runs a statement once, for definitions (DDL) and the like. It holds names that others have chosen: a text that
-/// is more than one statement is none of ours.
+/// Runs a statement once, for definitions (DDL) and the like. The text contains names that others have chosen, so
+/// it is refused if it parses as more than one statement.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
     // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
@@ -216,7 +218,7 @@ struct Allowed {
 
 impl Allowed {
     fn only(paths: Paths) -> Allowed {
-        // SAFETY: plain C variables of this process.
+        // SAFETY: plain variables of this process, which the planner reads; nothing else runs meanwhile.
         unsafe {
             let former = Allowed {
                 seqscan: pg_sys::enable_seqscan,
@@ -235,7 +237,7 @@ impl Allowed {
 
 impl Drop for Allowed {
     fn drop(&mut self) {
-        // SAFETY: as in `only`.
+        // SAFETY: the four plain variables of this process that `only` has set.
         unsafe {
             pg_sys::enable_seqscan = self.seqscan;
             pg_sys::enable_indexscan = self.indexscan;
@@ -245,8 +247,8 @@ impl Drop for Allowed {
     }
 }
 
-/// SPI's form of parameters: values, and 'n' for each that is NULL. What is no longer of the type that the
-/// statement was prepared for ends it.
+/// SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an argument is not of
+/// the type that the statement was prepared for.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {
         refuse();

@@ -28,7 +28,7 @@ pub enum RowAction {
     Remove,
 }
 
-/// What a new version gets; it has the rest from the row that is there.
+/// What a new version gets; None: it keeps what the row has.
 #[derive(Clone, Copy)]
 pub struct Version {
     pub value: Option<Option<Stored>>,
@@ -45,9 +45,9 @@ impl From<&New> for Version {
     }
 }
 
-/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and what there is no `new`
-/// one of; in a row that is inserted they are NULL, as dropped columns always are. False, and nothing is
-/// filled, where the value is of another type than the column.
+/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new` has none of; in a
+/// row that is inserted they are NULL, as dropped columns always are. Where the value is of another type than the
+/// column it fills nothing and gives false.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it
@@ -96,14 +96,14 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Whether a key's stored form may differ from this one, compressed for example: then the row keeps its
-/// own, or the update would count as one of the key and be entered into the index again.
+/// Whether a key's stored form may differ from this one, for example by compression. Then an updated row keeps its
+/// own form, or the update would count as a change of the key, and enter the row into the index again.
 ///
 /// # Safety
 /// `key` is a varlena.
 #[inline(always)]
 unsafe fn is_long(key: Datum) -> bool {
-    /// With its header, the longest that is always stored with a header of one byte.
+    /// The longest varlena, header included, that is always stored with a header of one byte.
     const SHORT: usize = 130;
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
     // SAFETY: reads the header.
@@ -119,7 +119,7 @@ unsafe fn is_long(key: Datum) -> bool {
 #[inline(always)]
 unsafe fn put_column(slot: *mut pg_sys::TupleTableSlot, number: i16, datum: Option<Datum>) {
     let at = number as usize - 1;
-    // SAFETY: as the caller says.
+    // SAFETY: the slot has a column of this number, by the caller's word, hence room for it in both arrays.
     unsafe {
         *(*slot).tts_isnull.add(at) = datum.is_none();
         *(*slot).tts_values.add(at) = datum.unwrap_or(Datum::null());

@@ -23,11 +23,12 @@ pub struct Row {
     pub deadline: Option<Timestamp>,
 }
 
-/// The statement must do it: nothing was read or changed.
+/// The kept plan must be used instead: the table is not, or no longer, one for a direct access. Nothing was read
+/// or changed.
 pub struct UsePlan;
 
-/// A row, and whether it is the only one that may be visible under its key, or the transaction's own: see
-/// `session::sees_one_version`. A row of the transaction's own goes before the other one.
+/// A row, and whether it is certainly the one that counts under its key: the only one that the transaction may see
+/// (`session::sees_one_version`), or its own. Where both are found, the transaction's own row counts.
 pub type VisibleRow = (Row, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -38,7 +39,7 @@ struct Scan {
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
     value_type: ValueType,
-    /// NULL where it needs no end.
+    /// NULL for a brief scan, whose snapshot is not registered.
     registered: pg_sys::Snapshot,
     one_version: bool,
 }
@@ -65,8 +66,8 @@ pub fn get_many(
     keys: impl Iterator<Item = Text>,
     mut found: impl FnMut(usize, VisibleRow),
 ) -> Result<(), UsePlan> {
-    // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
-    // unwinds leaves it to the abort.
+    // SAFETY: sequences of plain values; the caller's lock keeps the relations. Between the sequences runs Rust that
+    // does not touch the scan; an error that unwinds leaves it to the abort.
     unsafe {
         let scan = guarded(|| open(target, false)).ok_or(UsePlan)?;
         for (place, key) in keys.enumerate() {
@@ -83,16 +84,17 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's.
-/// It sees what the session itself did before. A `brief` scan does without registering it. None where the
-/// table is no longer what the target says.
+/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's. It sees what
+/// the session itself did before. A `brief` scan does not register it. None where the table is no longer what the
+/// target says.
 ///
 /// # Safety
 /// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
 /// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
 /// vacuum from removing is all that the newer one can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
-    // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
+    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot that is not brief is
+    // registered as long; a brief one is kept alive by the caller's promise.
     unsafe {
         unguarded::see_own_writes();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -123,13 +125,14 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     }
 }
 
-/// Says of a snapshot that is not registered that it is in use, as Postgres wants of all that are looked through.
-/// An error leaves the count; whoever takes the next snapshot begins with none.
+/// Counts a snapshot as in use without registering it: Postgres requires that of every snapshot that a scan uses. An
+/// error leaves the count behind; the next snapshot that is taken starts from 0 again.
 ///
 /// # Safety
 /// The snapshot is the session's own, which nobody else counts at the same time.
 unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
-    // SAFETY: as the caller says. NULL: there is nothing to unregister.
+    // SAFETY: a snapshot of this session's own, which no other process sees. NULL says that there is nothing to
+    // unregister.
     unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
     null_mut()
 }
@@ -156,7 +159,8 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
 /// Inside of `guarded`; the scan is open and was given a key.
 #[inline(always)]
 unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
-    // SAFETY: as the caller says.
+    // SAFETY: the scan is open and has its key, by the caller's word; a row that it gives is in the slot, and is of
+    // the target, whose value's type was read when the table was opened.
     unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         unguarded::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {

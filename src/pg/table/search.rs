@@ -1,8 +1,8 @@
 //! Where the rows are that have one of many keys: by the index, or by one pass over the table.
 //!
-//! Both see what a statement that begins now would see, and give places that hold as hints do in
-//! `table_write`. The caller holds the lock on the table that makes the [`Target`] true, and has an
-//! active snapshot: vacuum keeps what that could see, so a place holds no other row meanwhile.
+//! Both see what a statement that begins now would see, and give places that are hints, as those of `write` are.
+//! The caller holds the lock on the table that makes the [`Target`] true, and has an active snapshot: vacuum keeps
+//! what that could see, so a place holds no other row meanwhile.
 
 use std::ptr::null_mut;
 
@@ -69,11 +69,11 @@ pub fn by_index(
     Ok(all)
 }
 
-/// Waits for each transaction that has written a row under one of these keys which nobody else can see yet.
-/// Every row of a key is looked at: one may be about to go that such a row replaces.
+/// Waits for each transaction in progress that has written a row under one of these keys. Every row of a key is
+/// looked at, because a new one may stand beside the one that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
-    // SAFETY: as in `by_index`. A dirty snapshot is a type and room for answers, which lives as long as the
-    // scan; the scan has ended, and its pages are let go, before anybody is waited for.
+    // SAFETY: sequences of plain values over what `open` has opened; an error that unwinds leaves it to the abort.
+    // A wait begins only after `unseen_writer` has ended its scan and let go of its pages.
     unsafe {
         let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
@@ -101,7 +101,7 @@ unsafe fn unseen_writer(
     index: pg_sys::Relation,
     key: Text,
 ) -> pg_sys::TransactionId {
-    // SAFETY: the scan begins and ends here, and the snapshot outlives it.
+    // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins and ends here.
     unsafe {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -123,13 +123,14 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Asks of each row's key whether it is looked for, and by which number.
+/// Reads the whole table once. `number_of` gives a key's number, or None for a key that is not looked for.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
-    // SAFETY: as above. The key is read while the slot holds its row.
+    // SAFETY: sequences of plain values; the Rust between them, `number_of`, does not touch the pass, and reads the
+    // key while the slot still holds its row. An error that unwinds leaves all of it to the abort.
     unsafe {
         let (search, index, pass) = guarded(|| {
             let (search, index) = open(target)?;
@@ -158,12 +159,12 @@ pub fn by_pass(
     Ok(all)
 }
 
-/// The row in the search's slot.
+/// The place of the row in the search's slot, which has the key with this number.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
 unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
-    // SAFETY: as the caller says.
+    // SAFETY: the slot holds a row, so it knows the row's place; the column `value` of a target is a varlena.
     unsafe {
         RowPlace {
             number,
@@ -173,7 +174,7 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     }
 }
 
-/// None where the table is no longer what the target says.
+/// Opens the table, its index and a snapshot; None where the table is no longer what the target says.
 ///
 /// # Safety
 /// Inside of `guarded`.
@@ -238,7 +239,8 @@ unsafe fn begin_pass(search: &Search) -> TableScanDesc {
 /// Inside of `guarded`; the pass has begun.
 unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
-    // SAFETY: as above.
+    // SAFETY: the table is open, so it has an access method; the pass was begun by that, on this slot's kind of
+    // rows.
     unsafe {
         let next = (*(*search.table).rd_tableam).scan_getnextslot;
         next.is_some_and(|next| next(pass, forward, search.slot))

@@ -88,7 +88,7 @@ pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
-/// Postgres' fixed oid of `pg_catalog."C"`.
+/// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: pg_sys::Oid = pg_sys::Oid::from_u32(950);
 
 struct Column {
@@ -212,7 +212,7 @@ unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events
 
 /// What Postgres calls the rule of every view.
 const SELECT_RULE: &CStr = c"_RETURN";
-/// The number of pg_rewrite's column ev_action.
+/// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
 /// The settings in a memory cache's view, from the catalogs alone: the number may be one that somebody has

@@ -1,7 +1,7 @@
 //! The single steps of a direct write: each changes one row or says why it could not.
 //!
-//! Everything here runs inside of `unguarded::guarded` and keeps to its rules. Who repeats a step, and why that
-//! is right, is told in `table_write`.
+//! Everything here runs inside of `unguarded::guarded` and keeps to its rules. `write` repeats the steps, and tells
+//! why that is right.
 
 use std::ptr::null_mut;
 
@@ -18,9 +18,9 @@ use crate::pg::version;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// Somebody else was faster.
+    /// Another transaction has changed the row meanwhile: look for it again.
     Again,
-    /// A state that this file does not know: the caller has the statement run instead.
+    /// This file cannot do it: the caller has the statement run instead.
     Unsupported,
 }
 
@@ -37,7 +37,8 @@ fn outcome(result: TM_Result::Type) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's word; a place is used right after it was
+    // found, while the slot `present` still holds its row.
     unsafe {
         loop {
             let step = match writer.find(key, Seek::Any, false) {
@@ -58,8 +59,8 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
-    // SAFETY: as the caller says. The row is copied before it is removed, and is what was removed:
-    // else there would be TM_Updated.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's word. The row is copied before it is
+    // removed, and is the one that was removed: had it changed, the result would be TM_Updated.
     unsafe {
         loop {
             let Some(place) = writer.find(key, Seek::ToRemove, false) else {
@@ -88,7 +89,8 @@ pub unsafe fn lock(
         Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
         _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
     };
-    // SAFETY: as the caller says. The slot lets go of its page before this waits.
+    // SAFETY: the table is open and its access method's function raises or returns; `place` and `failure` live
+    // through the call. The slot lets go of its page before this waits.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         unguarded::clear_slot(writer.present);
@@ -117,7 +119,7 @@ pub unsafe fn make(
     place: pg_sys::ItemPointerData,
     change: &RowAction,
 ) -> Step {
-    // SAFETY: as the caller says.
+    // SAFETY: each case needs what the caller has promised: `guarded`, an open writer, the row in `present`.
     unsafe {
         match change {
             RowAction::Put(new) => update(writer, key, place, &new.into()),
@@ -135,13 +137,13 @@ pub unsafe fn make(
     }
 }
 
-/// The same where no row is: only a new one can come of it.
+/// Does what was decided where there is no row: only a new one can come of it.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &RowAction) -> Step {
     match change {
-        // SAFETY: as the caller says.
+        // SAFETY: inside of `guarded` and with the writer open, by the caller's word.
         RowAction::Put(new) => unsafe { insert(writer, key, new) },
         _ => Step::Done,
     }
@@ -199,8 +201,9 @@ unsafe fn update(
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
-    // SAFETY: as in `update`. Whoever finds the speculative row waits for its token, which is held
-    // from before the insertion until after its end; an abort lets go of it.
+    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it. A session that
+    // finds the speculative row waits for its token, which is held from before the insertion until after its
+    // end; an abort lets go of it.
     unsafe {
         if !fill(writer, key, false, &new.into()) {
             return Step::Unsupported;
@@ -228,7 +231,7 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
-    // SAFETY: as the caller says.
+    // SAFETY: the slot `present` holds the row at `place`, by the caller's word, and is read before the row goes.
     unsafe {
         let dead = writer.dead_with_present();
         let step = remove_unseen(writer, place, dead);
@@ -239,8 +242,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// The same, not yet to be seen by the next command of the transaction: for whoever removes many, and
-/// knows what each leaves.
+/// Removes a row without starting a new command, so the transaction's next command may still see it. For callers
+/// that remove many, and know what each leaves dead.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -249,7 +252,8 @@ pub unsafe fn remove_unseen(
     mut place: pg_sys::ItemPointerData,
     dead: DeadBytes,
 ) -> Step {
-    // SAFETY: as the caller says.
+    // SAFETY: the table is open, by the caller's word; `place` and `failure` live through the call, which waits for
+    // other writers of the row itself.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         let step = outcome((writer.access.delete)(

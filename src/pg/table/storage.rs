@@ -17,7 +17,7 @@ pub fn blocks(relation: Oid) -> u32 {
 /// Four chunks of a long value fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
-/// The same in bytes.
+/// Bytes of the table itself. The caller holds a lock on it.
 pub fn bytes(relation: Oid) -> u64 {
     u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
 }

@@ -142,7 +142,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16], key: i16) -> b
     if column.attisdropped {
         return true;
     }
-    // SAFETY: a syscache look-up of a type that a column has.
+    // SAFETY: a syscache look-up inside of a transaction, of a type that a column has.
     let is_domain =
         || unsafe { pg_sys::get_typtype(column.atttypid) as u8 == pg_sys::TYPTYPE_DOMAIN };
     column.attgenerated == 0

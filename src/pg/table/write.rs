@@ -15,10 +15,10 @@
 //!   all begins again.
 //! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and
 //!   vacuum keeps what was alive then.
-//! - No page of the index stays pinned while anything is waited for, or vacuum would wait, too. Of the table
-//!   only the page that the update itself holds on to, as any writer's does.
+//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only the page stays
+//!   pinned that the update itself holds on to, as any writer's does.
 //!
-//! This file decides and repeats; `step` has the single steps, `row` what is open.
+//! This file decides and repeats; `step` has the single steps, `writer` what is open, `row` what is written.
 
 use pgrx::pg_sys::Datum;
 
@@ -66,7 +66,7 @@ pub fn put_all(
 
 /// Inserts or overwrites one row. False where the statement must do it.
 pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
-    // SAFETY: as in `put_all`; the whole call is one sequence.
+    // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and closes them.
     let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
@@ -96,7 +96,7 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes rows that were found by `table_search`, and gives their keys' numbers to `removed`. One that
+/// Removes rows that were found by `search`, and gives their keys' numbers to `removed`. One that
 /// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its number. False
 /// where the statement must do it, all of it: what has been removed already is not there then.
 pub fn remove_all(
@@ -114,7 +114,7 @@ pub fn remove_all(
              place,
              dead,
          }| {
-            // SAFETY: as in `put_all`.
+            // SAFETY: a sequence of plain values; the writer's relations are open until `close` below.
             let step = unsafe {
                 guarded(|| {
                     unguarded::check_for_interrupts();
@@ -126,7 +126,7 @@ pub fn remove_all(
                 Step::Unsupported => None,
                 Step::Again => {
                     let key = key_of(number);
-                    // SAFETY: as in `put_all`.
+                    // SAFETY: a sequence of plain values over the writer's open relations; `key` lives through it.
                     unsafe { guarded(|| step::take(&mut writer, key.raw())) }
                         .map(|row| row.is_some())
                 }
@@ -176,28 +176,28 @@ fn attempt<R>(
     seek: Seek,
     decide: &mut impl FnMut(Option<Row>) -> (RowAction, R),
 ) -> Result<R, Step> {
-    // SAFETY: here and below, sequences of plain values over the writer's open relations.
-    // Between them runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
+    // SAFETY: a sequence of plain values over the writer's open relations. Between this and the next runs Rust that
+    // does not touch the writer; an error that unwinds leaves it to the abort.
     let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
         let (change, answer) = decide(None);
-        // SAFETY: as above.
+        // SAFETY: a sequence of plain values over the writer's open relations.
         let done = unsafe { guarded(|| step::make_absent(writer, key, &change)) };
         return settled(done, answer);
     };
     if seek != Seek::Any {
-        // SAFETY: as above; the slot holds the row that was found.
+        // SAFETY: a sequence of plain values; the slot holds the row that `find` has just found.
         let row = unsafe { guarded(|| writer.present_row()) };
         if let (RowAction::Keep, answer) = decide(Some(row)) {
             return Ok(answer);
         }
     }
-    // SAFETY: as above; the lock puts the row into the slot.
+    // SAFETY: a sequence of plain values over the writer's open relations; the lock puts the row into the slot.
     let (locked, row) = unsafe { guarded(|| step::lock(writer, place, seek)) };
     let Some(row) = row else {
         return Err(locked);
     };
     let (change, answer) = decide(Some(row));
-    // SAFETY: as above.
+    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put there.
     let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
     settled(done, answer)
 }

@@ -21,7 +21,7 @@ pub enum Seek {
     Any,
     /// What a statement that begins now sees, to overwrite it.
     Visible,
-    /// The same, to remove it.
+    /// What a statement that begins now sees, to remove it.
     ToRemove,
 }
 
@@ -91,7 +91,7 @@ pub struct Writer<'t> {
 }
 
 impl<'t> Writer<'t> {
-    /// The same as `open`, for a writer that outlives one sequence.
+    /// Opens a writer that outlives one sequence; None as in `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: a sequence of plain values.
         unsafe { guarded(|| Writer::open(target)) }
@@ -139,7 +139,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Gives everything back, the locks stay; tells what is dead.
+    /// Gives everything back but the locks, and emits what is dead.
     pub fn close(&self) {
         // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
         let dead = unsafe { guarded(|| self.end()) };
@@ -152,14 +152,15 @@ impl<'t> Writer<'t> {
     /// Inside of `guarded`; the slot holds a row of the target.
     #[inline(always)]
     pub unsafe fn dead_with_present(&self) -> DeadBytes {
-        // SAFETY: as the caller says; a target's value is of one of our types.
+        // SAFETY: the slot holds a row of the target, by the caller's word, whose column `value` is of one of our
+        // types, hence a varlena.
         unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
-    /// The same inside of `guarded`; what is dead is told afterwards.
+    /// Gives everything back inside of a sequence; the caller emits the result, what is dead, afterwards.
     ///
     /// # Safety
-    /// As `close`, inside of `guarded`.
+    /// Inside of `guarded`; the writer is not used afterwards.
     pub unsafe fn end(&self) -> DeadBytes {
         // SAFETY: each was opened by `open` or `indexes`.
         unsafe {
@@ -175,7 +176,7 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// The executor's own description of the table and its indexes, as much of it as index entries need.
+    /// The executor's description of the table and its indexes, as much of it as index entries need; made once.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -207,7 +208,8 @@ impl<'t> Writer<'t> {
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     pub unsafe fn present_row(&self) -> Row {
-        // SAFETY: as the caller says.
+        // SAFETY: the slot holds a row, by the caller's word, so it can be made the slot's own; its value is of the
+        // type that the column had when the table was opened, and the table is still open.
         unsafe {
             unguarded::materialize_slot(self.present);
             copy_row(self.present, self.target, self.value_type)
@@ -263,8 +265,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan is there; false when
-    /// there is none.
+    /// Waits for the transaction that decides whether the row of a dirty scan is there, and gives true then;
+    /// false when there is none.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.

@@ -8,7 +8,7 @@ use pgrx::pg_sys;
 use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 use super::stored::Stored;
 
-/// Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
+/// The value in another type. Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
     // SAFETY: each of the ways gives a varlena of the type that is asked for.
@@ -26,12 +26,12 @@ fn datum(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum 
     }
 }
 
-/// The same for an argument and a cache of any types.
+/// An argument in the type of a cache; raises what [`convert`] does.
 pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
     convert(Stored::of(value), to)
 }
 
-/// The same for a stored value and a result.
+/// A stored value in the type of a function's result; raises what [`convert`] does.
 pub fn result<V: Value>(stored: Stored) -> V {
     // SAFETY: it was converted to V's type.
     unsafe { V::from_raw(convert(stored, V::TYPE).raw()) }

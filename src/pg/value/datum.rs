@@ -22,6 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
+    /// None for a type that is none of ours.
     pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::TEXTOID => Some(ValueType::Text),
@@ -31,6 +32,7 @@ impl ValueType {
         }
     }
 
+    /// The oid of the type.
     pub fn oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTOID,
@@ -39,6 +41,7 @@ impl ValueType {
         }
     }
 
+    /// The oid of arrays of the type.
     pub fn array_oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTARRAYOID,
@@ -99,7 +102,8 @@ macro_rules! value_datum {
         // SAFETY: the datum is a varlena of this type, made by Postgres or by this module.
         unsafe impl BoxRet for $name {
             unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-                // SAFETY: as above; it lives in the memory context of the call.
+                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in the memory context
+                // of the call, from which Postgres takes it.
                 unsafe { fcinfo.return_raw_datum(self.0) }
             }
         }
@@ -204,6 +208,7 @@ impl Room {
         Room { varlena, payload }
     }
 
+    /// The payload, to be filled.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: `payload` bytes after the header are ours and initialised.
@@ -250,7 +255,8 @@ impl<V: Value> FromDatum for ArrayOf<V> {
 // SAFETY: the SQL declaration names the array type of V; the signature lint compares the two.
 unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: as for the scalar types; an empty array stands in for a null that cannot come.
+        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration names. A null
+        // datum would stand in for the null that cannot come; nobody reads it.
         unsafe {
             arg.unbox_arg_using_from_datum()
                 .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
@@ -296,7 +302,7 @@ impl<V: Value> ArrayOf<V> {
     }
 }
 
-/// The address before all rows of a block, a datum of type tid.
+/// The address before all rows of a block: a datum of type tid with offset 0.
 pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
@@ -323,7 +329,7 @@ pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) ->
     }
 }
 
-/// The same of these texts, with one allocation for all elements.
+/// A new text array of these bytes, with one allocation for all elements; they need not be valid text.
 pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     const HEADER: usize = 4;
     let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);

@@ -33,11 +33,12 @@ impl<const N: usize> Stream<N> {
     }
 }
 
-/// The same for a function whose columns only the query names (`AS e (key text, ...)`). A query can name
-/// any types, so `produce` says by [`Sink::require`] what its rows have.
+/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query can name any
+/// types, so `produce` says by [`Sink::require`] which ones its rows have.
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
+    /// Rows that `produce` makes.
     pub fn new(
         produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static,
     ) -> QueryStream<N> {
@@ -48,10 +49,10 @@ impl<const N: usize> QueryStream<N> {
     }
 }
 
-// SAFETY: as for Stream, whose work it is.
+// SAFETY: it returns what its Stream returns, whose columns are compared with those that the query names.
 unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: as the caller promises.
+        // SAFETY: Postgres' call is passed on unchanged.
         unsafe { self.0.box_into(fcinfo) }
     }
 }
@@ -136,6 +137,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
+    /// Frees what rows were made in; the tuplestore is the caller's now.
     pub fn close(self) {
         // SAFETY: made in `open`; nothing in it is used any more.
         unsafe { pg_sys::MemoryContextDelete(self.scratch) };
@@ -172,7 +174,7 @@ unsafe impl<const N: usize> BoxRet for OutRow<N> {
 /// The rows of a set-returning function, handed over all at once (materialize mode).
 pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 
-// SAFETY: as for OutRow; the function is declared RETURNS TABLE with N columns.
+// SAFETY: the sink compares each row with the columns that the function declares.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: Postgres passes a valid call.

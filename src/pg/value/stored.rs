@@ -50,6 +50,7 @@ impl Stored {
         }
     }
 
+    /// The type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.value_type
@@ -90,6 +91,7 @@ impl Kind {
             .map(Kind)
     }
 
+    /// The type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.0

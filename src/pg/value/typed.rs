@@ -21,14 +21,17 @@ pub struct Typed(Option<(Datum, Oid)>);
 impl Typed {
     pub const NULL: Typed = Typed(None);
 
+    /// A bigint.
     pub fn number(number: i64) -> Typed {
         Typed(Some((Datum::from(number), pg_sys::INT8OID)))
     }
 
+    /// A timestamptz; None is NULL.
     pub fn moment(moment: Option<Timestamp>) -> Typed {
         Typed(moment.map(|moment| (Datum::from(moment), pg_sys::TIMESTAMPTZOID)))
     }
 
+    /// An oid.
     pub fn oid(oid: Oid) -> Typed {
         Typed(Some((Datum::from(oid), pg_sys::OIDOID)))
     }
@@ -58,12 +61,14 @@ impl Typed {
         Typed(Some((address, pg_sys::TIDOID)))
     }
 
+    /// An array of texts.
     pub fn texts(texts: impl Iterator<Item = Text>) -> Typed {
         let mut datums = memory::collect(texts.map(Text::raw));
         let array = new_array(&mut datums, ValueType::Text);
         Typed(Some((array, pg_sys::TEXTARRAYOID)))
     }
 
+    /// An array of texts of these bytes, which are only compared and need not be valid.
     pub fn byte_texts(texts: &[&[u8]]) -> Typed {
         Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
     }

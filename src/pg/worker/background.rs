@@ -1,8 +1,8 @@
 //! Background workers: how they are started, connect, sleep, end, and run transactions.
 //!
-//! Not what they do: that is `crate::worker`. Guards two rules. A worker is never in anybody's way:
-//! it counts as an autovacuum worker, so CREATE and DROP DATABASE end it and whoever waits for one of
-//! its locks cancels it. And an error ends its transaction, not the worker.
+//! Not what they do: that is `crate::worker`. Guards two rules. A worker gives way to everybody: it counts as an
+//! autovacuum worker, so CREATE and DROP DATABASE end it, and a session that waits for one of its locks cancels
+//! it. And an error ends its transaction, not the worker.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -22,7 +22,7 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Postgres' number of ProcArrayLock in versions 15 to 18.
+/// Postgres' number of ProcArrayLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 /// Their class of waits for a page that somebody holds on to, whose name changes in 17.
 const WAIT_FOR_PAGE: u32 = 4;
@@ -33,7 +33,7 @@ const RESTART_AFTER: i32 = 5;
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
-    /// Gets what the launcher told it at its start.
+    /// Gets the place of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
 
@@ -59,7 +59,7 @@ pub fn register(tasks: Tasks) {
 /// A worker that was started, as its starter knows it.
 pub struct Started(*mut pg_sys::BackgroundWorkerHandle);
 
-/// Starts a worker that is told `place`; None when all of max_worker_processes are taken.
+/// Starts a worker for the visit at this place; None when all of max_worker_processes are taken.
 pub fn start(place: usize) -> Option<Started> {
     let mut worker = description(c"pgcache worker", c"pgcache_worker_main");
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
@@ -77,6 +77,7 @@ pub fn start(place: usize) -> Option<Started> {
 }
 
 impl Started {
+    /// Whether its process is gone.
     pub fn has_ended(&self) -> bool {
         let mut pid = 0;
         // SAFETY: the handle lives until drop.
@@ -115,7 +116,7 @@ impl Started {
 
     /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
     pub fn terminate(&self) {
-        // SAFETY: as above.
+        // SAFETY: the handle lives until drop; that of a worker which has ended is harmless here.
         unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
     }
 }
@@ -156,7 +157,7 @@ pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
     }
 }
 
-/// A visiting worker's process begins here. Its argument is what the launcher told it.
+/// A visiting worker's process begins here. Its argument is the place of its visit.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
@@ -194,7 +195,7 @@ pub fn become_worker(database: Oid) {
 /// # Safety
 /// Once in a background worker, after its handler of SIGTERM is set.
 unsafe fn connect(database: Oid) {
-    // SAFETY: the caller keeps the rule.
+    // SAFETY: called once in a background worker, after its handler of SIGTERM is set, so signals may come now.
     unsafe {
         version::on_signal(pg_sys::SIGHUP, SignalHandlerForConfigReload);
         pg_sys::BackgroundWorkerUnblockSignals();
@@ -202,8 +203,9 @@ unsafe fn connect(database: Oid) {
     }
 }
 
-/// CREATE DATABASE from ours as a template, DROP and ALTER DATABASE end autovacuum workers that are in
-/// their way and refuse when others are; and who waits for a lock of an autovacuum worker cancels it.
+/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, DROP and ALTER
+/// DATABASE end such workers, and refuse where other sessions are connected; and a session that waits for a lock
+/// of such a worker cancels it.
 ///
 /// # Safety
 /// In a process that has a place in the array of processes.
@@ -262,9 +264,9 @@ fn settle() {
     set(c"lock_timeout", &patience());
 }
 
-/// Milliseconds that a worker waits for a lock. It takes none that others have; but what hangs on a row
-/// that it removes, a trigger or a foreign key, may have to wait, and then who waits for us in turn must
-/// find us gone before he finds a deadlock.
+/// Milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that others hold. But a
+/// trigger or a foreign key of a row that it removes may have to wait; and a session that waits for us in turn
+/// must find us gone before it looks for a deadlock.
 fn patience() -> CString {
     // SAFETY: a plain C variable of this process.
     let half = unsafe { pg_sys::DeadlockTimeout } / 2;
@@ -289,10 +291,10 @@ pub fn own_pid() -> u32 {
     unsafe { pg_sys::MyProcPid as u32 }
 }
 
-/// Ends the sleep of a process of this server; of one that is gone, nothing.
+/// Ends the sleep of a process of this server; does nothing where that is gone.
 pub fn wake(pid: u32) {
-    // SAFETY: latches of processes lie in shared memory for as long as the server lives. Who has taken the
-    // place of one that has just ended is woken for nothing, which every sleeper must bear.
+    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just
+    // ended, the one that has taken its place is woken for nothing, which every sleeper allows for.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid as i32);
         if !process.is_null() {
@@ -313,7 +315,7 @@ pub fn end(code: i32) -> ! {
     unsafe { version::proc_exit(code) }
 }
 
-/// Takes over changed settings. Outside of transactions only.
+/// Reads the configuration file again if the server was told to reload. Outside of transactions only.
 pub fn reload_if_asked() {
     // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
     unsafe {
@@ -355,21 +357,22 @@ pub fn show(activity: Option<&str>) {
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs in a transaction of its own, which is rolled back after an error. The statistics of what it did
-/// are reported at once.
+/// Runs in a transaction of its own, which is rolled back after an error; the error is given back. The statistics
+/// of what it did are reported at once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
         // SAFETY: what SPI asks for, given back before the transaction ends; after an error the abort
         // does it.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
         let result = work();
-        // SAFETY: as above.
+        // SAFETY: pops the snapshot that was pushed above; `work` has popped those of its own.
         unsafe { pg_sys::PopActiveSnapshot() };
         result
     })
 }
 
-/// The same for a statement that ends the transaction itself and leaves another one open.
+/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another
+/// one open. Errors and statistics are dealt with as in [`in_transaction`].
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     guarded(|| {
         // SAFETY: no transaction is open in a worker's main loop.

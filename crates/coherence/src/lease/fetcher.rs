@@ -58,7 +58,7 @@ impl Moves<'_> {
 
     fn pending(&self, clauses: [Clause; 3]) -> bool {
         let mut words = self.from.words.iter().zip(clauses);
-        words.any(|(words, clause)| words.pend > 0 && self.m.keeps(clause))
+        words.any(|(words, clause)| words.pending_writers > 0 && self.m.keeps(clause))
     }
 
     fn ask(&mut self) {
@@ -160,7 +160,7 @@ impl Moves<'_> {
         }
         self.add("marks its key", Phase::OwnCommit, |state, backend| {
             backend.marked = true;
-            state.words[0].pend += 1;
+            state.words[0].pending_writers += 1;
             state.words[0].ver += 1;
             void(state, Some(id));
         });
@@ -173,7 +173,7 @@ impl Moves<'_> {
             Phase::Done,
             |state, backend| {
                 if backend.marked {
-                    state.words[0].pend -= 1;
+                    state.words[0].pending_writers -= 1;
                     state.words[0].ver += 1;
                     void(state, Some(id));
                 }

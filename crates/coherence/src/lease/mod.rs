@@ -10,8 +10,8 @@
 //!
 //! | who | does |
 //! |---|---|
-//! | writer, before its commit | raises `pend` and `ver`, of the key's stripe, the whole cache or the global pair; then voids leases; **then** removes the row, and waits for whoever has written one that it cannot see |
-//! | writer, after it | raises `ver`, lowers `pend`, voids leases |
+//! | writer, before its commit | raises `pending_writers` and `ver`, of the key's stripe, the whole cache or the global pair; then voids leases; **then** removes the row, and waits for whoever has written one that it cannot see |
+//! | writer, after it | raises `ver`, lowers `pending_writers`, voids leases |
 //! | fetcher | is granted a lease only while nothing pends, under the partition's lock; reads the source with a newer snapshot; writes the row; **then** asks whether the lease was voided, and takes the row back if so |
 //! | fetcher without a lease | the same with a token (all `ver`, nothing pending) in the place of the lease |
 //! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, asked when it has the lease |

@@ -27,7 +27,7 @@ clauses! {
     GrantGlobalPend,
     /// A mark voids leases.
     MarkVoids,
-    /// Of a whole cache, `pend` rises before they are voided.
+    /// Of a whole cache, `pending_writers` rises before they are voided.
     PendBeforeVoid,
     /// Marks come before the removal of the row.
     MarkBeforeRemoval,
@@ -139,11 +139,11 @@ pub fn all() -> Vec<Model> {
     models
 }
 
-/// `ver` and `pend` of a stripe, a cache or the global pair.
+/// `ver` and `pending_writers` of a stripe, a cache or the global pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Counters {
     pub ver: u8,
-    pub pend: u8,
+    pub pending_writers: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -255,7 +255,8 @@ impl State {
         let stale = self
             .row
             .is_some_and(|row| row != self.source && row != EXPIRED);
-        let left = self.lease != Lease::Free || self.words.iter().any(|words| words.pend != 0);
+        let left =
+            self.lease != Lease::Free || self.words.iter().any(|words| words.pending_writers != 0);
         match self.all_done() {
             true if stale => Some(Violation::StaleForGood),
             true if left => Some(Violation::LeftBehind),

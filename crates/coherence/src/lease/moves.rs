@@ -56,7 +56,7 @@ pub fn removes(backend: &Backend) -> bool {
 
 pub fn unmark(state: &mut State, backend: &mut Backend) {
     if std::mem::take(&mut backend.marked) {
-        state.words[0].pend -= 1;
+        state.words[0].pending_writers -= 1;
         state.words[0].ver += 1;
     }
 }

@@ -87,7 +87,7 @@ fn run(m: &Model, visited: &[Visited], mut at: usize, violation: Violation) -> R
         };
         let words = state
             .words
-            .map(|words| format!("v{} p{}", words.ver, words.pend))
+            .map(|words| format!("v{} p{}", words.ver, words.pending_writers))
             .join(", ");
         lines.push(format!(
             "{:<60} | source {} row {:?} | {words} | {:?}",

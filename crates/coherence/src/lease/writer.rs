@@ -48,7 +48,7 @@ impl Moves<'_> {
                 self.add("unmarks", Phase::Unvoiding, |state, _| {
                     if marked {
                         state.words[words].ver += 1;
-                        state.words[words].pend -= 1;
+                        state.words[words].pending_writers -= 1;
                     }
                     if key && marked {
                         void(state, None);
@@ -77,7 +77,7 @@ impl Moves<'_> {
         }
     }
 
-    /// One section for a key; for a cache `pend` and `ver` here, leases before or after it.
+    /// One section for a key; for a cache `pending_writers` and `ver` here, leases before or after it.
     fn mark(&mut self, words: usize, key: bool, next: Phase) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
@@ -89,7 +89,7 @@ impl Moves<'_> {
         self.add("marks", next, |state, backend| {
             backend.again = false;
             backend.marked = true;
-            state.words[words].pend += 1;
+            state.words[words].pending_writers += 1;
             state.words[words].ver += 1;
             if key && m.keeps(Clause::MarkVoids) {
                 void(state, None);

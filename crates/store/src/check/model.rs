@@ -270,7 +270,7 @@ impl<'m> Model<'m> {
         let expected = self.stripe(key);
         *expected = Stripe {
             ver: expected.ver + 1,
-            pend: expected.pend + 1,
+            pending_writers: expected.pending_writers + 1,
         };
         assert_eq!(stripe, *expected);
     }
@@ -280,7 +280,7 @@ impl<'m> Model<'m> {
         let expected = self.stripe(key);
         *expected = Stripe {
             ver: expected.ver + 1,
-            pend: expected.pend.saturating_sub(1),
+            pending_writers: expected.pending_writers.saturating_sub(1),
         };
         assert_eq!(stripe, *expected);
     }
