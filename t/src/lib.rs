@@ -14,8 +14,8 @@
 //! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
 //! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
-//! - [`rng`]: random numbers; [`fuzz`]: random calls of every function; [`differential`]: random statements for
-//!   two databases that must answer the same.
+//! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]:
+//!   random statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
@@ -39,6 +39,7 @@ pub mod differential;
 pub mod dump_contents;
 pub mod exclusion;
 pub mod fuzz;
+pub mod fuzz_arguments;
 pub mod history;
 pub mod native;
 pub mod needs;

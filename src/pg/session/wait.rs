@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pgrx::{FromDatum, pg_sys};
 
-/// How many sessions are looked at, at most: a chain of sessions that wait for each other is rarely longer than two.
+/// How many sessions are looked at, at most, to follow who waits for whom.
 const MAX_CHAIN: usize = 64;
 
 /// Whether the process waits, directly or through others, for a lock that this session holds. The
