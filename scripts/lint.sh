@@ -19,7 +19,7 @@ clippy() {
 
 check cargo fmt --all --check
 check clippy
-check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/*/*.sh .ci/run
+check shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh .ci/run
 # The workflow's own linter is a Go program; where there is no Go, CI looks.
 if command -v go >/dev/null; then
     scripts/need.sh actionlint
