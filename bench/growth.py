@@ -17,7 +17,7 @@ from .tools import Job
 
 SIZES = {
     "full": {"seconds": 4.0, "repeats": 3, "entries": 1_000_000},
-    "quick": {"seconds": 1.0, "repeats": 1, "entries": 100_000},
+    "quick": {"seconds": 1.0, "repeats": 3, "entries": 100_000},
     "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000, "axes": "clients,caches"},
 }
 FEW = ("redis", "pgcache_memory")  # what a quick look leaves are those whose curves say the most
@@ -58,7 +58,7 @@ AXES = (
     Axis("value", "Size of a value", "bytes", points((16, 128, 1024, 8192, 65536), (37, 1024, 65536), (37, 1024)),
          "How do requests fall as values grow?",
          "bytes are copied once in Redis and several times on the way through a Postgres session; from some kilobytes on, copying is all there is."),
-    Axis("clients", "Clients", "clients", points((1, 2, 4, 8, 16, 32, 64, 128), (1, 8, 64), (1, 2)),
+    Axis("clients", "Clients", "clients", points((1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 8, 32, 64), (1, 2)),
          "Where does another client add nothing?",
          "the cores are taken: past one client for each core more clients only wait longer, and Postgres pays for each with a process to switch to."),
     Axis("caches", "Caches in the database", "caches", points((1, 10, 100, 1000), (1, 100), (1, 3)),

@@ -23,6 +23,7 @@ TIER = "shared_preload_libraries = 'pgcache'"
 # cluster.sh does without fsync and preloads pg_cron, which is right for tests and wrong here: both are put back to stock.
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
 COUNTED = 2_000_000  # entries
+PATIENCE = 60  # seconds, for a server to start in
 READS = ("hot_hits", "table_hits", "misses")
 SHOWN = ("shared_buffers", "fsync", "synchronous_commit", "max_wal_size", "shared_preload_libraries")
 REDIS_SHOWN = ("save", "appendonly", "maxmemory", "maxmemory-policy", "io-threads")
@@ -161,8 +162,6 @@ class Postgres:
 class OwnProcess:
     """A server that is our child. A subclass says how the program is called and when it answers."""
 
-    patience = 10  # seconds, to start in
-
     def __init__(self, setup, system):
         self.setup, self.system = setup, system
         self.process = None
@@ -184,7 +183,7 @@ class OwnProcess:
         return self
 
     def wait_until_ready(self):
-        end = time.monotonic() + max(60, self.patience)
+        end = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < end:
             if self.answers():
                 return

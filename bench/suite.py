@@ -14,7 +14,7 @@ from . import page
 from .base import ROOT, machine, read_json, say, write_json
 from .systems import OF_EACH_KIND
 
-QUICK_BUDGET = 45.0
+QUICK_BUDGET = 50.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ QUICK = [
     *variations(f"--quick {DRIVER_ONLY} --systems redis,pgcache_hot,pgcache_memory", 0.6),
     Part("web", "web", "Through a web server", "--quick --entries 200000 --seconds 3", 2),
     workloads("competitors", "newer competitors", 1.5, f"--quick {DRIVER_ONLY} --systems {COMPETITORS}"),
-    Part("growth", "growth", "How cost grows", "--quick", 3),
+    Part("growth", "growth", "How cost grows", "--quick", 6),
     Part("depend", "depend", "What a dependency costs", "--quick", 2),
     Part("kv", "kv", "Key-value store loads", "--quick", 2),
     Part("stampede", "stampede", "Cold start and stampede", "--quick", 1),
@@ -98,7 +98,7 @@ def planned(full, only=()):
 def parser():
     words = argparse.ArgumentParser(prog="bench/run.sh", description="Every benchmark, and one page of what it found.")
     words.add_argument("--quick", action="store_true", help=f"the essential, at most {QUICK_BUDGET:g} minutes; may be continued")
-    words.add_argument("--minutes", type=float, help="start no part that would end later (with --quick 45, else no limit)")
+    words.add_argument("--minutes", type=float, help=f"start no part that would end later (with --quick {QUICK_BUDGET:g}, else no limit)")
     words.add_argument("--only", default="", help="parts or workloads, comma separated")
     words.add_argument("--out", type=Path, help="folder of the results; the same one again continues there")
     words.add_argument("--list", action="store_true", help="say what would run, and stop")

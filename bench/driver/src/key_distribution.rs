@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn exists(number: u64) -> bool {
-        number % 5 != 0
+        !number.is_multiple_of(5)
     }
 
     #[test]

@@ -222,7 +222,10 @@ impl<'a> Client<'a> {
         let start = Instant::now();
         while !self.reached(end, start) {
             events.clear();
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience))?;
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(reason) => return Err(reason.into()),
+            }
             for event in &events {
                 self.answer(event.data.u64() as usize)?;
             }
