@@ -18,7 +18,7 @@ pub enum Error {
     NullElement(&'static str),
     /// The key has no characters.
     EmptyKey,
-    /// The key has more bytes than [`crate::cache::key::MAX_BYTES`].
+    /// The key has more bytes than [`pgcache_store::MAX_KEY`].
     LongKey(usize),
     /// A ttl is zero or negative.
     TtlNotPositive,
@@ -248,7 +248,7 @@ impl Error {
         match self {
             Error::LongKey(bytes) => Some(format!(
                 "The key has {bytes} bytes, the limit is {}.",
-                crate::cache::key::MAX_BYTES
+                pgcache_store::MAX_KEY
             )),
             Error::BrokenCache(_, why) => Some(why.clone()),
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-use crate::pg::tier::LARGEST;
-
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes.
-const LARGEST_HOT_SIZE: i32 = (LARGEST / 1024) as i32;
+/// In kilobytes: more the store cannot address.
+const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
 /// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for his session and compares.
@@ -149,9 +148,9 @@ pub fn define(preloaded: bool) {
     );
     define_leases();
     #[cfg(feature = "pauses")]
-    crate::pg::pause::define();
+    crate::pg::session::pause::define();
     // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.
-    crate::pg::tier::reserve_settings_prefix(c"pgcache");
+    crate::pg::session::reserve_settings_prefix(c"pgcache");
 }
 
 fn define_leases() {

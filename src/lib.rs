@@ -24,15 +24,15 @@ pgrx::pg_module_magic!(name, version);
 /// Called once in each process that loads the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    pg::panic_hook::install();
-    let preloading = pg::tier::preloading();
+    pg::hooks::panic_hook::install();
+    let preloading = pg::shmem::tier::preloading();
     guc::define(preloading);
     if preloading {
-        pg::tier::register();
+        pg::shmem::tier::register();
         worker::register();
     }
-    pg::reserve::ask();
-    pg::invalidation::register();
-    pg::meant::register();
-    cache::coherence::register();
+    pg::memory::emergency::ask();
+    pg::hooks::invalidation::register();
+    pg::hooks::meant::register();
+    cache::observer::register();
 }

@@ -7,14 +7,15 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE, TO_READ, TO_WRITE};
-use crate::cache::key::Key;
-use crate::cache::{deadline, entries, registry};
+use crate::cache::model::deadline;
+use crate::cache::model::key::Key;
+use crate::cache::{entries, open};
 use crate::error::Error;
-use crate::pg::convert;
-use crate::pg::datum::{ArrayOf, Bytes, Text, Value};
 use crate::pg::memory;
-use crate::pg::rows::Stream;
-use crate::pg::stored::Stored;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{ArrayOf, Bytes, Text, Value};
+use crate::pg::value::rows::Stream;
+use crate::pg::value::stored::Stored;
 
 #[pg_extern]
 fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
@@ -28,7 +29,7 @@ fn cache_get_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answ
 
 fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
     Ok(Stream::new(move |sink| {
-        let cache = registry::open_to_read(cache, TO_READ)?;
+        let cache = open::to_read(cache, TO_READ)?;
         let Some(keys) = keys else {
             return Ok(());
         };
@@ -72,7 +73,7 @@ fn set_many<V: Value>(
     cache: Option<Oid>,
     function: &CStr,
 ) -> Answer<i64> {
-    let cache = registry::open_to_write(cache, TO_WRITE, function)?;
+    let cache = open::to_write(cache, TO_WRITE, function)?;
     let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
     let vals = vals.ok_or(Error::NullArgument("vals"))?.elements("vals")?;
     if keys.len() != vals.len() {
@@ -91,7 +92,7 @@ fn set_many<V: Value>(
 
 #[pg_extern]
 fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
-    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete_many()")?;
+    let cache = open::to_write(cache, TO_DELETE, c"cache_delete_many()")?;
     let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
     Ok(entries::delete_many(&cache, keys.into_iter())?)
 }

@@ -8,15 +8,19 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::Answer;
-use crate::cache::definition;
-use crate::cache::registry::{self, Cache};
-use crate::cache::settings::Settings;
+use crate::cache::catalog::registry::Cache;
+use crate::cache::definition::define;
+use crate::cache::model::settings::Settings;
+use crate::cache::open;
 use crate::error::Error;
-use crate::pg::datum::{Record, Text, ValueType};
-use crate::pg::lock::Mode;
-use crate::pg::privilege::{self, Privileges};
-use crate::pg::typed::Typed;
-use crate::pg::{encoding, name, transaction};
+use crate::pg::catalog::name;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::encoding;
+use crate::pg::session::lock::Mode;
+use crate::pg::session::transaction;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::rows::Record;
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 #[allow(clippy::too_many_arguments)] // the signature that users call
@@ -31,19 +35,19 @@ fn cache_create(
 ) -> Answer<Oid> {
     let name = name.ok_or(Error::NullArgument("name"))?;
     let storage = storage.ok_or(Error::NullArgument("storage"))?;
-    let storage = definition::parse_storage(&storage.to_string_lossy())?;
+    let storage = define::parse_storage(&storage.to_string_lossy())?;
     let value_type = value_type.ok_or(Error::NullArgument("value_type"))?;
     let value_type = ValueType::from_oid(value_type).ok_or(Error::UnknownValueType)?;
     let settings = Settings::default().changed(ttl, max_entries, grace)?;
     transaction::require_writable(c"cache_create()");
     let new = name::parse_new_relation(name);
-    match definition::existing(&new)? {
-        None => Ok(definition::create(&new, storage, value_type, settings)),
+    match define::existing(&new)? {
+        None => Ok(define::create(&new, storage, value_type, settings)),
         Some(cache) if if_not_exists == Some(true) => {
             skip_existing(cache);
             Ok(cache)
         }
-        Some(cache) => Err(Error::CacheExists(definition::display_name(cache)).into()),
+        Some(cache) => Err(Error::CacheExists(define::display_name(cache)).into()),
     }
 }
 
@@ -53,7 +57,7 @@ fn skip_existing(cache: Oid) {
         PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE,
         encoding::printable(format!(
             "cache \"{}\" already exists, skipping",
-            definition::display_name(cache)
+            define::display_name(cache)
         ))
     );
 }
@@ -66,7 +70,7 @@ fn cache_alter(
     grace: Option<Interval>,
 ) -> Answer<()> {
     let cache = open_as_owner(cache, Mode::Define, c"cache_alter()")?;
-    definition::alter(&cache, cache.settings.changed(ttl, max_entries, grace)?);
+    define::alter(&cache, cache.settings.changed(ttl, max_entries, grace)?);
     Ok(())
 }
 
@@ -81,13 +85,13 @@ fn cache_tune(
     let settings = cache
         .settings
         .refreshed(negative_ttl, ttl_jitter, early_refresh)?;
-    definition::alter(&cache, settings);
+    define::alter(&cache, settings);
     Ok(())
 }
 
 #[pg_extern]
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
-    definition::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
+    define::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())
 }
 
@@ -95,7 +99,7 @@ fn cache_drop(cache: Option<Oid>) -> Answer<()> {
 /// that no longer works as a cache, so that the view itself never fails.
 #[pg_extern]
 fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
-    let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
+    let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
         return Ok(Record([Typed::NULL; 5]));
     };
     let Settings {
@@ -105,7 +109,7 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
         ..
     } = cache.settings;
     Ok(Record([
-        Text::new(definition::storage_word(cache.storage).as_bytes()).into(),
+        Text::new(define::storage_word(cache.storage).as_bytes()).into(),
         Typed::oid(cache.value_type.oid()),
         Typed::of(ttl),
         Typed::of(max_entries),
@@ -116,7 +120,7 @@ fn cache_settings(cache: Option<Oid>) -> Answer<Record<5>> {
 /// What `cache_tune` has set: negative_ttl, ttl_jitter, early_refresh.
 #[pg_extern]
 fn refresh_settings(cache: Option<Oid>) -> Answer<Record<3>> {
-    let Ok(cache) = registry::open_to_read(cache, Privileges::SELECT) else {
+    let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
         return Ok(Record([Typed::NULL; 3]));
     };
     let settings = cache.settings;
@@ -136,7 +140,7 @@ pub fn open_as_owner(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
-    let cache = registry::open_to_define(cache, Privileges::NONE, mode, function)?;
+    let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
     privilege::require_owner(relation); // he may have waited for the lock
     Ok(cache)
 }

@@ -5,13 +5,15 @@ use pgrx::prelude::*;
 
 use super::definition::open_as_owner;
 use super::{Answer, TO_DELETE};
-use crate::cache::settings::Settings;
-use crate::cache::{declare, definition, registry, watch};
+use crate::cache::catalog::registry;
+use crate::cache::commit::notify;
+use crate::cache::definition::{declare, define};
+use crate::cache::model::settings::Settings;
 use crate::error::Error;
-use crate::pg::datum::Text;
-use crate::pg::lock::{self, Mode};
-use crate::pg::privilege;
-use crate::pg::{random, relation, transaction};
+use crate::pg::catalog::{privilege, relation};
+use crate::pg::session::lock::{self, Mode};
+use crate::pg::session::{random, transaction};
+use crate::pg::value::datum::Text;
 
 #[pg_extern]
 fn cache_depend(
@@ -26,7 +28,7 @@ fn cache_depend(
     lock::relation(relation, Mode::Read);
     privilege::require(relation, TO_DELETE); // he may have waited for the lock
     let cache = registry::find(relation)?;
-    if definition::is_main(&cache) {
+    if define::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());
     }
     if privilege::row_security_applies(relation) {
@@ -64,7 +66,7 @@ fn cache_watch(cache: Option<Oid>) -> Answer<Text> {
     let id = cache.settings.watch.unwrap_or_else(random::number);
     if cache.settings.watch.is_none() {
         let watch = Some(id);
-        definition::alter(
+        define::alter(
             &cache,
             Settings {
                 watch,
@@ -72,14 +74,14 @@ fn cache_watch(cache: Option<Oid>) -> Answer<Text> {
             },
         );
     }
-    Ok(Text::new(watch::channel(id).as_bytes()))
+    Ok(Text::new(notify::channel(id).as_bytes()))
 }
 
 #[pg_extern]
 fn cache_unwatch(cache: Option<Oid>) -> Answer<()> {
     let cache = open_as_owner(cache, Mode::Define, c"cache_unwatch()")?;
     let watch = None;
-    definition::alter(
+    define::alter(
         &cache,
         Settings {
             watch,

@@ -4,10 +4,12 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE};
-use crate::cache::{cron, registry, sweep};
+use crate::cache::expiry::{cron, sweep};
+use crate::cache::open;
 use crate::error::Error;
-use crate::pg::datum::Text;
-use crate::pg::{name, transaction};
+use crate::pg::catalog::name;
+use crate::pg::session::transaction;
+use crate::pg::value::datum::Text;
 
 #[pg_extern]
 fn cache_expire(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
@@ -19,7 +21,7 @@ fn cache_expire(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
         transaction::require_writable(c"cache_expire()");
         return Ok(sweep::expire_all(max_rows)?);
     }
-    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_expire()")?;
+    let cache = open::to_write(cache, TO_DELETE, c"cache_expire()")?;
     Ok(sweep::expire(&cache, max_rows)?)
 }
 

@@ -7,14 +7,18 @@ use pgrx::prelude::*;
 
 use super::read::columns;
 use super::{Answer, TO_READ};
-use crate::cache::{memory, registry, slots, verify, view};
+use crate::cache::definition::view;
+use crate::cache::memory::ops as memory_cache;
+use crate::cache::open;
+use crate::cache::table::verify;
+use crate::cache::tier::slots;
 use crate::error::Error;
-use crate::pg::datum::{Record, Rows, Text, ValueType};
-use crate::pg::rows::{QueryStream, Stream};
 use crate::pg::session;
-use crate::pg::slot::Figure;
-use crate::pg::tier::{Tier, tier};
-use crate::pg::typed::Typed;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::rows::{QueryStream, Record, Rows, Stream};
+use crate::pg::value::typed::Typed;
 
 /// The live entries of a memory cache, for its view; in no order.
 #[pg_extern]
@@ -27,7 +31,7 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
             cache.value_type.oid(),
             TIMESTAMPTZOID,
         ])?;
-        memory::all(&cache, &mut |make| {
+        memory_cache::all(&cache, &mut |make| {
             sink.row(|| {
                 let (key, entry) = make()?;
                 Some([
@@ -129,7 +133,7 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 #[pg_extern]
 fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
-        let cache = registry::open_to_read(cache, TO_READ)?;
+        let cache = open::to_read(cache, TO_READ)?;
         verify::each(&cache, &mut |find| {
             sink.row(|| {
                 let (key, copy, row) = find()?;

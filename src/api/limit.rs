@@ -6,12 +6,14 @@ use pgrx::prelude::*;
 
 use super::Answer;
 use super::write::{add_to, open, parse_counter};
-use crate::cache::deadline;
 use crate::cache::limit;
+use crate::cache::model::deadline;
 use crate::error::Error;
-use crate::pg::datum::{Record, Text};
-use crate::pg::typed::Typed;
-use crate::pg::{clock, convert};
+use crate::pg::session::clock;
+use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
+use crate::pg::value::rows::Record;
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 fn cache_rate_limit(

@@ -19,7 +19,7 @@ pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;
 
-use crate::pg::privilege::Privileges;
+use crate::pg::catalog::privilege::Privileges;
 
 /// What every function gives: its result, or an error for the user.
 pub type Answer<T> = Result<T, ErrorReport>;

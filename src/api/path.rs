@@ -2,12 +2,12 @@
 
 use pgrx::prelude::*;
 
-use crate::cache::path;
-use crate::pg::datum::Record;
-use crate::pg::typed::Typed;
+use crate::cache::table::access_path;
+use crate::pg::value::rows::Record;
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 fn table_path_taken() -> Record<2> {
-    let taken = path::taken();
+    let taken = access_path::taken();
     Record([taken.direct, taken.plan].map(Typed::number))
 }

@@ -6,15 +6,16 @@ use pgrx::prelude::*;
 
 use super::{Answer, TO_READ};
 use crate::cache::entries::{self, Entry};
-use crate::cache::key::Key;
-use crate::cache::{hot, registry};
+use crate::cache::model::key::Key;
+use crate::cache::open;
+use crate::cache::table::copies;
 use crate::error::Error;
-use crate::pg::clock;
-use crate::pg::convert;
-use crate::pg::datum::{Bytes, Json, Record, Text, Value};
-use crate::pg::privilege;
-use crate::pg::rows::Stream;
-use crate::pg::typed::Typed;
+use crate::pg::catalog::privilege;
+use crate::pg::session::clock;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Bytes, Json, Text, Value};
+use crate::pg::value::rows::{Record, Stream};
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 fn cache_get(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
@@ -67,7 +68,7 @@ fn cache_scan(
     cache: Option<Oid>,
 ) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
-        let cache = registry::open_to_read(cache, TO_READ)?;
+        let cache = open::to_read(cache, TO_READ)?;
         let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
         if max_rows < 0 {
             return Err(Error::NegativeCount("max_rows"));
@@ -88,13 +89,13 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     let key = Key::read(key);
     if let Ok(Some(key)) = key {
-        hot::approach(relation, key);
+        copies::approach(relation, key);
     }
     privilege::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            registry::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+            open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
             Ok(None)
         }
     }

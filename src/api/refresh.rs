@@ -5,15 +5,17 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_READ, TO_WRITE};
-use crate::cache::fetch::Fetch;
-use crate::cache::key::Key;
-use crate::cache::lease::{self, State};
-use crate::cache::registry;
+use crate::cache::fetch::cache_fetch::Fetch;
+use crate::cache::fetch::cache_lease::{self, State};
+use crate::cache::model::key::Key;
+use crate::cache::open;
 use crate::error::Error;
-use crate::pg::datum::{Json, Record, Text, Value};
-use crate::pg::stored::Stored;
-use crate::pg::typed::Typed;
-use crate::pg::{convert, privilege};
+use crate::pg::catalog::privilege;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Json, Text, Value};
+use crate::pg::value::rows::Record;
+use crate::pg::value::stored::Stored;
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 fn cache_fetch(
@@ -62,10 +64,10 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         return Err(Error::NegativeWait.into());
     }
     let Some(key) = Key::read(key)? else {
-        registry::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+        open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
         return Ok(Record([Typed::NULL; 3]));
     };
-    let leased = lease::lease(relation, key, &wait)?;
+    let leased = cache_lease::lease(relation, key, &wait)?;
     let value = leased.found.and_then(|entry| entry.value);
     let (word, lease) = match leased.state {
         State::Hit => ("hit", None),
@@ -88,10 +90,10 @@ fn cache_set_leased(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let cache = registry::open_to_write(cache, TO_WRITE, c"cache_set_leased()")?;
+    let cache = open::to_write(cache, TO_WRITE, c"cache_set_leased()")?;
     let key = Key::write(key)?;
     let entry = cache.entry(value.map(Stored::of), ttl)?;
-    Ok(lease::set(&cache, key, entry, lease)?)
+    Ok(cache_lease::set(&cache, key, entry, lease)?)
 }
 
 #[pg_extern]
@@ -100,9 +102,9 @@ fn cache_release(
     lease: Option<i64>,
     cache: Option<Oid>,
 ) -> Answer<Option<bool>> {
-    let cache = registry::open_to_read(cache, TO_READ)?;
+    let cache = open::to_read(cache, TO_READ)?;
     let Some(key) = Key::read(key)? else {
         return Ok(None);
     };
-    Ok(Some(lease::release(&cache, key, lease)?))
+    Ok(Some(cache_lease::release(&cache, key, lease)?))
 }

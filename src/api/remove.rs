@@ -4,21 +4,22 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE, TO_TAKE};
-use crate::cache::key::Key;
-use crate::cache::{definition, entries, registry};
+use crate::cache::definition::define;
+use crate::cache::model::key::Key;
+use crate::cache::{entries, open};
 use crate::error::Error;
-use crate::pg::convert;
-use crate::pg::datum::Text;
+use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
 
 #[pg_extern]
 fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete()")?;
+    let cache = open::to_write(cache, TO_DELETE, c"cache_delete()")?;
     Ok(entries::delete(&cache, Key::write(key)?)?)
 }
 
 #[pg_extern]
 fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let cache = registry::open_to_write(cache, TO_TAKE, c"cache_delete_if()")?;
+    let cache = open::to_write(cache, TO_TAKE, c"cache_delete_if()")?;
     let key = Key::write(key)?;
     let expected = expected.map(|value| convert::argument(value, cache.value_type));
     Ok(entries::delete_if(&cache, key, expected)?)
@@ -26,14 +27,14 @@ fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>
 
 #[pg_extern]
 fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
-    let cache = registry::open_to_write(cache, TO_DELETE, c"cache_delete_prefix()")?;
+    let cache = open::to_write(cache, TO_DELETE, c"cache_delete_prefix()")?;
     let prefix = prefix.ok_or(Error::NullArgument("prefix"))?;
     Ok(entries::delete_prefix(&cache, prefix)?)
 }
 
 #[pg_extern]
 fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
-    let cache = registry::open_to_write(cache, TO_TAKE, c"cache_take()")?;
+    let cache = open::to_write(cache, TO_TAKE, c"cache_take()")?;
     let value = entries::take(&cache, Key::write(key)?, |entry| {
         entry.value.map(convert::result)
     })?;
@@ -42,6 +43,6 @@ fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
 
 #[pg_extern]
 fn cache_clear(cache: Option<Oid>) -> Answer<()> {
-    let cache = registry::open_to_clear(cache, c"cache_clear()")?;
-    Ok(definition::clear(&cache)?)
+    let cache = open::to_clear(cache, c"cache_clear()")?;
+    Ok(define::clear(&cache)?)
 }

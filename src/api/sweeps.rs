@@ -2,10 +2,10 @@
 
 use pgrx::prelude::*;
 
-use crate::cache::upkeep::{self, Figures};
-use crate::pg::clock;
-use crate::pg::datum::Rows;
-use crate::pg::typed::Typed;
+use crate::cache::expiry::upkeep::{self, Figures};
+use crate::pg::session::clock;
+use crate::pg::value::rows::Rows;
+use crate::pg::value::typed::Typed;
 
 /// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep, sweep_lag,
 /// waiting.

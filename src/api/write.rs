@@ -8,14 +8,15 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_WRITE};
-use crate::cache::deadline::{self, FOREVER_MONTHS};
+use crate::cache::catalog::registry::Cache;
 use crate::cache::entries::{self, Entry};
-use crate::cache::key::Key;
-use crate::cache::registry::{self, Cache};
+use crate::cache::model::deadline::{self, FOREVER_MONTHS};
+use crate::cache::model::key::Key;
+use crate::cache::open;
 use crate::error::Error;
-use crate::pg::convert;
-use crate::pg::datum::{Bytes, Json, Text, Value};
-use crate::pg::stored::Stored;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Bytes, Json, Text, Value};
+use crate::pg::value::stored::Stored;
 
 #[pg_extern]
 fn cache_set(
@@ -157,7 +158,7 @@ fn cache_get_touch(
     cache: Option<Oid>,
 ) -> Answer<Option<Text>> {
     if key.is_none() {
-        registry::open_to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
+        open::to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
         return Ok(None);
     }
     let value = touch(key, ttl, cache, c"cache_get_touch()", |entry| {
@@ -195,7 +196,7 @@ fn cache_forever() -> Interval {
 
 /// What every write begins with: the privileges first, then the key.
 pub fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Cache>, Key)> {
-    let cache = registry::open_to_write(cache, TO_WRITE, function)?;
+    let cache = open::to_write(cache, TO_WRITE, function)?;
     Ok((cache, Key::write(key)?))
 }
 

@@ -8,20 +8,26 @@ use std::rc::Rc;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
-use super::deadline::Deadline;
-use super::key::Key;
-use super::memory::{self as memory_cache, Decision, Make};
-use super::registry::{self, Cache, Reading, Storage};
-use super::{coherence, home, hot, table};
+use super::catalog::reading::Reading;
+use super::catalog::registry::{self, Cache, Storage};
+use super::commit::changes;
+use super::memory::ops::{Decision, Make};
+use super::memory::{handle, ops as memory_cache};
+use super::model::deadline::Deadline;
+use super::model::key::Key;
+use super::open;
+use super::table::{copies, ops as table};
 use crate::error::Error;
-use crate::pg::datum::Text;
-use crate::pg::pause::{self, Window};
-use crate::pg::privilege::Privileges;
-use crate::pg::slot::Figure;
-use crate::pg::stored::Stored;
-use crate::pg::{convert, memory, session};
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::memory;
+use crate::pg::session;
+use crate::pg::session::pause::{self, Window};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
+use crate::pg::value::stored::Stored;
 
-pub use super::table::Entry;
+pub use crate::cache::model::entry::Entry;
 
 /// The live entry under a key. The caller has checked the privileges.
 pub fn get(relation: Oid, key: Key) -> Result<Option<Entry>, Error> {
@@ -44,11 +50,11 @@ fn look(
         if cache.storage == Storage::Memory {
             return get_from_memory(&cache, key, grace(&cache));
         }
-        if let Some(entry) = hot::lookup(&cache, key, grace(&cache)) {
+        if let Some(entry) = copies::lookup(&cache, key, grace(&cache)) {
             return Ok(Some(entry));
         }
     }
-    let cache = registry::lock_to_read(relation, needs)?;
+    let cache = open::lock_to_read(relation, needs)?;
     if cache.storage == Storage::Memory {
         return get_from_memory(&cache, key, grace(&cache));
     }
@@ -67,13 +73,13 @@ fn get_from_memory(
 
 /// The token comes before the snapshot that the read takes.
 fn get_from_table(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
-    let token = hot::token(cache, key);
+    let token = copies::token(cache, key);
     pause::at(Window::TokenToSnapshot);
     let entry = table::get(cache, key, grace);
     pause::at(Window::ReadToFill);
     count_read(cache, Figure::TableHits, entry.is_some());
     if let (Some(token), Some(entry)) = (token, &entry) {
-        hot::fill(cache, key, &token, entry);
+        copies::fill(cache, key, &token, entry);
     }
     entry
 }
@@ -90,11 +96,11 @@ const BATCH: usize = 32;
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
     let mut found = memory::list(keys.len());
     for batch in keys.chunks(BATCH) {
-        hot::approach_all(cache.relation, batch);
+        copies::approach_all(cache.relation, batch);
         for &key in batch {
             found.push(match cache.storage {
                 Storage::Memory => memory_cache::get(cache, key, None)?,
-                _ => hot::lookup(cache, key, None),
+                _ => copies::lookup(cache, key, None),
             });
         }
         session::check_for_interrupts();
@@ -116,7 +122,7 @@ fn get_many_from_table(cache: &Reading, keys: &[Key], found: &mut [Option<Entry>
     };
     let places = absent(found);
     let missing = memory::collect(places.iter().map(|&place| keys[place]));
-    let tokens = memory::collect(missing.iter().map(|&key| hot::token(cache, key)));
+    let tokens = memory::collect(missing.iter().map(|&key| copies::token(cache, key)));
     pause::at(Window::TokenToSnapshot);
     let rows = table::get_many(cache, &missing);
     pause::at(Window::ReadToFill);
@@ -124,7 +130,7 @@ fn get_many_from_table(cache: &Reading, keys: &[Key], found: &mut [Option<Entry>
         let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.text().bytes()));
         found[place] = row.ok().map(|row| rows[row].1);
         if let (Some(token), Some(entry)) = (token, &found[place]) {
-            hot::fill(cache, key, &token, entry);
+            copies::fill(cache, key, &token, entry);
         }
     }
     let misses = absent(found).len();
@@ -168,7 +174,7 @@ pub fn set_many(
     let entries = last_of_each(entries);
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
-            home::check_size(key.text().bytes(), value.bytes())?; // all or none
+            handle::check_size(key.text().bytes(), value.bytes())?; // all or none
         }
         for &(key, value) in &entries {
             let value = Some(value);
@@ -349,7 +355,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let removed = match cache.storage {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {
-            coherence::note_removal(cache.relation);
+            changes::note_removal(cache.relation);
             table::delete_prefix(cache, prefix)
         }
     };
@@ -359,8 +365,8 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 
 /// A deletion that finds no row still says that what is being computed for the key is out of date.
 fn note_deletion(cache: &Cache, key: Key) {
-    coherence::note_outdated(cache.relation);
-    coherence::note_key(cache.relation, key.text().bytes());
+    changes::note_outdated(cache.relation);
+    changes::note_key(cache.relation, key.text().bytes());
 }
 
 fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {

@@ -5,13 +5,13 @@
 
 use pgrx::datum::Interval;
 
-use super::deadline::{self, Deadline};
+use super::catalog::registry::Cache;
 use super::entries::{self, Entry};
-use super::key::Key;
-use super::registry::Cache;
+use super::model::deadline::{self, Deadline};
+use super::model::key::Key;
 use crate::error::Error;
-use crate::pg::clock;
-use crate::pg::datum::Text;
+use crate::pg::session::clock;
+use crate::pg::value::datum::Text;
 
 /// The answer to one hit.
 pub struct Verdict {

@@ -1,42 +1,29 @@
-//! What a cache means: keys, deadlines, statements over its table, definitions, expiry.
+//! What a cache means. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
 //!
-//! No unsafe code and no pg_sys calls of its own: it goes through `pg`.
+//! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own folder:
+//!
+//! 1. `model`: keys, deadlines, settings, statements, what a transaction remembers by savepoint.
+//! 2. `tier`: slots of caches in the hot tier, and entries in and out of it.
+//! 3. `catalog`: what the session knows of caches; opens none.
+//! 4. `lease`: who computes an entry that is not there.
+//! 5. `table`: entries of table caches, and their copies in the tier.
+//! 6. `commit`: what a transaction changes, marked before its commit and unmarked after it.
+//! 7. `open`: locks and privileges of a call; removals that are due come first.
+//! 8. `memory`: entries of memory caches.
+//! 9. `entries`, `limit`: the one match on storage; `expiry`: sweeps.
+//! 10. `fetch`: loading; `definition`: making and changing caches; `observer`: the steps of a commit.
 
-pub mod coherence;
-pub mod cron;
-pub mod deadline;
-pub mod declare;
+pub mod catalog;
+pub mod commit;
 pub mod definition;
-pub mod depend;
-mod direct;
 pub mod entries;
+pub mod expiry;
 pub mod fetch;
-mod home;
-pub mod hot;
-pub mod key;
-mod keys;
-pub mod layers;
 pub mod lease;
-pub mod leases;
 pub mod limit;
-mod load_token;
-pub mod loaders;
-mod marks;
 pub mod memory;
-pub mod pass;
-pub mod path;
-pub mod registry;
-pub mod settings;
-pub mod slots;
-pub mod space;
-pub mod statement;
-pub mod sweep;
-mod sweeping;
+pub mod model;
+pub mod observer;
+pub mod open;
 pub mod table;
-pub mod trim;
-pub mod upkeep;
-pub mod verify;
-pub mod versions;
-pub mod view;
-pub mod walk;
-pub mod watch;
+pub mod tier;

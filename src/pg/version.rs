@@ -4,6 +4,9 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
+/// Postgres' number of AddinShmemInitLock in versions 15 to 18.
+pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+
 /// Whether `role` owns the relation or has the owner's rights.
 ///
 /// # Safety
@@ -163,7 +166,7 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }
 
-/// Raw forms of functions whose arguments differ; see `raw` for the rules.
+/// Raw forms of functions whose arguments differ; see `memory::unguarded` for the rules.
 mod differing {
     use pgrx::pg_sys::*;
 

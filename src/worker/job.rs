@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::pace::{self, LONG};
-use crate::cache::pass::Pass;
-use crate::cache::registry::Storage;
-use crate::cache::sweep;
-use crate::cache::trim::{Spare, Trim};
-use crate::cache::upkeep::Due;
-use crate::pg::board::Record;
-use crate::pg::{advisory, clock};
+use crate::cache::catalog::registry::Storage;
+use crate::cache::expiry::pass::Pass;
+use crate::cache::expiry::sweep;
+use crate::cache::expiry::trim::{Spare, Trim};
+use crate::cache::expiry::upkeep::Due;
+use crate::pg::session::{advisory, clock};
+use crate::pg::shmem::worker_state::Record;
 
 /// A pass that finds little may work for this part of the interval, then goes on at the next visit.
 pub const SHARE: u32 = 5;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use super::pace;
-use crate::cache::upkeep;
+use crate::cache::expiry::upkeep;
 use crate::guc;
-use crate::pg::background::{self, Started};
-use crate::pg::board::{Board, Outcome, VISITS, board};
-use crate::pg::{clock, database, session};
+use crate::pg::catalog::database;
+use crate::pg::session::{self, clock};
+use crate::pg::shmem::worker_state::{Board, Outcome, VISITS, board};
+use crate::pg::worker::background::{self, Started};
 
 /// Until a database without the extension is looked at again unasked: a look costs a process' start.
 const AGAIN: Duration = Duration::from_secs(600);

@@ -6,7 +6,7 @@
 //! - [`vacuum`]: what it vacuums, and the alarms of writers, for which the launcher starts a visit early.
 //!
 //! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
-//! `max_worker_processes`; it is in nobody's way (see `pg::background`).
+//! `max_worker_processes`; it is in nobody's way (see `pg::worker::background`).
 
 mod job;
 mod launcher;
@@ -15,11 +15,11 @@ mod turns;
 mod vacuum;
 mod visit;
 
-use crate::cache::sweep;
-use crate::cache::upkeep::{self, Due};
-use crate::pg::background::{self, Tasks};
-use crate::pg::board::Record;
-use crate::pg::failure::Failure;
+use crate::cache::expiry::sweep;
+use crate::cache::expiry::upkeep::{self, Due};
+use crate::pg::session::failure::Failure;
+use crate::pg::shmem::worker_state::Record;
+use crate::pg::worker::background::{self, Tasks};
 
 /// Registers the launcher; only while preloading.
 pub fn register() {

@@ -9,9 +9,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::cache::pass::CHUNK;
+use crate::cache::expiry::pass::CHUNK;
 use crate::guc;
-use crate::pg::board::Record;
+use crate::pg::shmem::worker_state::Record;
 
 /// A step that takes longer is one for which the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@
 //! holds over visits. So nobody waits for more than one long step at a time, and no more than half of the time
 //! goes into such steps.
 
-use crate::worker::job::Job;
+use super::job::Job;
 
 /// The sweeps that have not ended.
 #[derive(Default)]

@@ -6,16 +6,18 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use super::pace::LONG;
-use crate::cache::space::{self, Worth};
-use crate::cache::upkeep::{self, Due};
+use crate::cache::expiry::upkeep::{self, Due};
+use crate::cache::expiry::vacuum_need::{self, Worth};
 use crate::guc;
-use crate::pg::board::{Board, Record};
-use crate::pg::{background, clock, session, storage};
+use crate::pg::session::{self, clock};
+use crate::pg::shmem::worker_state::{Board, Record};
+use crate::pg::table::storage;
+use crate::pg::worker::background;
 
 /// Between two looks at what Postgres has counted, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
 /// A table that was not worth it for so long has come to rest.
-const REST: Duration = Duration::from_micros(space::QUIET as u64);
+const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
 /// While others wait nobody stays for longer, however long the interval.
 const TURN: Duration = Duration::from_secs(10);
@@ -45,7 +47,7 @@ impl Vacuums {
 
     /// Vacuums a cache if it is worth it, and remembers that it was.
     pub fn look_at(&mut self, due: &Due) {
-        if !vacuum(self.board, due, space::worth_vacuum) {
+        if !vacuum(self.board, due, vacuum_need::worth_vacuum) {
             return;
         }
         let last = Instant::now();
@@ -77,9 +79,9 @@ impl Vacuums {
                 continue;
             }
             record.alarm.store(0, Relaxed);
-            match background::in_transaction(|| space::answer(relation, record)) {
+            match background::in_transaction(|| vacuum_need::answer(relation, record)) {
                 Ok(Some(due)) if !upkeep::is_put_off(record) => self.look_at(&due),
-                _ => space::forget(record),
+                _ => vacuum_need::forget(record),
             }
         }
         if !left {
@@ -111,12 +113,12 @@ impl Vacuums {
             }
             looked = Instant::now();
             self.busy.retain_mut(|busy| {
-                if vacuum(board, &busy.due, space::worth_vacuum) {
+                if vacuum(board, &busy.due, vacuum_need::worth_vacuum) {
                     busy.last = Instant::now();
                 }
                 let rests = busy.last.elapsed() >= REST;
                 if rests {
-                    vacuum(board, &busy.due, space::worth_shortening);
+                    vacuum(board, &busy.due, vacuum_need::worth_shortening);
                 }
                 !rests
             });
@@ -137,7 +139,7 @@ fn vacuum(board: Board, due: &Due, which: Which) -> bool {
         record.rest(clock::now(), took);
     }
     if done.is_none() {
-        space::forget(record);
+        vacuum_need::forget(record);
     }
     done.unwrap_or(false)
 }
@@ -147,16 +149,16 @@ fn try_vacuum(due: &Due, record: &Record, which: Which) -> Option<bool> {
     let worth = background::in_transaction(|| which(due.relation, record)).ok()?;
     for table in &worth {
         background::show(Some(&format!("vacuuming {}", due.name)));
-        space::begin(table, record);
+        vacuum_need::begin(table, record);
         match storage::vacuum(table.table, table.shorten) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {
-                super::put_off(due, record, &failure);
+                crate::worker::put_off(due, record, &failure);
                 return None;
             }
         }
-        background::in_transaction(|| space::note(table, record)).ok()?;
+        background::in_transaction(|| vacuum_need::note(table, record)).ok()?;
     }
     Some(!worth.is_empty())
 }

@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use super::job::{Did, Job, SHARE};
-use super::pace;
-use super::put_off;
 use super::turns::Turns;
 use super::vacuum::Vacuums;
-use crate::cache::upkeep::{self, Due};
+use super::{pace, put_off};
+use crate::cache::expiry::upkeep::{self, Due};
 use crate::guc;
-use crate::pg::board::{Board, Outcome, Visit, board};
-use crate::pg::failure::Failure;
-use crate::pg::{background, clock, database, session};
+use crate::pg::catalog::database;
+use crate::pg::session::failure::Failure;
+use crate::pg::session::{self, clock};
+use crate::pg::shmem::worker_state::{Board, Outcome, Visit, board};
+use crate::pg::worker::background;
 
 /// A round is not shorter, however short the interval: it begins with a look at all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);

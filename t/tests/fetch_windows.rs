@@ -16,7 +16,7 @@ const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v || left(nextval(''runs'')
 const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Numbers of `pg::pause::Window`.
+/// Numbers of `pg::session::pause::Window`.
 const MARK_TO_VISIBLE: u32 = 0;
 const VISIBLE_TO_UNMARK: u32 = 1;
 const MARK_TO_REMOVE: u32 = 4;

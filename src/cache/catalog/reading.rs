@@ -1,0 +1,27 @@
+//! A cache that is open for reading.
+
+use std::rc::Rc;
+
+use super::registry::{Cache, Storage};
+use crate::pg::session::{self, lock};
+
+/// A cache that is open for reading; the lock ends with it, except where it must be kept.
+pub struct Reading {
+    pub cache: Rc<Cache>,
+    pub _lock: lock::Shared,
+}
+
+impl std::ops::Deref for Reading {
+    type Target = Cache;
+
+    fn deref(&self) -> &Cache {
+        &self.cache
+    }
+}
+
+impl Reading {
+    /// Nothing can be read: the table's content does not exist on a standby.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.cache.storage == Storage::Unlogged && session::in_recovery()
+    }
+}

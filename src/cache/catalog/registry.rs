@@ -1,0 +1,309 @@
+//! The caches that this session has used: settings and kept plans, by the relation's oid.
+//!
+//! Not a source of truth: each is rebuilt from the catalogs when its relation may have changed.
+//! The relation is locked first and looked up afterwards, so what is found here holds for as long
+//! as the lock does.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::entry::Entry;
+use crate::cache::model::settings::Settings;
+use crate::cache::model::statement::{Form, Parameter, Statement};
+use crate::cache::tier::slots;
+use crate::error::Error;
+use crate::pg::catalog::relation;
+use crate::pg::hooks::invalidation::Watch;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::spi::plan::{Plan, query_once};
+use crate::pg::table::shape::{self, Shape};
+use crate::pg::table::target::Target;
+use crate::pg::value::convert;
+use crate::pg::value::datum::ValueType;
+use crate::pg::value::stored::Stored;
+
+thread_local! {
+    /// Never dropped: at the end of the process the plans' memory is gone before thread-locals are.
+    static CACHES: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
+}
+
+/// Where a cache's entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// In a table that is emptied by a crash.
+    Unlogged,
+    /// In a table that survives one.
+    Logged,
+    /// In the hot tier alone.
+    Memory,
+}
+
+/// A cache as this session knows it.
+pub struct Cache {
+    pub relation: Oid,
+    /// The relation and its database: who the cache is for the whole server.
+    pub owner: u64,
+    pub settings: Settings,
+    pub value_type: ValueType,
+    pub storage: Storage,
+    /// Row-level security is enabled: policies may hide rows, so copies are not used.
+    pub row_security: bool,
+    /// The triggers see every row that changes, so copies stay coherent; and whoever has the privilege
+    /// may read them, which is not so of a temporary table.
+    pub may_be_copied: bool,
+    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of what all share:
+    /// no slot, no lease, no record.
+    pub temporary: bool,
+    /// The table as a direct access sees it; `access_path` says when that way is taken.
+    pub target: Option<Target>,
+    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the table may
+    /// run somebody else's code.
+    pub own_relations: Vec<Oid>,
+    /// The slot it had when last asked; see `slots` for why it is checked at each use.
+    slot: Cell<Option<u32>>,
+    qualified: std::ffi::CString,
+    plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
+    watch: Watch,
+}
+
+/// A cache that this session knows and that has not changed, as far as the session has heard.
+pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
+    CACHES.with(|caches| {
+        let caches = caches.borrow();
+        let cache = caches.get(&relation.to_u32())?;
+        cache.is_present().then(|| Rc::clone(cache))
+    })
+}
+
+/// Looks up a cache of which the caller holds a lock already.
+pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
+    if let Some(cache) = remembered(relation) {
+        return Ok(cache);
+    }
+    let loaded = load(relation).map(Rc::new);
+    let former = forget_changed();
+    if let Ok(cache) = &loaded {
+        CACHES.with(|caches| {
+            caches
+                .borrow_mut()
+                .insert(relation.to_u32(), Rc::clone(cache))
+        });
+    }
+    drop(former); // frees their plans, outside of the borrow
+    loaded
+}
+
+/// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a session
+/// that makes and drops caches must not remember them all.
+fn forget_changed() -> Vec<Rc<Cache>> {
+    CACHES.with(|caches| {
+        let mut caches = caches.borrow_mut();
+        let changed: Vec<u32> = caches
+            .iter()
+            .filter(|(_, cache)| !cache.is_present())
+            .map(|(&relation, _)| relation)
+            .collect();
+        changed
+            .iter()
+            .filter_map(|relation| caches.remove(relation))
+            .collect()
+    })
+}
+
+fn load(relation: Oid) -> Result<Cache, Error> {
+    let watch = Watch::over(relation);
+    let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
+    let name = || relation::display_name(relation);
+    let Some(arguments) = &shape.settings else {
+        return Err(Error::NotACache(name()));
+    };
+    if shape.view && shape.temporary {
+        return Err(Error::TemporaryView(name()));
+    }
+    let broken = |why: String| Error::BrokenCache(name(), why);
+    let settings = Settings::from_arguments(arguments).map_err(broken)?;
+    let value_type = check_columns(&shape).map_err(|why| broken(why.into()))?;
+    let storage = match (shape.view, shape.unlogged) {
+        (true, _) => Storage::Memory,
+        (_, true) => Storage::Unlogged,
+        (_, false) => Storage::Logged,
+    };
+    Ok(Cache {
+        relation,
+        owner: slots::owner_of(relation),
+        settings,
+        value_type,
+        storage,
+        row_security: shape.row_security,
+        may_be_copied: shape.triggers_always && !shape.temporary,
+        temporary: shape.temporary,
+        target: shape.target,
+        own_relations: shape.own_relations,
+        slot: Cell::new(None),
+        qualified: shape.qualified,
+        plans: RefCell::default(),
+        watch,
+    })
+}
+
+/// The type of the values, when the table has all that the statements need.
+fn check_columns(shape: &Shape) -> Result<ValueType, &'static str> {
+    if !shape.ordinary_table && !shape.view {
+        return Err("It is not an ordinary table.");
+    }
+    if !shape.view && !shape.has_key {
+        return Err("It has no column key text COLLATE \"C\" that is its primary key.");
+    }
+    if !shape.has_deadline {
+        return Err("It has no column expires_at of type timestamptz.");
+    }
+    shape
+        .value_type
+        .ok_or("It has no column value of type text, jsonb or bytea.")
+}
+
+impl Cache {
+    /// Whether it is what the catalogs say now, as far as the session has heard.
+    fn is_present(&self) -> bool {
+        !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
+    }
+
+    /// The kept plan of a statement over this cache's table; planned at its first use.
+    pub fn plan(&self, statement: Statement) -> Rc<Plan> {
+        self.plan_in(statement, Form::Plain)
+    }
+
+    /// The same for a transaction that may see two versions of a key.
+    pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
+        if let Some(plan) = self.plans.borrow().get(&(statement, form)) {
+            return Rc::clone(plan);
+        }
+        let sql = statement.sql(self.qualified.as_bytes(), self.value_type, form);
+        let address = (form == Form::Address).then_some(Parameter::Address);
+        let types: Vec<Oid> = statement
+            .parameters()
+            .iter()
+            .copied()
+            .chain(address)
+            .map(|parameter| self.type_of(parameter))
+            .collect();
+        let plan = Rc::new(Plan::over(self.relation, sql, &types, statement.paths()));
+        self.plans
+            .borrow_mut()
+            .insert((statement, form), Rc::clone(&plan));
+        plan
+    }
+
+    /// The cache's slot in the tier, if it has one.
+    #[inline]
+    pub fn slot(&self, tier: &Tier) -> Option<u32> {
+        let known = self
+            .slot
+            .get()
+            .filter(|&slot| tier.owner(slot).load(SeqCst) == self.owner);
+        if known.is_none() {
+            let found = slots::find(tier, self.owner);
+            self.slot.set(found.filter(|&slot| self.is_own(tier, slot)));
+        }
+        self.slot.get()
+    }
+
+    /// The same; it is given one if it has none. None when all are taken, and for a temporary table.
+    pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
+        if self.temporary {
+            return None;
+        }
+        self.slot(tier).or_else(|| {
+            if slots::find(tier, self.owner).is_some_and(|slot| !self.is_own(tier, slot)) {
+                slots::free(tier, self.owner);
+            }
+            slots::assign(tier, self.owner, self.memory_id())
+        })
+    }
+
+    /// A standby is not told when a relation is dropped, and another one may get its oid.
+    fn is_own(&self, tier: &Tier, slot: u32) -> bool {
+        tier.slot(slot).memory.load(SeqCst) == self.memory_id()
+    }
+
+    /// By which a slot knows a memory cache; 0 for a table.
+    fn memory_id(&self) -> u64 {
+        match self.storage {
+            Storage::Memory => self.settings.id.unwrap_or(0).max(1),
+            _ => 0,
+        }
+    }
+
+    /// Counts something that happened to this cache.
+    pub fn count(&self, figure: Figure, times: u64) {
+        let Some(tier) = tier() else {
+            return;
+        };
+        // A memory cache has one by now, or was dropped meanwhile and must not get another.
+        let slot = match self.storage {
+            Storage::Memory => self.slot(tier),
+            _ => self.slot_or_new(tier),
+        };
+        if let Some(slot) = slot {
+            tier.slot(slot).count(figure, times);
+        }
+    }
+
+    /// Whether the relation may have changed since it was looked at.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.watch.is_stale()
+    }
+
+    /// An entry that is written now: the value in the cache's own type.
+    pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
+        Ok(Entry {
+            deadline: self.deadline(ttl)?,
+            value: value.map(|value| convert::convert(value, self.value_type)),
+        })
+    }
+
+    /// The deadline of an entry that is written now.
+    pub fn deadline(&self, ttl: Option<Interval>) -> Result<Deadline, Error> {
+        deadline::with_jitter(ttl, self.settings.ttl, self.settings.ttl_jitter)
+    }
+
+    /// `schema.name`, quoted, for a definition statement.
+    pub fn qualified_name(&self) -> &std::ffi::CStr {
+        &self.qualified
+    }
+
+    fn type_of(&self, parameter: Parameter) -> Oid {
+        match parameter {
+            Parameter::Key => ValueType::Text.oid(),
+            Parameter::Keys => ValueType::Text.array_oid(),
+            Parameter::Value => self.value_type.oid(),
+            Parameter::Values => self.value_type.array_oid(),
+            Parameter::Deadline => pgrx::pg_sys::TIMESTAMPTZOID,
+            Parameter::Number => pgrx::pg_sys::INT8OID,
+            Parameter::Address => pgrx::pg_sys::TIDOID,
+        }
+    }
+}
+
+/// Every cache of the database.
+pub fn all_caches() -> Vec<Oid> {
+    query_once(
+        c"SELECT c.cache FROM pgcache.all_caches AS c ORDER BY c.cache",
+        &[],
+        &[],
+        |output| {
+            (0..output.rows())
+                .filter_map(|row| output.oid(row, 0))
+                .collect()
+        },
+    )
+}

@@ -1,0 +1,5 @@
+//! What a transaction has changed, and how others learn of it when it commits.
+
+pub mod changes;
+pub mod marks;
+pub mod notify;

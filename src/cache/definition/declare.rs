@@ -1,0 +1,194 @@
+//! Declaring dependencies: the triggers on a source, and on the tables that inherit from it.
+//!
+//! Postgres copies row triggers to partitions, and not to plain children, whose rows change through the parent all
+//! the same. So each child gets triggers of its own: those that are there at the declaration then, those that come
+//! later at the end of the transaction in which they come.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{OIDOID, Oid};
+use pgrx::prelude::*;
+
+use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::catalog::sources;
+use crate::cache::model::{ddl, pending};
+use crate::error::Error;
+use crate::pg::catalog::privilege::{self, AsOwner};
+use crate::pg::catalog::{inheritance, name, relation};
+use crate::pg::hooks::dependency::{self, Found};
+use crate::pg::hooks::source;
+use crate::pg::memory;
+use crate::pg::session::lock::Mode;
+use crate::pg::session::transaction;
+use crate::pg::spi::expression::Expression;
+use crate::pg::spi::plan::{Output, query_once};
+use crate::pg::value::datum::Text;
+use crate::pg::value::typed::Typed;
+
+/// A key as SQL, over the new row and over the old one.
+struct Keys {
+    new: Vec<u8>,
+    old: Vec<u8>,
+}
+
+/// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
+/// delete from the cache. The same again changes nothing, but for children that have no triggers yet.
+pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
+    let key = Expression::over(source, key_expression)?;
+    let keys = Keys {
+        new: key.print(c"new"),
+        old: key.print(c"old"),
+    };
+    pending::note_declared();
+    for table in plain_family(source, Mode::Define) {
+        privilege::require_owner(table);
+        declare_on(table, &keys, cache);
+    }
+    Ok(())
+}
+
+/// The source and its children; of a partitioned one only itself. Children of other sessions, which nobody else
+/// reads, and on other servers are not followed.
+fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
+    if relation::is_partitioned(source) {
+        return memory::collect([source].into_iter());
+    }
+    let mut family = inheritance::family(source, mode);
+    family.retain(|&table| relation::is_table(table) && !relation::is_temporary_elsewhere(table));
+    family
+}
+
+fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
+    let before = dependency::on_table(source);
+    let number = free_number(&before);
+    let table = relation::qualified(source);
+    for (kind, events, level, key) in [
+        ("insert", "AFTER INSERT", "ROW", Some(&keys.new)),
+        ("change", "AFTER UPDATE OR DELETE", "ROW", Some(&keys.old)),
+        ("truncate", "BEFORE TRUNCATE", "STATEMENT", None),
+    ] {
+        let name = format!("pgcache_depend_{number}_{kind}");
+        let function = if key.is_some() {
+            "invalidate"
+        } else {
+            "invalidate_all"
+        };
+        ddl::run(&[
+            format!("CREATE TRIGGER {name} {events} ON ").as_bytes(),
+            table.as_bytes(),
+            format!(" FOR EACH {level} WHEN (true OR pgcache.depends(").as_bytes(),
+            ddl::literal(cache.qualified_name()).as_slice(),
+            b"::pg_catalog.regclass, ",
+            key.map_or(b"''", Vec::as_slice),
+            format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),
+        ]);
+        ddl::enable_always(&table, &name);
+    }
+    let (old, new): (Vec<_>, Vec<_>) = dependency::on_table(source)
+        .into_iter()
+        .partition(|found| before.iter().any(|former| former.trigger == found.trigger));
+    for made in new {
+        match old.iter().any(|former| former.equals(&made)) {
+            true => drop_trigger(source, &made.name),
+            false => dependency::goes_with(made.trigger, cache.relation),
+        }
+    }
+}
+
+/// Follows all children that have come in this transaction; right before it commits.
+pub fn follow_children() {
+    while let Some((child, parent)) = pending::take_child() {
+        let _writable = transaction::Writable::enter();
+        let _snapshot = transaction::Snapshot::enter();
+        follow(child, parent);
+    }
+}
+
+/// Gives a child that has come, and its own children, what its parent has. What is in it already is new to
+/// whoever reads the parent.
+fn follow(child: Oid, parent: Oid) {
+    if !pending::is_to_follow(child, parent) {
+        return;
+    }
+    for found in dependency::on_table(parent) {
+        let Ok(cache) = registry::find(found.cache) else {
+            continue;
+        };
+        if !found.is_of_inserts() || found.is_clone {
+            continue;
+        }
+        for table in plain_family(child, Mode::Define) {
+            if relation::owner(table) != relation::owner(parent) {
+                require_own(table, found.cache);
+                continue;
+            }
+            let _owner = AsOwner::to_maintain(table);
+            // Printed under the path that it is read under: a name that another path leaves bare would not be
+            // found, or would be somebody else's.
+            let keys = Keys {
+                new: found.print_key(parent, c"new"),
+                old: found.print_key(parent, c"old"),
+            };
+            declare_on(table, &keys, &cache);
+        }
+    }
+    if inheritance::has_content(child) {
+        source::changed(parent);
+    }
+}
+
+/// What a key calls runs as the owner of the table that has the trigger, so nobody else's key is put there.
+fn require_own(table: Oid, cache: Oid) {
+    let depends = |found: &Found| found.cache == cache;
+    if !dependency::on_table(table).iter().any(depends) {
+        let name = relation::display_name(table);
+        ErrorReport::from(Error::ChildOfAnother(name)).report(PgLogLevel::ERROR);
+    }
+}
+
+/// Removes all dependencies of `cache` on `source`; how many triggers there were.
+pub fn remove_declared(source: Oid, cache: Oid) -> usize {
+    let ours = |found: &Found| found.cache == cache && !found.is_clone;
+    let mut removed = 0;
+    for table in plain_family(source, Mode::Read) {
+        for found in dependency::on_table(table).into_iter().filter(ours) {
+            drop_trigger(table, &found.name);
+            removed += 1;
+        }
+    }
+    removed
+}
+
+/// The name may be anything: whoever may make triggers on the table may have made this one.
+fn drop_trigger(table: Oid, name: &CStr) {
+    ddl::run(&[
+        b"DROP TRIGGER ",
+        name::quote_identifier(name).as_bytes(),
+        b" ON ",
+        relation::qualified(table).as_bytes(),
+    ]);
+}
+
+/// The first number that no trigger of the table has in its name.
+fn free_number(triggers: &[Found]) -> u32 {
+    let taken = |number: u32| {
+        let prefix = format!("pgcache_depend_{number}_").into_bytes();
+        triggers
+            .iter()
+            .any(|found| found.name.to_bytes().starts_with(&prefix))
+    };
+    (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
+}
+
+/// Lets a cache be dropped without CASCADE although a restore has made its dependencies anew.
+pub fn release(cache: Oid) {
+    let triggers = |output: &Output| -> Vec<Oid> {
+        (0..output.rows())
+            .filter_map(|row| output.oid(row, 0))
+            .collect()
+    };
+    for trigger in query_once(sources::OF_CACHE, &[OIDOID], &[Typed::oid(cache)], triggers) {
+        dependency::goes_with(trigger, cache);
+    }
+}

@@ -1,0 +1,208 @@
+//! Making, changing, clearing and dropping caches.
+//!
+//! A definition is ordinary DDL, run as the caller: his privileges, his event triggers, his
+//! transaction. What makes the table a cache are its triggers.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use pgrx::pg_sys::Oid;
+
+use super::declare;
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::expiry::upkeep;
+use crate::cache::memory::ops as memory_cache;
+use crate::cache::model::ddl;
+use crate::cache::model::settings::Settings;
+use crate::cache::open;
+use crate::cache::table::ops as table;
+use crate::error::Error;
+use crate::pg::catalog::name::{self, NewRelation};
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::catalog::{database, relation};
+use crate::pg::session::{advisory, random};
+use crate::pg::shmem::tier::tier;
+use crate::pg::table::shape;
+use crate::pg::value::datum::ValueType;
+
+/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or the
+/// extension knows of none yet.
+pub fn parse_storage(word: &str) -> Result<Storage, Error> {
+    match word {
+        "unlogged" => Ok(Storage::Unlogged),
+        "logged" => Ok(Storage::Logged),
+        "memory" if tier().is_none() => Err(Error::NoTier),
+        "memory" if !database::has_extension() => Err(Error::OlderExtension),
+        "memory" => Ok(Storage::Memory),
+        _ => Err(Error::UnknownStorage(word.into())),
+    }
+}
+
+/// The word that stands for a storage.
+pub fn storage_word(storage: Storage) -> &'static str {
+    match storage {
+        Storage::Unlogged => "unlogged",
+        Storage::Logged => "logged",
+        Storage::Memory => "memory",
+    }
+}
+
+/// Storage parameters of every cache table.
+///
+/// A fillfactor of 85 leaves room for a second version of a row on its page: overwrites stay HOT
+/// updates, which touch no index. Vacuum starts at 2 % dead rows, because a cache's rows all die.
+const STORAGE_PARAMETERS: &str = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, \
+     autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2, \
+     toast.autovacuum_vacuum_scale_factor = 0.02";
+
+/// Makes the relation of a cache.
+pub fn create(new: &NewRelation, storage: Storage, value: ValueType, settings: Settings) -> Oid {
+    let settings = match storage {
+        Storage::Memory => {
+            let id = Some(random::number());
+            let settings = Settings { id, ..settings };
+            put_view(&new.qualified, value, settings);
+            settings
+        }
+        _ => {
+            create_table(&new.qualified, storage, value, settings);
+            settings
+        }
+    };
+    let relation = name::lookup(new).unwrap_or(pgrx::pg_sys::InvalidOid);
+    if storage == Storage::Memory {
+        put_view(&new.qualified, value, made_as(relation, settings));
+    }
+    relation
+}
+
+/// The settings of a memory cache with the oid of its view, which is known only when it is there.
+fn made_as(relation: Oid, settings: Settings) -> Settings {
+    let oid = Some(relation.to_u32());
+    Settings { oid, ..settings }
+}
+
+/// The view of a memory cache; its settings are the argument of the function behind it.
+fn put_view(view: &CStr, value: ValueType, settings: Settings) {
+    let settings = name::quote_literal(&settings.to_arguments().join(" "));
+    ddl::run(&[
+        b"CREATE OR REPLACE VIEW ",
+        view.to_bytes(),
+        format!(
+            " AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries({settings}) \
+             AS e (key pg_catalog.text COLLATE pg_catalog.\"C\", value {}, \
+             expires_at pg_catalog.timestamptz)",
+            value.sql()
+        )
+        .as_bytes(),
+    ]);
+}
+
+/// The table of a cache and its triggers.
+fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Settings) {
+    let unlogged = match storage {
+        Storage::Unlogged => "UNLOGGED ",
+        _ => "",
+    };
+    ddl::run(&[
+        format!("CREATE {unlogged}TABLE ").as_bytes(),
+        table.to_bytes(),
+        format!(
+            " (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY, value {}, \
+             expires_at pg_catalog.timestamptz) WITH ({STORAGE_PARAMETERS})",
+            value.sql()
+        )
+        .as_bytes(),
+    ]);
+    put_triggers(table, settings);
+}
+
+/// The cache of that name, if there is one already; 42809 when it is something else. Whoever makes
+/// a relation of the same name at the same time is waited for.
+pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
+    advisory::name(new.schema, new.name.as_bytes());
+    let Some(relation) = name::lookup(new) else {
+        return Ok(None);
+    };
+    advisory::leave_name(new.schema, new.name.as_bytes());
+    // It may be anybody's: whoever may not read it shall neither lock it nor wait for it.
+    if privilege::has(relation, Privileges::SELECT) {
+        open::lock_to_read(relation, Privileges::SELECT)?;
+    } else if !shape::is_marked_as_cache(relation) {
+        return Err(Error::NotACache(relation::display_name(relation)));
+    }
+    Ok(Some(relation))
+}
+
+/// Replaces the settings of a cache. The caller owns it.
+pub fn alter(cache: &Cache, settings: Settings) {
+    match cache.storage {
+        Storage::Memory => put_view(
+            cache.qualified_name(),
+            cache.value_type,
+            made_as(cache.relation, settings),
+        ),
+        _ => {
+            put_row_trigger(cache.qualified_name(), settings);
+            upkeep::look_again(cache.relation);
+        }
+    }
+}
+
+/// Drops the relation.
+pub fn drop(cache: Rc<Cache>) {
+    let kind: &[u8] = match cache.storage {
+        Storage::Memory => b"DROP VIEW ",
+        _ => b"DROP TABLE ",
+    };
+    declare::release(cache.relation);
+    ddl::run(&[kind, cache.qualified_name().to_bytes()]);
+}
+
+/// Removes all entries.
+pub fn clear(cache: &Cache) -> Result<(), Error> {
+    if cache.storage == Storage::Memory {
+        return memory_cache::clear(cache);
+    }
+    table::truncate(cache);
+    Ok(())
+}
+
+/// The name of a relation for a NOTICE.
+pub fn display_name(relation: Oid) -> String {
+    relation::display_name(relation)
+}
+
+fn put_triggers(table: &CStr, settings: Settings) {
+    put_row_trigger(table, settings);
+    ddl::run(&[
+        b"CREATE TRIGGER pgcache_record_truncate BEFORE TRUNCATE ON ",
+        table.to_bytes(),
+        b" FOR EACH STATEMENT EXECUTE FUNCTION pgcache.record_truncate()",
+    ]);
+    ddl::enable_always(table, "pgcache_record_truncate");
+}
+
+/// The row trigger carries the settings; replacing it keeps the table and its privileges as is.
+fn put_row_trigger(table: &CStr, settings: Settings) {
+    let arguments: Vec<String> = settings
+        .to_arguments()
+        .iter()
+        .map(|argument| name::quote_literal(argument))
+        .collect();
+    ddl::run(&[
+        b"CREATE OR REPLACE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON ",
+        table.to_bytes(),
+        format!(
+            " FOR EACH ROW EXECUTE FUNCTION pgcache.record({})",
+            arguments.join(", ")
+        )
+        .as_bytes(),
+    ]);
+    ddl::enable_always(table, "pgcache_record");
+}
+
+/// Whether it is the cache that is used when none is named.
+pub fn is_main(cache: &Cache) -> bool {
+    cache.qualified_name() == c"pgcache.main"
+}

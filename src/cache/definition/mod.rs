@@ -1,0 +1,5 @@
+//! Making, changing and dropping caches, and declaring what they depend on.
+
+pub mod declare;
+pub mod define;
+pub mod view;

@@ -1,0 +1,72 @@
+//! The relation of a memory cache: a view over the function `pgcache.memory_entries`.
+//!
+//! The function is given the cache's settings, an id among them, because a view cannot name itself
+//! in its own definition. Which view it is, is found by that id; the caller's privilege is then
+//! checked on that view, so a copy of the definition under another name reads nothing it may not.
+//!
+//! Anybody can read a definition and give its id to a view of his own, so the settings also hold the
+//! view's oid, which nobody else's view can have. After a restore the oid is another one (until the
+//! next `cache_alter`): then the id decides, and one that views of several owners have is refused,
+//! because a wrong answer would be worse than none.
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::reading::Reading;
+use crate::cache::catalog::registry::{self, Storage};
+use crate::cache::model::settings::Settings;
+use crate::cache::open;
+use crate::error::Error;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::table::shape;
+use crate::pg::value::datum::Text;
+
+/// The memory cache whose view has these settings, for who may read it.
+///
+/// The settings may be anything that the caller has made up: what they name is locked, and waited for, once
+/// the catalogs say that it is a memory cache of this id and that the caller may read it. It is looked at again
+/// under the lock.
+pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
+    let words: Vec<Vec<u8>> = settings
+        .bytes()
+        .split(|&byte| byte == b' ')
+        .map(<[u8]>::to_vec)
+        .collect();
+    let (id, relation) = Settings::from_arguments(&words)
+        .ok()
+        .and_then(|settings| Some((settings.id?, relation_of(&settings)?)))
+        .ok_or(Error::NoSuchView)?;
+    let cache = open::to_read(Some(relation), Privileges::SELECT)?;
+    let is_it = cache.storage == Storage::Memory && cache.settings.id == Some(id);
+    is_it.then_some(cache).ok_or(Error::NoSuchView)
+}
+
+fn relation_of(settings: &Settings) -> Option<Oid> {
+    let id = settings.id?;
+    privilege::hear();
+    let original = settings.oid.map(Oid::from_u32);
+    original
+        .filter(|&relation| has_id(relation, id))
+        .or_else(|| restored(id))
+}
+
+/// The oldest view with this id: a copy of a definition comes after its original. None when there
+/// are others of other owners.
+fn restored(id: u64) -> Option<Oid> {
+    let known: Vec<Oid> = registry::all_caches()
+        .into_iter()
+        .filter(|&relation| has_id(relation, id))
+        .collect();
+    let (&oldest, others) = known.split_first()?;
+    let owner = privilege::owner(oldest);
+    others
+        .iter()
+        .all(|&other| privilege::owner(other) == owner)
+        .then_some(oldest)
+}
+
+/// Without a lock.
+fn has_id(relation: Oid, id: u64) -> bool {
+    shape::settings_of_view(relation)
+        .and_then(|words| Settings::from_arguments(&words).ok())
+        .is_some_and(|settings| settings.id == Some(id))
+}

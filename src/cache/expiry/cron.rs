@@ -1,0 +1,165 @@
+//! Expiry by pg_cron: one job a database, made and removed by dynamic SQL.
+//!
+//! Not a dependency: the extension installs and works without pg_cron, and nothing of it is named
+//! in the extension's script.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::TEXTOID;
+
+use crate::error::Error;
+use crate::pg::catalog::name;
+use crate::pg::spi::plan::query_once;
+use crate::pg::value::datum::Text;
+use crate::pg::value::typed::Typed;
+
+/// The first pg_cron that knows schedules in seconds.
+const SECONDS_SINCE: (u32, u32) = (1, 5);
+/// The first that writes down each run.
+const RUN_DETAILS_SINCE: (u32, u32) = (1, 3);
+/// What stands in for a schedule in seconds before that.
+const EVERY_MINUTE: &str = "* * * * *";
+
+/// Makes or updates this database's job. Says what it did.
+pub fn schedule(schedule: &str, expire_function: &str) -> Result<String, Error> {
+    let version = version_here(Some(schedule), expire_function)?;
+    let falls_back = falls_back(schedule, version);
+    let effective = if falls_back { EVERY_MINUTE } else { schedule };
+    call(
+        c"SELECT cron.schedule($1, $2, $3)",
+        &[
+            &job_name(),
+            effective,
+            &command_at_home(expire_function, version),
+        ],
+    );
+    let (major, minor) = version;
+    Ok(match falls_back {
+        false => format!("job \"{}\" runs on schedule \"{schedule}\"", job_name()),
+        true => format!(
+            "job \"{}\" runs every minute: pg_cron {major}.{minor} does not know schedules in \
+             seconds, 1.5 and later do",
+            job_name()
+        ),
+    })
+}
+
+/// Whether this pg_cron knows no such schedule.
+fn falls_back(schedule: &str, version: (u32, u32)) -> bool {
+    let schedule = schedule.trim_end();
+    let in_seconds = schedule.ends_with("seconds") || schedule.ends_with("second");
+    in_seconds && version < SECONDS_SINCE
+}
+
+/// Removes this database's job. Says what it did.
+pub fn unschedule() -> Result<String, Error> {
+    version_here(None, "")?;
+    let there = query_once(
+        c"SELECT 1 FROM cron.job WHERE jobname OPERATOR(pg_catalog.=) $1 \
+          AND username OPERATOR(pg_catalog.=) CURRENT_USER",
+        &[TEXTOID],
+        &[text(&job_name())],
+        |output| output.rows() > 0,
+    );
+    if !there {
+        return Ok(format!("there was no job \"{}\"", job_name()));
+    }
+    call(c"SELECT cron.unschedule($1)", &[&job_name()]);
+    Ok(format!("job \"{}\" is removed", job_name()))
+}
+
+fn job_name() -> String {
+    format!("pgcache expiry in {}", name::current_database())
+}
+
+fn command(expire_function: &str) -> String {
+    format!("SELECT {expire_function}()")
+}
+
+/// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote down
+/// about the job's former runs, which every ten seconds would be three million rows a year.
+fn command_at_home(expire_function: &str, version: (u32, u32)) -> String {
+    let expire = command(expire_function);
+    if version < RUN_DETAILS_SINCE {
+        return expire;
+    }
+    format!(
+        "{expire}; DELETE FROM cron.job_run_details AS r USING cron.job AS j \
+         WHERE (SELECT pg_catalog.random()) OPERATOR(pg_catalog.<) 0.01 \
+         AND j.jobname OPERATOR(pg_catalog.=) {} AND r.jobid OPERATOR(pg_catalog.=) j.jobid \
+         AND r.end_time OPERATOR(pg_catalog.<) (pg_catalog.now() OPERATOR(pg_catalog.-) \
+         '1 day'::pg_catalog.interval)",
+        name::quote_literal(&job_name())
+    )
+}
+
+/// The version of the pg_cron that is installed in this database, or why it cannot be used.
+fn version_here(schedule: Option<&str>, expire_function: &str) -> Result<(u32, u32), Error> {
+    let installed = setting(
+        c"SELECT extversion FROM pg_catalog.pg_extension \
+                              WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'",
+    );
+    if let Some(version) = installed {
+        return Ok(parse_version(&version));
+    }
+    let home = setting(c"SELECT pg_catalog.current_setting('cron.database_name', true)");
+    match home {
+        Some(home) if home != name::current_database() => Err(Error::CronElsewhere {
+            command: command_elsewhere(schedule, expire_function),
+            database: home,
+        }),
+        _ => Err(Error::NoCron),
+    }
+}
+
+/// What the user can run in pg_cron's own database to the same effect.
+fn command_elsewhere(schedule: Option<&str>, expire_function: &str) -> String {
+    let quoted = name::quote_literal;
+    let Some(schedule) = schedule else {
+        return format!("SELECT cron.unschedule({})", quoted(&job_name()));
+    };
+    let schedule = match falls_back(schedule, version_on_disk()) {
+        true => EVERY_MINUTE,
+        false => schedule,
+    };
+    format!(
+        "SELECT cron.schedule_in_database({}, {}, {}, {})",
+        quoted(&job_name()),
+        quoted(schedule),
+        quoted(&command(expire_function)),
+        quoted(&name::current_database())
+    )
+}
+
+/// The version of the pg_cron that this server has; the other database itself cannot be asked.
+fn version_on_disk() -> (u32, u32) {
+    setting(
+        c"SELECT default_version FROM pg_catalog.pg_available_extensions \
+          WHERE name OPERATOR(pg_catalog.=) 'pg_cron'",
+    )
+    .map_or(SECONDS_SINCE, |version| parse_version(&version))
+}
+
+/// "1.4-1" is (1, 4).
+fn parse_version(version: &str) -> (u32, u32) {
+    let mut numbers = version
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn setting(sql: &CStr) -> Option<String> {
+    query_once(sql, &[], &[], |output| {
+        output.text(0, 0).map(Text::to_string_lossy)
+    })
+}
+
+fn call(sql: &CStr, arguments: &[&str]) {
+    let types = vec![TEXTOID; arguments.len()];
+    let arguments: Vec<Typed> = arguments.iter().map(|argument| text(argument)).collect();
+    query_once(sql, &types, &arguments, |_| ());
+}
+
+fn text(text: &str) -> Typed {
+    Text::new(text.as_bytes()).into()
+}

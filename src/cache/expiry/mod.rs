@@ -1,0 +1,8 @@
+//! Sweeps of expired rows and of rows beyond `max_entries`, and when VACUUM pays.
+
+pub mod cron;
+pub mod pass;
+pub mod sweep;
+pub mod trim;
+pub mod upkeep;
+pub mod vacuum_need;

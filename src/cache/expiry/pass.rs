@@ -1,0 +1,224 @@
+//! A pass: one walk over a cache's table that removes expired rows, chunk by chunk.
+//!
+//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where something
+//! has expired. So no index on the deadline is needed, which would cost every overwrite its HOT update,
+//! and a chunk without expired rows costs a read and nothing else: no lock on a row, no transaction id.
+//! A pass takes as many steps as its caller wants to make, in one transaction or in many; between them
+//! it keeps nothing but numbers. Each step sees the rows as they are then, whatever snapshot the caller has:
+//! counts of another time would have a sweep remove too much.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::deadline;
+use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::statement::Statement;
+use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::worker_state::Record;
+use crate::pg::spi::plan::Output;
+use crate::pg::table::storage;
+use crate::pg::value::typed::Typed;
+
+/// Blocks that one look covers: 4 MB, some milliseconds' reading.
+pub const CHUNK: u32 = 512;
+
+/// The state of a walk over a table and what it has found.
+#[derive(Default)]
+pub struct Pass {
+    /// The table's blocks when the pass began.
+    blocks: u32,
+    /// The block at which it began and how many it has left behind.
+    first: u32,
+    walked: u32,
+    /// Blocks of a chunk.
+    reach: u32,
+    /// Expired rows of the present chunk that are still there; None before it was looked at.
+    left: Option<i64>,
+    /// Rows of the present chunk.
+    rows_here: i64,
+    /// Rows that were not expired.
+    pub live: i64,
+    /// Expired rows that were found, and that were removed.
+    pub found: i64,
+    pub removed: i64,
+    /// Microseconds since the earliest deadline of those that were found.
+    pub lag: i64,
+    /// The earliest deadline of rows that are live.
+    pub next_deadline: Option<Timestamp>,
+}
+
+/// What one step did.
+pub struct Step {
+    pub removed: i64,
+    /// Whether over a quarter of the chunk's rows had expired: then it pays to go on at once.
+    pub worthwhile: bool,
+}
+
+/// What a look at a chunk tells.
+struct Look {
+    live: i64,
+    expired: i64,
+    oldest: Option<Timestamp>,
+    next: Option<Timestamp>,
+}
+
+impl Pass {
+    /// A pass that begins where the last one ended. The caller holds a lock on the table.
+    pub fn begin(cache: &Cache, record: Option<&Record>) -> Pass {
+        let blocks = storage::blocks(cache.relation);
+        let first = record.map_or(0, |record| record.cursor.load(Relaxed));
+        Pass {
+            blocks,
+            first: if first < blocks { first } else { 0 },
+            reach: CHUNK,
+            ..Pass::default()
+        }
+    }
+
+    /// Whether it has met the whole table.
+    pub fn is_complete(&self) -> bool {
+        self.walked >= self.blocks && self.left.is_none()
+    }
+
+    /// The block at which the next pass should begin.
+    fn position(&self) -> u32 {
+        match self.first + self.walked {
+            position if position >= self.blocks => position - self.blocks,
+            position => position,
+        }
+    }
+
+    /// The blocks of the present chunk; it ends with the table, and where the pass began.
+    fn chunk(&self) -> (u32, u32) {
+        let from = self.position();
+        let end = (self.blocks - from).min(self.blocks - self.walked);
+        (from, from + end.min(self.reach))
+    }
+
+    /// From the next chunk on they have so many blocks.
+    pub fn set_reach(&mut self, blocks: u32) {
+        if self.left.is_none() {
+            self.reach = blocks.clamp(1, CHUNK);
+        }
+    }
+
+    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller holds
+    /// a writer's lock on the table, and has the privileges.
+    pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
+        let (from, to) = self.chunk();
+        let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+        let expired = match self.left {
+            Some(left) => left,
+            None => self.look(cache, from, to, limit),
+        };
+        let wanted = expired.min(max_rows);
+        let removed = match wanted > 0 {
+            true => remove(cache, from, to, limit, wanted),
+            false => 0,
+        };
+        self.removed += removed;
+        // Fewer than wanted: somebody has the others locked, and they stay for the next sweep.
+        let more = removed == wanted && removed < expired;
+        self.left = more.then_some(expired - removed);
+        if !more {
+            self.walked += to - from;
+        }
+        Step {
+            removed,
+            worthwhile: more || removed * 4 > self.rows_here,
+        }
+    }
+
+    /// Goes past the present chunk without removing anything there, and counts it.
+    pub fn count_on(&mut self, cache: &Cache) {
+        if self.left.is_none() {
+            let (from, to) = self.chunk();
+            let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+            self.look(cache, from, to, limit);
+        }
+        let (from, to) = self.chunk();
+        self.left = None;
+        self.walked += to - from;
+    }
+
+    /// Rows that are in the table, expired or not; known when the pass is complete.
+    pub fn rows(&self) -> i64 {
+        self.live + self.found - self.removed
+    }
+
+    fn look(&mut self, cache: &Cache, from: u32, to: u32, limit: Timestamp) -> i64 {
+        let look = look(cache, from, to, limit);
+        self.rows_here = look.live + look.expired;
+        self.live += look.live;
+        self.found += look.expired;
+        if let Some(oldest) = look.oldest {
+            self.lag = self.lag.max(limit.saturating_sub(oldest.max(clock::BEGIN)));
+        }
+        self.next_deadline = earlier(self.next_deadline, look.next);
+        look.expired
+    }
+
+    /// Expired rows that are still there: known where it has looked, estimated where not.
+    fn waiting(&self) -> i64 {
+        let unseen = i64::from(self.blocks.saturating_sub(self.walked));
+        let seen = i64::from(self.walked.max(1));
+        (self.found - self.removed) + self.found.saturating_mul(unseen) / seen
+    }
+
+    /// Writes down what the next sweep and the monitoring want to know.
+    pub fn note(&self, record: &Record) {
+        record.cursor.store(self.position(), Relaxed);
+        record.waiting.store(self.waiting(), Relaxed);
+        record.lag.store(self.lag, Relaxed);
+        if self.is_complete() {
+            let next = self.next_deadline.unwrap_or(clock::INFINITY);
+            record.next_deadline.store(next, Relaxed);
+        }
+        // In a large table one visit does not come round; each time it comes to the end counts.
+        if self.first + self.walked >= self.blocks {
+            record.last_sweep.store(clock::now(), Relaxed);
+        }
+    }
+}
+
+fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The parameters that name a chunk: the first row address in it and the first behind it.
+pub fn range(from: u32, to: u32) -> [Typed; 2] {
+    [Typed::address(from), Typed::address(to)]
+}
+
+fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
+    let [from, to] = range(from, to);
+    let read = |output: &Output| {
+        let number = |column| output.number(0, column);
+        Look {
+            live: number(0).unwrap_or(0),
+            expired: number(1).unwrap_or(0),
+            oldest: output.moment(0, 2),
+            next: output.moment(0, 3),
+        }
+    };
+    cache
+        .plan(Statement::Look)
+        .run_on_present(&[from, to, Typed::moment(Some(limit))], read)
+}
+
+fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
+    let [from, to] = range(from, to);
+    let limit = Typed::moment(Some(limit));
+    let _sweeping = Sweeping::begin();
+    let removed = cache
+        .plan(Statement::Expire)
+        .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {
+            output.processed
+        });
+    cache.count(Figure::Expired, removed);
+    removed as i64
+}

@@ -1,0 +1,168 @@
+//! Trimming a table cache to its `max_entries`: which rows go, and their removal chunk by chunk.
+//!
+//! Expired rows are gone before. Of the others those go first that nobody has read from the hot tier
+//! lately, the oldest of them first; age is counted in transactions since the row was written (`xmin`).
+//! A sort of the whole table is not needed: a census counts rows by age in classes of 1.6 % width, which
+//! gives the age from which on so many rows are too old, and a second walk removes from these. The rows
+//! of the last class go in the order in which they lie in the table.
+
+use std::collections::BTreeMap;
+
+use super::pass::{self, CHUNK};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::key::Key;
+use crate::cache::model::statement::Statement;
+use crate::cache::table::copies;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::tier;
+use crate::pg::table::storage;
+use crate::pg::value::typed::Typed;
+
+/// Classes of age for each factor of e, as in the statement.
+const CLASSES: f64 = 64.0;
+
+/// The state of a trimming.
+pub struct Trim {
+    blocks: u32,
+    walked: u32,
+    /// Rows that must still go.
+    excess: i64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// Counting rows by class of age.
+    Census(BTreeMap<i64, i64>),
+    /// Removing rows of at least this age.
+    Remove { age: i64 },
+}
+
+/// How many rows are spared because the tier knows that they are used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Spare {
+    Used,
+    None,
+}
+
+impl Trim {
+    /// A trimming that removes `excess` rows. The caller holds a lock on the table.
+    pub fn begin(cache: &Cache, excess: i64) -> Trim {
+        Trim {
+            blocks: storage::blocks(cache.relation),
+            walked: 0,
+            excess,
+            stage: Stage::Census(BTreeMap::new()),
+        }
+    }
+
+    /// Rows that are still too many.
+    pub fn excess(&self) -> i64 {
+        self.excess
+    }
+
+    /// Whether it has removed what it can.
+    pub fn is_complete(&self) -> bool {
+        let removing = matches!(self.stage, Stage::Remove { .. });
+        self.excess <= 0 || (removing && self.walked >= self.blocks)
+    }
+
+    /// Goes one chunk further and removes at most about `max_rows` rows there. The caller holds a
+    /// writer's lock on the table, has the privileges, and is the only sweeper.
+    pub fn step(&mut self, cache: &Cache, spare: Spare, max_rows: i64) -> i64 {
+        let (from, to) = (self.walked, (self.walked + CHUNK).min(self.blocks));
+        let age = match &mut self.stage {
+            Stage::Census(classes) => {
+                census(cache, from, to, classes);
+                self.walked = to;
+                if self.walked >= self.blocks {
+                    self.end_census(cache, spare);
+                }
+                return 0;
+            }
+            Stage::Remove { age } => *age,
+        };
+        let wanted = self.excess.min(max_rows);
+        let removed = remove(cache, from, to, age, spare, wanted);
+        self.excess -= removed;
+        // As many as wanted: the chunk may have more.
+        if removed < wanted {
+            self.walked = to;
+        }
+        removed
+    }
+
+    /// From the counts to the age: so that enough rows are at least that old even if all used ones
+    /// are among them.
+    fn end_census(&mut self, cache: &Cache, spare: Spare) {
+        let Stage::Census(classes) = &self.stage else {
+            return;
+        };
+        let spared = match spare {
+            Spare::Used => copies(cache),
+            Spare::None => 0,
+        };
+        let mut still = self.excess + spared;
+        let mut class = 0;
+        for (&older, &rows) in classes.iter().rev() {
+            class = older;
+            still -= rows;
+            if still <= 0 {
+                break;
+            }
+        }
+        self.walked = 0;
+        self.stage = Stage::Remove {
+            age: least_age(class),
+        };
+    }
+}
+
+/// The least age of a class: the statement's `floor(ln(age + 1) * 64)`, turned round.
+fn least_age(class: i64) -> i64 {
+    let age = ((class as f64) / CLASSES).exp() - 1.0;
+    (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
+}
+
+/// Copies of the cache's entries in the tier.
+fn copies(cache: &Cache) -> i64 {
+    tier()
+        .and_then(|tier| Some(tier.slot(cache.slot(tier)?)))
+        .map_or(0, |slot| {
+            slot.entries.load(std::sync::atomic::Ordering::Relaxed)
+        })
+}
+
+fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
+    cache
+        .plan(Statement::Census)
+        .run_on_present(&pass::range(from, to), |output| {
+            let number = |row, column| output.number(row, column).unwrap_or(0);
+            for row in 0..output.rows() {
+                *classes.entry(number(row, 0)).or_default() += number(row, 1);
+            }
+        });
+}
+
+/// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked stay.
+fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64) -> i64 {
+    let age = Typed::number(age);
+    let [from, to] = pass::range(from, to);
+    let aged = cache.plan(Statement::Aged);
+    let keys: Vec<Key> = aged.run_on_present(&[from, to, age], |output| {
+        (0..output.rows())
+            .filter_map(|row| output.text(row, 0))
+            .map(Key::stored)
+            .filter(|&key| spare == Spare::None || !copies::is_used(cache, key))
+            .take(wanted as usize)
+            .collect()
+    });
+    if keys.is_empty() {
+        return 0;
+    }
+    let array = Typed::texts(keys.iter().map(|key| key.text()));
+    let trimmed = cache
+        .plan(Statement::Trim)
+        .run_on_present(&[array, age], |output| output.processed);
+    cache.count(Figure::Trimmed, trimmed);
+    trimmed as i64
+}

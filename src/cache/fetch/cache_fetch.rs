@@ -1,0 +1,332 @@
+//! `cache_fetch`: the live value, or what the loader gives, computed by one session at a time.
+//!
+//! In this order: look; if nothing live is there, ask for the lease; who gets it looks once more (the one
+//! before him may just have finished), runs the loader and stores; who does not takes the stale value,
+//! or waits and begins anew; whose wait is over loads for himself and does not store, so that he need
+//! not wait for the row that the holder has written. Nor does who loads while a change of the source, or of
+//! the key, is being committed: what he reads is about to be out of date.
+//!
+//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was known of
+//! the cache before it holds afterwards: what was loaded is stored as any writer would store it who comes
+//! then, by the privileges, the kind of storage and the type of then.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use super::loaders;
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::catalog::sources;
+use crate::cache::entries::{self, Entry};
+use crate::cache::lease::leases::{self, Lease, Patience, Turn};
+use crate::cache::lease::load_token::{self, LoadToken};
+use crate::cache::memory::ops as memory_cache;
+use crate::cache::model::key::Key;
+use crate::cache::model::{deadline, pending};
+use crate::cache::open::{self, removal};
+use crate::error::Error;
+use crate::guc;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::pause::{self, Window};
+use crate::pg::session::{self, lock, random, subtransaction, transaction};
+use crate::pg::shmem::tier::tier;
+use crate::pg::spi::loader::Loaded;
+use crate::pg::value::datum::Text;
+
+/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its time.
+const TO_STORE: Privileges = Privileges::SELECT
+    .and(Privileges::INSERT)
+    .and(Privileges::UPDATE);
+
+/// One call of `cache_fetch`.
+pub struct Fetch {
+    pub relation: Oid,
+    pub key: Key,
+    pub loader: Text,
+    pub ttl: Option<Interval>,
+}
+
+impl Fetch {
+    /// The entry: live, stale or fresh from the loader. The caller has checked the privileges.
+    pub fn run(&self) -> Result<Entry, Error> {
+        if let Some(ttl) = &self.ttl {
+            deadline::check_ttl(ttl)?;
+        }
+        loaders::check_recursion(self.relation, self.key)?;
+        let patience = Patience::of(guc::fetch_wait());
+        let mut commit = None;
+        loop {
+            let cache = open::known(self.relation)?; // each time: somebody may have been waited for
+            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            let live = found.filter(|found| deadline::is_live(found.deadline));
+            if let Some(live) = live
+                && !refreshes_early(&cache, &live)
+            {
+                return Ok(live);
+            }
+            if !can_store(&cache) || self.is_changing(&cache) {
+                return live.map_or_else(|| self.load_only(&cache), Ok);
+            }
+            if !load_token::loads_what_is_valid(&cache) {
+                return live.map_or_else(|| self.load_only(&cache), Ok);
+            }
+            match leases::ask_to_fetch(&cache, self.key) {
+                Turn::Mine(lease) => return self.load_once(&cache, lease, live.is_some()),
+                Turn::Untracked(token) => {
+                    return self.load_untracked(&cache, token, live.is_some());
+                }
+                Turn::Pending => {
+                    if let Some(served) = live.or(found) {
+                        return Ok(served);
+                    }
+                    let patience = commit.get_or_insert_with(Patience::for_a_commit);
+                    if !sees_others(&cache) || !leases::wait_for_commit(patience) {
+                        return self.load_only(&cache);
+                    }
+                }
+                Turn::Theirs(other) => {
+                    if let Some(served) = live.or(found) {
+                        return Ok(served);
+                    }
+                    if !sees_others(&cache) || !leases::wait(&cache, self.key, other, &patience) {
+                        return self.load_only(&cache);
+                    }
+                }
+            }
+        }
+    }
+
+    /// With the lease. `refresh`: a live value is there and is to be replaced.
+    fn load_once(
+        &self,
+        cache: &Cache,
+        lease: Option<Lease>,
+        refresh: bool,
+    ) -> Result<Entry, Error> {
+        if !refresh && sees_others(cache) {
+            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
+                lease.map(leases::release);
+                return Ok(live);
+            }
+        }
+        if !load_token::loads_what_is_valid(cache) {
+            lease.map(leases::release);
+            return self.load_only(cache);
+        }
+        let loaded = self.load(cache)?;
+        if loaded.is_untracked {
+            lease.map(leases::release);
+            return self.unstored(cache, loaded.value);
+        }
+        self.store(loaded.value, |cache, entry| match cache.storage {
+            Storage::Memory => self.store_in_memory(cache, lease, &entry),
+            _ => self.store_in_table(cache, lease, entry),
+        })
+    }
+
+    /// Without a lease that a change would void. `refresh` as above.
+    fn load_untracked(
+        &self,
+        cache: &Cache,
+        token: Option<LoadToken>,
+        refresh: bool,
+    ) -> Result<Entry, Error> {
+        if !load_token::loads_what_is_valid(cache) {
+            return self.load_only(cache);
+        }
+        let loaded = self.load(cache)?;
+        if loaded.is_untracked {
+            return self.unstored(cache, loaded.value);
+        }
+        self.store(loaded.value, |cache, entry| match (cache.storage, &token) {
+            (Storage::Memory, Some(token)) if !self.may_be_changing(cache) => {
+                memory_cache::set_if_unchanged(cache, self.key, &entry, token, refresh)
+            }
+            (Storage::Memory, _) => Ok(()),
+            _ => {
+                leases::note_store(cache);
+                let set = || self.write(cache, entry);
+                let lasts = || token.is_none_or(|token| token.holds(cache));
+                let keep = |done: &Result<(), Error>| {
+                    pause::at(Window::WrittenToAsked);
+                    told(done.is_ok() && lasts())
+                };
+                kept(subtransaction::keep_if(set, keep))
+            }
+        })
+    }
+
+    /// Makes an entry of what was loaded, for the cache as it is now, and puts it there.
+    fn store(
+        &self,
+        loaded: Loaded,
+        put: impl FnOnce(&Cache, Entry) -> Result<(), Error>,
+    ) -> Result<Entry, Error> {
+        let relation = Some(self.relation);
+        let cache = open::to_write(relation, TO_STORE, c"cache_fetch()")?;
+        let entry = self.entry(&cache, loaded)?;
+        put(&cache, entry)?;
+        Ok(entry)
+    }
+
+    /// Loads for the caller alone.
+    fn load_only(&self, cache: &Cache) -> Result<Entry, Error> {
+        let loaded = self.load(cache)?;
+        self.unstored(cache, loaded.value)
+    }
+
+    fn unstored(&self, cache: &Cache, loaded: Loaded) -> Result<Entry, Error> {
+        if cache.storage != Storage::Memory {
+            loaders::note_unstored();
+        }
+        self.entry(&*open::known(self.relation)?, loaded)
+    }
+
+    fn store_in_memory(
+        &self,
+        cache: &Cache,
+        lease: Option<Lease>,
+        entry: &Entry,
+    ) -> Result<(), Error> {
+        if let Some(lease) = lease {
+            if !self.may_be_changing(cache) {
+                memory_cache::set_leased(cache, self.key, entry, lease)?;
+            }
+            leases::release(lease);
+        }
+        Ok(())
+    }
+
+    /// The row may have been waited for, and changed by whom we waited for: then his value stays. Under
+    /// REPEATABLE READ a row that this transaction cannot see stays, too.
+    fn store_in_table(
+        &self,
+        cache: &Cache,
+        lease: Option<Lease>,
+        entry: Entry,
+    ) -> Result<(), Error> {
+        let set = || self.write(cache, entry);
+        let Some(lease) = lease else {
+            if lock::one_snapshot_per_transaction() {
+                return kept(subtransaction::keep_if(set, Result::is_ok));
+            }
+            return set();
+        };
+        leases::note_store(cache);
+        if !leases::store(lease) {
+            return kept(None);
+        }
+        let keep = |done: &Result<(), Error>| {
+            pause::at(Window::WrittenToAsked);
+            told(done.is_ok() && !leases::is_void(lease))
+        };
+        kept(subtransaction::keep_if(set, keep))
+    }
+
+    fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
+        pause::at(Window::ToldToWritten);
+        entries::set(cache, self.key, entry)
+    }
+
+    /// This transaction has changed what the entry depends on, or may have, untold. In a memory cache others would read at once what
+    /// it loads from that, though it may be rolled back.
+    fn is_changing(&self, cache: &Cache) -> bool {
+        if cache.storage != Storage::Memory {
+            return false;
+        }
+        removal::settle();
+        pending::is_noted(self.relation, self.key.text().bytes()) || pending::may_miss_changes()
+    }
+
+    /// The same when something was loaded, also if a statement that changes the source has not ended: its triggers
+    /// have not spoken then.
+    fn may_be_changing(&self, cache: &Cache) -> bool {
+        self.is_changing(cache) || sources::may_be_half_changed(self.relation)
+    }
+
+    /// What the loader gives.
+    fn load(&self, cache: &Cache) -> Result<Made, Error> {
+        let begun = clock::now();
+        let before = loaders::unstored();
+        let value = loaders::run(self.relation, self.key, self.loader)?;
+        pause::at(Window::LoadToStore);
+        note_time(cache, clock::now() - begun);
+        let is_untracked = loaders::unstored() != before
+            && !session::in_recovery()
+            && sources::has_sources(self.relation);
+        Ok(Made {
+            value,
+            is_untracked,
+        })
+    }
+
+    /// The same as an entry that begins now.
+    fn entry(&self, cache: &Cache, loaded: Loaded) -> Result<Entry, Error> {
+        let value = match loaded {
+            Loaded::NoRow => None,
+            Loaded::Value(value) => value,
+        };
+        let ttl = match value {
+            None => cache.settings.negative_ttl.or(self.ttl),
+            Some(_) => self.ttl,
+        };
+        cache.entry(value, ttl)
+    }
+}
+
+/// What a loader has given.
+struct Made {
+    value: Loaded,
+    /// Made of what a fetch from another cache has given and not stored: when that changes, no row of the other cache
+    /// goes, and so nobody says that this value is out of date. Only where entries depend on something.
+    is_untracked: bool,
+}
+
+/// Whether a value stays stored in a table, said to who loads another one from it.
+fn told(stays: bool) -> bool {
+    if !stays {
+        loaders::note_unstored();
+    }
+    stays
+}
+
+/// What became of storing in a table; None is nothing.
+fn kept(done: Option<Result<(), Error>>) -> Result<(), Error> {
+    told(done.is_some());
+    done.unwrap_or(Ok(()))
+}
+
+/// Not in a read-only transaction or on a standby, unless the cache is in memory.
+fn can_store(cache: &Cache) -> bool {
+    cache.storage == Storage::Memory || transaction::is_writable()
+}
+
+/// Whether what another session stores meanwhile can be seen by this one.
+fn sees_others(cache: &Cache) -> bool {
+    cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction()
+}
+
+/// Remembers how long the loaders of a cache take.
+fn note_time(cache: &Cache, micros: Timestamp) {
+    if let Some(tier) = tier()
+        && let Some(slot) = cache.slot(tier)
+    {
+        tier.slot(slot).note_load(micros.max(1) as u64);
+    }
+}
+
+/// Whether a live entry is loaded anew before its time: the nearer its deadline and the slower its
+/// loader, the likelier, so that of many callers about one does. This is the "optimal probabilistic
+/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time
+/// of the cache's loaders in place of each entry's own.
+fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
+    let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
+        return false;
+    };
+    let Some(slot) = tier().and_then(|tier| Some(tier.slot(cache.slot(tier)?))) else {
+        return false;
+    };
+    let head_start = slot.load_time() as f64 * beta * -random::fraction().ln();
+    head_start >= (deadline - clock::now()) as f64
+}

@@ -1,0 +1,116 @@
+//! `cache_lease` and what follows it: for values that are computed outside of the database.
+
+use std::time::Duration;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::entries::{self, Entry};
+use crate::cache::lease::leases::{self, Lease, Patience, Turn};
+use crate::cache::lease::load_token;
+use crate::cache::memory::ops as memory_cache;
+use crate::cache::model::deadline;
+use crate::cache::model::key::Key;
+use crate::cache::open;
+use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session::{lock, subtransaction};
+
+/// What a caller of `cache_lease` learns.
+pub enum State {
+    /// The value is live.
+    Hit,
+    /// Its ttl has passed, its grace has not, and somebody else computes it.
+    Stale,
+    /// The caller computes it. No number: all records are in use, or his snapshot may be too old, and what he
+    /// computes cannot be stored.
+    Win(Option<u64>),
+    /// Somebody else computes it and there is nothing to serve meanwhile.
+    Busy,
+}
+
+/// The answer of `cache_lease`.
+pub struct Leased {
+    /// The value; with `Win` the stale one, if there is one.
+    pub found: Option<Entry>,
+    pub state: State,
+}
+
+/// Asks for a key's value or, where there is none, for the lease to compute it.
+pub fn lease(relation: Oid, key: Key, wait: &Interval) -> Result<Leased, Error> {
+    let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
+    let patience = Patience::of(Duration::from_micros(longest));
+    loop {
+        let cache = open::known(relation)?; // each time: somebody may have been waited for
+        let found = entries::get_or_stale(relation, key, Privileges::SELECT)?;
+        if found.is_some_and(is_live) {
+            let state = State::Hit;
+            return Ok(Leased { found, state });
+        }
+        let state = match leases::ask_to_lease(&cache, key)? {
+            Turn::Mine(Some(lease)) => return won(&cache, key, lease),
+            Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
+            Turn::Theirs(_) if found.is_some() => State::Stale,
+            Turn::Theirs(other) => {
+                let in_sight =
+                    cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
+                if in_sight && leases::wait(&cache, key, other, &patience) {
+                    continue;
+                }
+                State::Busy
+            }
+        };
+        return Ok(Leased { found, state });
+    }
+}
+
+/// Whoever had the lease before may have finished between our look and our asking. Who computes in this
+/// transaction, whose snapshot may be older than the last removal, stores nothing.
+fn won(cache: &Cache, key: Key, lease: Lease) -> Result<Leased, Error> {
+    let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT)?;
+    let is_hit = found.is_some_and(is_live);
+    let keeps = !is_hit && load_token::loads_what_is_valid(cache);
+    if !keeps {
+        leases::release(lease);
+    }
+    let state = match is_hit {
+        true => State::Hit,
+        false => State::Win(keeps.then_some(lease.id)),
+    };
+    Ok(Leased { found, state })
+}
+
+fn is_live(found: Entry) -> bool {
+    deadline::is_live(found.deadline)
+}
+
+/// Stores a value if the lease is still good; whether it did.
+pub fn set(cache: &Cache, key: Key, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
+    let Some(lease) = leases::named(cache, key, lease.unwrap_or(0))? else {
+        return Ok(false);
+    };
+    if cache.storage == Storage::Memory {
+        let stored = memory_cache::set_leased(cache, key, &entry, lease)?;
+        return Ok(stored && {
+            leases::release(lease);
+            true
+        });
+    }
+    leases::note_store(cache);
+    if !leases::store_for_client(lease) {
+        return Ok(false);
+    }
+    let set = || entries::set(cache, key, entry);
+    let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
+    match subtransaction::keep_if(set, keep) {
+        Some(done) => done.map(|()| !leases::is_void(lease)),
+        None => Ok(false), // REPEATABLE READ: the row was changed by somebody else
+    }
+}
+
+/// Gives a lease up; whether it was good.
+pub fn release(cache: &Cache, key: Key, lease: Option<i64>) -> Result<bool, Error> {
+    let lease = leases::named(cache, key, lease.unwrap_or(0))?;
+    Ok(lease.is_some_and(leases::release))
+}

@@ -1,0 +1,105 @@
+//! Loaders that this session has run: their plans, and which keys they are at work on.
+//!
+//! A loader that fetches the key it loads would wait for itself: that is an error.
+
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::model::key::Key;
+use crate::error::Error;
+use crate::pg::hooks::invalidation::Roles;
+use crate::pg::spi::loader::{Loaded, Loader};
+use crate::pg::value::datum::Text;
+
+/// Plans that a session keeps; an application has a handful of loaders, a text built for each key is
+/// planned each time anyway.
+const KEPT: usize = 64;
+
+/// The text of a loader, and whose rights counted when it was planned: policies are part of a plan.
+type Name = (Box<[u8]>, Roles);
+
+type Kept = Vec<(Name, Rc<Loader>)>;
+
+thread_local! {
+    /// The one used last comes last. Never dropped: at the end of the process the plans' memory is gone.
+    static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
+    static UNSTORED: Cell<u64> = const { Cell::new(0) };
+    static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Refuses a fetch of a key that this session is loading.
+pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
+    let text = key.text();
+    let loading = AT_WORK.with(|at_work| {
+        let is_it = |(of, bytes): &(u32, Box<[u8]>)| {
+            *of == relation.to_u32() && bytes.as_ref() == text.bytes()
+        };
+        at_work.borrow().iter().any(is_it)
+    });
+    match loading {
+        true => Err(Error::LoaderRecursion),
+        false => Ok(()),
+    }
+}
+
+/// How often this session has given what it loaded for a table, and not stored it.
+pub fn unstored() -> u64 {
+    UNSTORED.get()
+}
+
+/// It has done so once more.
+pub fn note_unstored() {
+    UNSTORED.set(UNSTORED.get() + 1);
+}
+
+/// Runs a loader for a key.
+pub fn run(relation: Oid, key: Key, text: Text) -> Result<Loaded, Error> {
+    let loader = planned(text)?;
+    let _at_work = AtWork::on(relation, key);
+    loader.run(key.text(), text)
+}
+
+fn planned(text: Text) -> Result<Rc<Loader>, Error> {
+    let kept = PLANS.with(|plans| {
+        let plans = &mut *plans.borrow_mut();
+        let place = plans
+            .iter()
+            .position(|((of, roles), _)| of.as_ref() == text.bytes() && *roles == Roles::now())?;
+        let entry = plans.remove(place);
+        let loader = Rc::clone(&entry.1);
+        plans.push(entry);
+        Some(loader)
+    });
+    if let Some(loader) = kept {
+        return Ok(loader);
+    }
+    let roles = Roles::now(); // before it is planned: a message may come meanwhile
+    let loader = Rc::new(Loader::prepare(text)?);
+    let too_old = PLANS.with(|plans| {
+        let plans = &mut *plans.borrow_mut();
+        plans.push(((text.bytes().into(), roles), Rc::clone(&loader)));
+        (plans.len() > KEPT).then(|| plans.remove(0))
+    });
+    drop(too_old); // frees its plan, outside of the borrow
+    Ok(loader)
+}
+
+/// The session loads this key as long as this lives, however it ends.
+struct AtWork;
+
+impl AtWork {
+    fn on(relation: Oid, key: Key) -> AtWork {
+        let entry = (relation.to_u32(), key.text().bytes().into());
+        AT_WORK.with(|at_work| at_work.borrow_mut().push(entry));
+        AtWork
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        AT_WORK.with(|at_work| drop(at_work.borrow_mut().pop()));
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether a value that was loaded may be stored: nobody changes its source now, and nobody has changed it
+//! since.
+//!
+//! A writer marks before his commit becomes visible and unmarks after it (`marks`). Between the two a loader
+//! reads what is about to be out of date. Guards that nothing is stored which was loaded then: no lease is
+//! granted while a writer of the key, of its cache or without a slot pends; and who stores without a lease,
+//! which a mark could void, holds a [`LoadToken`] from before he loads.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgcache_store::{PartitionRef, Stripe};
+
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::catalog::sources;
+use crate::cache::model::key::Key;
+use crate::cache::tier::{io, slots};
+use crate::pg::session::{clock, lock, transaction};
+use crate::pg::shmem::tier::{Tier, tier};
+
+/// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under the
+/// partition's lock: whoever marks the whole cache voids its leases under it after `pend` has risen.
+pub fn pends(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
+    stripe.pend > 0
+        || tier.control().global_pend.load(SeqCst) > 0
+        || cache
+            .slot(tier)
+            .is_some_and(|slot| tier.slot(slot).pend.load(SeqCst) > 0)
+}
+
+/// Entries of a cache were removed by a change that is visible now.
+pub fn note_removal(tier: &Tier, owner: u64) {
+    let now = clock::now();
+    match slots::find(tier, owner) {
+        Some(slot) => tier.slot(slot).note_removal(now),
+        None => drop(tier.control().removed_at.fetch_max(now, SeqCst)),
+    }
+}
+
+/// Whether a loader reads what nobody has declared out of date, asked when the lease is there: who does so later
+/// voids it. With one snapshot for the transaction, which may be older, it does if nothing was committed since;
+/// or if nothing was removed since the transaction began. Without shared memory nobody knows of removals: then a
+/// cache without dependencies counts as having none.
+pub fn loads_what_is_valid(cache: &Cache) -> bool {
+    if !lock::one_snapshot_per_transaction() || transaction::snapshot_is_latest() {
+        return true;
+    }
+    let Some(tier) = tier() else {
+        return cache.storage != Storage::Memory && !sources::has_sources(cache.relation);
+    };
+    let of_cache = cache.slot(tier).map(|slot| tier.slot(slot).removed_at());
+    let last = of_cache
+        .unwrap_or(0)
+        .max(tier.control().removed_at.load(SeqCst));
+    last < transaction::began()
+}
+
+/// Nobody was changing the key when this was taken; as long as it lasts nobody has.
+#[derive(Clone, Copy)]
+pub struct LoadToken {
+    tier: &'static Tier,
+    hash: u64,
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    stripe: Stripe,
+    /// The slot and the version of the cache, which a mark of the whole cache changes.
+    cache: Option<(u32, u64)>,
+    global_epoch: u64,
+}
+
+impl LoadToken {
+    /// Comes before the snapshot that the loader reads with. None while a writer pends.
+    pub fn take(tier: &'static Tier, cache: &Cache, key: Key) -> Option<LoadToken> {
+        let hash = io::hash(tier, cache.owner, key.text().bytes());
+        let seen = tier.read(hash, |partition| see(tier, cache, partition.stripe(hash)))?;
+        Some(LoadToken { tier, hash, seen })
+    }
+
+    /// Comes after the row was written: a writer who marks later finds it.
+    pub fn holds(&self, cache: &Cache) -> bool {
+        self.tier
+            .read(self.hash, |partition| self.holds_in(cache, &partition))
+    }
+
+    /// The same under the partition's lock.
+    pub fn holds_in(&self, cache: &Cache, partition: &PartitionRef) -> bool {
+        see(self.tier, cache, partition.stripe(self.hash)) == Some(self.seen)
+    }
+}
+
+/// None while a writer pends. What a writer raises first is looked at last.
+fn see(tier: &Tier, cache: &Cache, stripe: Stripe) -> Option<Seen> {
+    let global_epoch = tier.control().global_epoch.load(SeqCst);
+    let of_slot = |slot| (slot, tier.slot(slot).version.load(SeqCst));
+    let cache_seen = cache.slot(tier).map(of_slot);
+    let seen = Seen {
+        stripe,
+        cache: cache_seen,
+        global_epoch,
+    };
+    (!pends(tier, cache, stripe)).then_some(seen)
+}

@@ -1,0 +1,227 @@
+//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in and out.
+//!
+//! Guards that what changes an entry does so under its partition's lock, in one step with the lease of its
+//! key, and only while the cache is still the one that the caller knows and no fence stands. And that a session that
+//! has changed what an entry depends on does not find it, though it is there for others until the commit.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, Why};
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::Cache;
+use crate::cache::lease::leases;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::pending;
+use crate::cache::open::{self, removal};
+use crate::cache::tier::io::{self, Stored};
+use crate::error::Error;
+use crate::guc;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session::clock;
+use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::value::datum::Text;
+
+/// The tier and the cache's slot in it.
+#[derive(Clone, Copy)]
+pub struct Home {
+    pub tier: &'static Tier,
+    pub slot: u32,
+    relation: Oid,
+}
+
+impl Home {
+    pub fn of(cache: &Cache) -> Result<Home, Error> {
+        let tier = tier().ok_or(Error::NoTier)?;
+        removal::settle();
+        let slot = match cache.slot(tier) {
+            Some(slot) => slot,
+            None => Home::found(cache, tier)?,
+        };
+        Ok(Home {
+            tier,
+            slot,
+            relation: cache.relation,
+        })
+    }
+
+    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile, and
+    /// a slot that is given after the drop would be freed by nobody.
+    fn found(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
+        let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
+        let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
+        Ok(slot)
+    }
+
+    pub fn key<'k>(&self, cache: &Cache, bytes: &'k [u8]) -> HotKey<'k> {
+        HotKey {
+            hash: io::hash(self.tier, cache.owner, bytes),
+            cache: self.slot,
+            bytes,
+        }
+    }
+
+    pub fn version(&self) -> u64 {
+        self.tier.slot(self.slot).version.load(SeqCst)
+    }
+
+    fn belongs_to(&self, cache: &Cache) -> bool {
+        self.tier.owner(self.slot).load(SeqCst) == cache.owner
+    }
+
+    pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
+        self.copy_out_within(cache, key, None)
+    }
+
+    pub fn copy_out_within(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        grace: Option<Interval>,
+    ) -> Option<Entry> {
+        if pending::hides(self.relation, key.bytes) {
+            return None;
+        }
+        let valid = |header: &pgcache_store::Header| {
+            header.version == self.version() && self.belongs_to(cache)
+        };
+        io::copy_out(self.tier, key, cache.value_type, grace, valid)
+    }
+
+    /// The same with a copy of the key.
+    pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
+        let entry = self.copy_out(cache, &self.key(cache, bytes))?;
+        Some((Text::new(bytes), entry))
+    }
+
+    /// The entry under a lock, if it is of the present content and live.
+    pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
+        if pending::hides(self.relation, key.bytes) {
+            return None;
+        }
+        let now = clock::now();
+        partition
+            .peek(key)
+            .filter(|entry| entry.header().version == self.version())
+            .filter(|entry| now < entry.header().deadline)
+    }
+
+    /// Whether the entry is still what `entry` was copied from.
+    pub fn is_unchanged(
+        &self,
+        partition: &PartitionRef,
+        key: &HotKey,
+        entry: Option<&Entry>,
+    ) -> bool {
+        match (self.live(partition, key), entry) {
+            (None, None) => true,
+            (Some(present), Some(entry)) => {
+                present.header().deadline == entry.deadline.unwrap_or(NO_DEADLINE)
+                    && present.header().negative == entry.value.is_none()
+                    && entry
+                        .value
+                        .is_none_or(|value| present.value_equals(value.bytes()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a transaction that commits right now keeps this key from being stored.
+    fn is_fenced(&self, hash: u64) -> bool {
+        self.tier.slot(self.slot).pend.load(SeqCst) > 0
+            || self.tier.control().fences.stands_before(hash)
+    }
+
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it did not.
+    pub fn put(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        entry: &Entry,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> Result<bool, Error> {
+        let record = io::record(self.version(), entry, cache.value_type)?;
+        check_size(key.bytes, record.value)?;
+        let (voided, fenced) = (Cell::new(false), Cell::new(false));
+        let stored = io::store(
+            self.tier,
+            key,
+            &record,
+            |partition| {
+                let holds =
+                    self.version() == record.version && self.belongs_to(cache) && still(partition);
+                fenced.set(holds && self.is_fenced(key.hash));
+                holds && !fenced.get()
+            },
+            || voided.set(leases::void(self.tier, key.hash)),
+        );
+        if voided.get() {
+            leases::wake_waiting(self.tier, key.hash);
+        }
+        match stored {
+            Stored::Yes => {
+                pending::note_stored(self.relation, key.bytes);
+                Ok(true)
+            }
+            // As good as evicted at once: what it was computed from is changing.
+            Stored::Refused if fenced.get() => Ok(true),
+            Stored::Refused => Ok(false),
+            Stored::TooLarge => {
+                self.tier.control().rejected.fetch_add(1, Relaxed);
+                Err(Error::EntryTooLarge(record.value.len()))
+            }
+            // Written and evicted at once: what was there before must not survive it.
+            Stored::Crowded => {
+                self.remove(key, |_| true);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
+    pub fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
+        self.remove_because(key, Why::Cleared, still)
+    }
+
+    pub fn remove_because(
+        &self,
+        key: &HotKey,
+        why: Why,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> bool {
+        let home = self.tier.region().partition_of(key.hash);
+        let (holds, voided) = self.tier.change(home, |partition| {
+            let holds = still(partition);
+            if holds {
+                partition.remove(key, why);
+                if why != Why::Expired {
+                    partition.renew(key.hash);
+                }
+            }
+            (
+                holds,
+                holds && why != Why::Expired && leases::void(self.tier, key.hash),
+            )
+        });
+        if holds && why != Why::Expired {
+            self.tier.slot(self.slot).note_removal(clock::now());
+        }
+        if voided {
+            leases::wake_waiting(self.tier, key.hash);
+        }
+        holds
+    }
+}
+
+/// Raises 54000 for an entry that the tier cannot hold.
+pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    let tier = tier().ok_or(Error::NoTier)?;
+    let limit = tier.region().layout().max_value(key.len());
+    if value.len() <= limit.min(guc::hot_max_value()) {
+        return Ok(());
+    }
+    tier.control().rejected.fetch_add(1, Relaxed);
+    Err(Error::EntryTooLarge(value.len()))
+}

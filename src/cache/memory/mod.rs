@@ -1,0 +1,4 @@
+//! Entries of memory caches, which the hot tier alone holds.
+
+pub mod handle;
+pub mod ops;

@@ -1,0 +1,314 @@
+//! Entries of a memory cache: what each function does where the hot tier is all there is.
+//!
+//! Acts at once and is not rolled back. A decision that needs the old value (add, cas, incr ...) is
+//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if not,
+//! it is made again.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgcache_store::{NO_DEADLINE, PartitionRef, Why};
+use pgrx::datum::Interval;
+
+use super::handle::Home;
+use crate::cache::catalog::registry::Cache;
+use crate::cache::commit::notify;
+use crate::cache::lease::leases::{self, Lease};
+use crate::cache::lease::load_token::{self, LoadToken};
+use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::entry::Entry;
+use crate::cache::model::expiring::Sweeping;
+use crate::cache::model::key::Key;
+use crate::cache::model::pending;
+use crate::cache::tier::walk;
+use crate::error::Error;
+use crate::pg::events::Change;
+use crate::pg::session;
+use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::shmem::tier::tier;
+use crate::pg::value::datum::Text;
+
+/// What to do with an entry, and what to answer.
+pub enum Decision<R> {
+    Keep(R),
+    Put(Entry, R),
+    Remove(R),
+}
+
+/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides in
+/// which memory that happens.
+pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
+
+/// The entry under a key that is live, or within this grace.
+pub fn get(cache: &Cache, key: Key, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    home.tier.region().prefetch_entry(hot_key.hash);
+    Ok(home.copy_out_within(cache, &hot_key, grace))
+}
+
+/// Inserts or overwrites.
+pub fn set(cache: &Cache, key: Key, entry: &Entry) -> Result<(), Error> {
+    let text = key.text();
+    // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
+    // dropped, which ends the loop with an error.
+    loop {
+        let home = Home::of(cache)?;
+        if home.put(cache, &home.key(cache, text.bytes()), entry, |_| true)? {
+            notify::note(cache.relation, text.bytes(), Change::Set);
+            return Ok(());
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// Stores a value that was computed under a lease, if the lease is still good; whether it was.
+pub fn set_leased(cache: &Cache, key: Key, entry: &Entry, lease: Lease) -> Result<bool, Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    let still = |_: &PartitionRef| leases::holds(home.tier, lease, clock::now());
+    let stored = home.put(cache, &hot_key, entry, still)?;
+    if stored {
+        notify::note(cache.relation, text.bytes(), Change::Set);
+    }
+    Ok(stored)
+}
+
+/// Stores a value that was computed without a lease, if nobody has changed its source or the entry since.
+/// `refresh`: there was a live entry, which may be replaced.
+pub fn set_if_unchanged(
+    cache: &Cache,
+    key: Key,
+    entry: &Entry,
+    token: &LoadToken,
+    refresh: bool,
+) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    let still = |partition: &PartitionRef| {
+        token.holds_in(cache, partition) && (refresh || home.live(partition, &hot_key).is_none())
+    };
+    if home.put(cache, &hot_key, entry, still)? {
+        notify::note(cache.relation, text.bytes(), Change::Set);
+    }
+    Ok(())
+}
+
+/// Decides by the live entry under a key and carries the decision out, atomically.
+pub fn update<R>(
+    cache: &Cache,
+    key: Key,
+    decide: impl Fn(Option<&Entry>) -> Result<Decision<R>, Error>,
+) -> Result<R, Error> {
+    let text = key.text();
+    loop {
+        let home = Home::of(cache)?;
+        let hot_key = home.key(cache, text.bytes());
+        let present = home.copy_out(cache, &hot_key);
+        let still =
+            |partition: &PartitionRef| home.is_unchanged(partition, &hot_key, present.as_ref());
+        let (done, answer, change) = match decide(present.as_ref())? {
+            Decision::Keep(answer) => (true, answer, None),
+            Decision::Put(entry, answer) => {
+                let done = home.put(cache, &hot_key, &entry, still)?;
+                (done, answer, Some(Change::Set))
+            }
+            Decision::Remove(answer) => (home.remove(&hot_key, still), answer, Some(Change::Gone)),
+        };
+        if done {
+            if let Some(change) = change {
+                notify::note(cache.relation, text.bytes(), change);
+            }
+            return Ok(answer);
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// Removes an entry; says whether it was live.
+pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
+    let home = Home::of(cache)?;
+    let text = key.text();
+    let hot_key = home.key(cache, text.bytes());
+    let live = Cell::new(false);
+    home.remove(&hot_key, |partition| {
+        live.set(home.live(partition, &hot_key).is_some());
+        true
+    });
+    if live.get() {
+        notify::note(cache.relation, text.bytes(), Change::Gone);
+    }
+    Ok(live.get())
+}
+
+/// Gives a live entry a new deadline; what `give` makes of the entry. An error of `give` comes first. An entry
+/// that somebody else sets meanwhile is looked at anew: its value goes with the deadline.
+pub fn touch<R>(
+    cache: &Cache,
+    key: Key,
+    deadline: Deadline,
+    give: impl Fn(&Entry) -> R,
+) -> Result<Option<R>, Error> {
+    let text = key.text();
+    loop {
+        let home = Home::of(cache)?;
+        let hot_key = home.key(cache, text.bytes());
+        let Some(entry) = home.copy_out(cache, &hot_key) else {
+            return Ok(None);
+        };
+        let answer = give(&entry);
+        let place = home.tier.region().partition_of(hot_key.hash);
+        let touched = home.tier.change(place, |partition| {
+            home.is_unchanged(partition, &hot_key, Some(&entry))
+                && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
+        });
+        if touched {
+            notify::note(cache.relation, text.bytes(), Change::Set);
+            return Ok(Some(answer));
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most `max_rows`.
+pub fn scan(
+    cache: &Cache,
+    prefix: Text,
+    after: Option<Text>,
+    max_rows: usize,
+    show: &mut dyn FnMut(Make),
+) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    let after = after.as_ref().map_or(&[][..], Text::bytes);
+    let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
+    loop {
+        let last = keys.last().map_or(after, Vec::as_slice);
+        keys = walk::least_keys(home.tier, home.slot, left, |key| {
+            key.starts_with(prefix.bytes())
+                && (last.is_empty() || key > last)
+                && !pending::hides(cache.relation, key)
+        });
+        let shown = Cell::new(0);
+        for key in &keys {
+            session::check_for_interrupts();
+            show(&|| {
+                let entry = home.entry(cache, key);
+                shown.set(shown.get() + usize::from(entry.is_some()));
+                entry
+            });
+        }
+        // Others take the places of entries that are gone meanwhile: a short page is the last.
+        if keys.len() < left || shown.get() == left {
+            return Ok(());
+        }
+        left -= shown.get();
+    }
+}
+
+/// Shows all live entries, in no order.
+pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    walk::each_key(home.tier, home.slot, |key| {
+        show(&|| home.entry(cache, key));
+    });
+    Ok(())
+}
+
+/// Removes all entries whose key begins with `prefix`; says how many were live.
+pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
+    let home = Home::of(cache)?;
+    load_token::note_removal(home.tier, cache.owner);
+    leases::void_all(home.tier, cache.owner);
+    let (version, now) = (home.version(), clock::now());
+    if cache.settings.watch.is_some() {
+        let matches = |key: &[u8]| key.starts_with(prefix.bytes());
+        for key in walk::least_keys(home.tier, home.slot, usize::MAX, matches) {
+            notify::note(cache.relation, &key, Change::Gone);
+        }
+    }
+    let live = Cell::new(0);
+    walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
+        let matches = entry.key_starts_with(prefix.bytes());
+        if matches && entry.header().version == version && now < entry.header().deadline {
+            live.set(live.get() + 1);
+        }
+        matches
+    });
+    Ok(live.get())
+}
+
+/// Removes all entries.
+pub fn clear(cache: &Cache) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    let slot = home.tier.slot(home.slot);
+    load_token::note_removal(home.tier, cache.owner);
+    leases::void_all(home.tier, cache.owner);
+    slot.version.store(home.tier.new_version(), SeqCst);
+    leases::void_all(home.tier, cache.owner); // those that began while the first were voided
+    let version = home.version();
+    notify::note_clear(cache.relation);
+    walk::remove_entries(home.tier, home.slot, Why::Cleared, |entry| {
+        entry.header().version < version
+    });
+    Ok(())
+}
+
+/// Removes expired entries, and those of former content; how many. Then trims to `max_entries`.
+pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
+    let home = Home::of(cache)?;
+    let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    if cache.settings.watch.is_some() {
+        let removed = expire_watched(cache, &home, limit, max_rows);
+        trim(cache)?;
+        return Ok(removed);
+    }
+    let left = Cell::new(max_rows);
+    let removed = walk::remove_entries(home.tier, home.slot, Why::Expired, |entry| {
+        let goes = left.get() > 0 && entry.header().deadline <= limit;
+        left.set(left.get() - i64::from(goes));
+        goes
+    });
+    trim(cache)?;
+    Ok(removed as i64)
+}
+
+/// The same one by one, because each is told.
+fn expire_watched(cache: &Cache, home: &Home, limit: i64, max_rows: i64) -> i64 {
+    let max = usize::try_from(max_rows).unwrap_or(0);
+    let _sweeping = Sweeping::begin();
+    let mut removed = 0;
+    for bytes in walk::expired_keys(home.tier, home.slot, limit, max) {
+        let key = home.key(cache, &bytes);
+        let is_expired = |partition: &PartitionRef| {
+            let entry = partition.peek(&key);
+            entry.is_some_and(|entry| entry.header().deadline <= limit)
+        };
+        if home.remove_because(&key, Why::Expired, is_expired) {
+            notify::note(cache.relation, &bytes, Change::Gone);
+            removed += 1;
+        }
+    }
+    removed
+}
+
+/// Removes entries that are more than `max_entries`: those that are used least.
+pub fn trim(cache: &Cache) -> Result<(), Error> {
+    let home = Home::of(cache)?;
+    if let Some(most) = cache.settings.max_entries {
+        let entries = home.tier.slot(home.slot).entries.load(Relaxed);
+        walk::remove_least_used(home.tier, home.slot, entries - most);
+    }
+    Ok(())
+}
+
+/// A memory cache's slot and the deadline up to which its entries have expired; None while it has no
+/// entries.
+pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
+    let tier = tier()?;
+    let slot = cache.slot(tier)?;
+    let limit = deadline::swept_until(clock::now(), cache.settings.grace);
+    (tier.slot(slot).entries.load(Relaxed) > 0).then_some((slot, limit))
+}

@@ -1,0 +1,12 @@
+//! What entries, keys and settings are: knows no cache and no table.
+
+pub mod ddl;
+pub mod deadline;
+pub mod entry;
+pub mod expiring;
+pub mod key;
+pub mod key_set;
+pub mod pending;
+pub mod savepoints;
+pub mod settings;
+pub mod statement;

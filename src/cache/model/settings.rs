@@ -1,0 +1,219 @@
+//! A cache's settings and the form in which they are kept.
+//!
+//! They live in the arguments of the cache's own trigger: `pgcache.record('ttl=PT5M', ...)`. So
+//! they follow the table through pg_dump (whole and `-t`), rename, drop and a change of its oid;
+//! rows of a catalog table would not.
+
+use pgrx::datum::Interval;
+
+use super::deadline;
+use crate::error::Error;
+use crate::pg::session::clock;
+
+/// What `cache_create` and `cache_alter` set.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Settings {
+    /// The ttl of entries written without one. None: no expiry.
+    pub ttl: Option<Interval>,
+    /// The number of entries that a sweep leaves at most. None: no limit.
+    pub max_entries: Option<i64>,
+    /// How long past its deadline an entry may be served as stale. None: not at all.
+    pub grace: Option<Interval>,
+    /// The ttl of negative entries that a loader makes. None: the same as that of values.
+    pub negative_ttl: Option<Interval>,
+    /// The share of a ttl by which it is made shorter by chance, at most. None: by nothing.
+    pub ttl_jitter: Option<f64>,
+    /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
+    pub early_refresh: Option<f64>,
+    /// What a memory cache's view is known by to the function behind it.
+    pub id: Option<u64>,
+    /// The oid that this view was made with: what tells it from others with its id.
+    pub oid: Option<u32>,
+    /// The number of the channel on which changes are told. None: they are not.
+    pub watch: Option<u64>,
+}
+
+impl Settings {
+    /// The settings after a change. An argument that is NULL leaves what it stands for.
+    pub fn changed(
+        self,
+        ttl: Option<Interval>,
+        max_entries: Option<i64>,
+        grace: Option<Interval>,
+    ) -> Result<Settings, Error> {
+        Ok(Settings {
+            watch: self.watch,
+            ttl: match ttl {
+                None => self.ttl,
+                Some(ttl) => {
+                    deadline::check_ttl(&ttl)?;
+                    (!deadline::is_forever(clock::now(), &ttl)).then_some(ttl)
+                }
+            },
+            max_entries: match max_entries {
+                None => self.max_entries,
+                Some(n) if n < 0 => return Err(Error::NegativeCount("max_entries")),
+                Some(n) => (n > 0).then_some(n),
+            },
+            grace: match grace {
+                None => self.grace,
+                Some(grace) if grace.as_micros() < 0 => return Err(Error::NegativeGrace),
+                Some(grace) => (grace.as_micros() > 0).then_some(grace),
+            },
+            ..self
+        })
+    }
+
+    /// The same for what matters to a refresh. 0 and a ttl of forever remove a setting.
+    pub fn refreshed(
+        self,
+        negative_ttl: Option<Interval>,
+        ttl_jitter: Option<f64>,
+        early_refresh: Option<f64>,
+    ) -> Result<Settings, Error> {
+        let changed = |former, share: Option<f64>| match share {
+            None => former,
+            Some(share) => (share > 0.0).then_some(share),
+        };
+        if ttl_jitter.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(Error::JitterOutOfRange);
+        }
+        if early_refresh.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
+            return Err(Error::EarlyRefreshOutOfRange);
+        }
+        Ok(Settings {
+            negative_ttl: match negative_ttl {
+                None => self.negative_ttl,
+                Some(ttl) => {
+                    deadline::check_ttl(&ttl)?;
+                    (!deadline::is_forever(clock::now(), &ttl)).then_some(ttl)
+                }
+            },
+            ttl_jitter: changed(self.ttl_jitter, ttl_jitter),
+            early_refresh: changed(self.early_refresh, early_refresh),
+            ..self
+        })
+    }
+
+    /// The trigger's arguments, one for each setting that is set.
+    pub fn to_arguments(self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if let Some(ttl) = self.ttl {
+            arguments.push(format!("ttl={}", iso_8601(&ttl)));
+        }
+        if let Some(n) = self.max_entries {
+            arguments.push(format!("max_entries={n}"));
+        }
+        if let Some(grace) = self.grace {
+            arguments.push(format!("grace={}", iso_8601(&grace)));
+        }
+        if let Some(ttl) = self.negative_ttl {
+            arguments.push(format!("negative_ttl={}", iso_8601(&ttl)));
+        }
+        if let Some(share) = self.ttl_jitter {
+            arguments.push(format!("ttl_jitter={share}"));
+        }
+        if let Some(factor) = self.early_refresh {
+            arguments.push(format!("early_refresh={factor}"));
+        }
+        if let Some(id) = self.id {
+            arguments.push(format!("id={id}"));
+        }
+        if let Some(oid) = self.oid {
+            arguments.push(format!("oid={oid}"));
+        }
+        if let Some(watch) = self.watch {
+            arguments.push(format!("watch={watch}"));
+        }
+        arguments
+    }
+
+    /// Reads the trigger's arguments; says what is wrong with the first that it does not know.
+    pub fn from_arguments(arguments: &[Vec<u8>]) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        for argument in arguments {
+            let argument = String::from_utf8_lossy(argument);
+            let known = match argument.split_once('=') {
+                Some(("ttl", span)) => parse_span(span).map(|s| settings.ttl = Some(s)),
+                Some(("max_entries", n)) => n.parse().ok().map(|n| settings.max_entries = Some(n)),
+                Some(("grace", span)) => parse_span(span).map(|s| settings.grace = Some(s)),
+                Some(("negative_ttl", span)) => {
+                    parse_span(span).map(|s| settings.negative_ttl = Some(s))
+                }
+                Some(("ttl_jitter", share)) => {
+                    share.parse().ok().map(|s| settings.ttl_jitter = Some(s))
+                }
+                Some(("early_refresh", factor)) => factor
+                    .parse()
+                    .ok()
+                    .map(|f| settings.early_refresh = Some(f)),
+                Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
+                Some(("watch", n)) => n.parse().ok().map(|n| settings.watch = Some(n)),
+                Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
+                _ => None,
+            };
+            known.ok_or_else(|| format!("Its trigger has the unknown setting \"{argument}\"."))?;
+        }
+        Ok(settings)
+    }
+}
+
+/// A span as ISO 8601 writes it, in the three fields that an interval has: months, days, seconds.
+/// Postgres reads this form the same way whatever IntervalStyle and DateStyle say.
+fn iso_8601(span: &Interval) -> String {
+    let (months, days, micros) = (span.months(), span.days(), span.micros());
+    let mut text = String::from("P");
+    if months != 0 {
+        text += &format!("{months}M");
+    }
+    if days != 0 {
+        text += &format!("{days}D");
+    }
+    if micros != 0 || text.len() == 1 {
+        text += &format!("T{}S", decimal_seconds(micros));
+    }
+    text
+}
+
+fn decimal_seconds(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let whole = micros.unsigned_abs() / 1_000_000;
+    match micros.unsigned_abs() % 1_000_000 {
+        0 => format!("{sign}{whole}"),
+        fraction => format!("{sign}{whole}.{fraction:06}"),
+    }
+}
+
+/// Reads what [`iso_8601`] writes of a setting, and nothing else: none goes back in time. A grace that did reached
+/// beyond the end of time, where nobody who asks for all caches could pass it over.
+fn parse_span(text: &str) -> Option<Interval> {
+    let text = text.strip_prefix('P')?;
+    let (date, time) = text.split_once('T').unwrap_or((text, ""));
+    let (months, date) = field(date, 'M')?;
+    let (days, rest) = field(date, 'D')?;
+    let micros = match time {
+        "" => 0,
+        time => parse_seconds(time.strip_suffix('S')?)?,
+    };
+    rest.is_empty()
+        .then(|| clock::interval(months, days, micros))?
+        .filter(|span| span.as_micros() >= 0)
+}
+
+/// A number before its letter, 0 where the letter is not there, and what follows.
+fn field(text: &str, letter: char) -> Option<(i32, &str)> {
+    match text.split_once(letter) {
+        None => Some((0, text)),
+        Some((number, rest)) => Some((number.parse().ok()?, rest)),
+    }
+}
+
+fn parse_seconds(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "000000"));
+    let fraction: i64 = (fraction.len() == 6).then(|| fraction.parse().ok())??;
+    let micros = whole.parse::<i64>().ok()?.checked_mul(1_000_000)?;
+    match whole.starts_with('-') {
+        true => micros.checked_sub(fraction),
+        false => micros.checked_add(fraction),
+    }
+}

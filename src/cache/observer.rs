@@ -1,0 +1,99 @@
+//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a commit.
+
+use super::commit::marks::Extent;
+use super::commit::{changes, notify};
+use super::definition::declare;
+use super::expiry::vacuum_need;
+use super::lease::leases;
+use super::model::pending;
+use super::open::removal;
+use crate::pg::events::{self, Moment, Observer, Phase};
+use crate::pg::hooks::callbacks;
+use crate::pg::session::pause::{self, Window};
+
+/// Makes this module hear of changes; called when the library is loaded.
+pub fn register() {
+    callbacks::register(Observer {
+        row: |relation, key, change| {
+            notify::note(relation, key, change);
+            changes::note_key(relation, key);
+        },
+        died: vacuum_need::note_dead,
+        truncated: |relation| {
+            notify::note_clear(relation);
+            changes::note_table(relation, Extent::Rows);
+        },
+        depended_on: |cache, key| {
+            pending::note(cache, key);
+            remove_at_once_if_committing();
+        },
+        depended_on_all: |cache| {
+            pending::note_all(cache);
+            remove_at_once_if_committing();
+        },
+        inherited: pending::note_child,
+        altered: |relation| changes::note_table(relation, Extent::Definition),
+        created: changes::note_created,
+        dropped: changes::note_dropped,
+        database_dropped: changes::note_database_dropped,
+        transaction: at_moment,
+    });
+}
+
+/// A trigger that the commit itself fires changes something: its turn in the list has passed.
+fn remove_at_once_if_committing() {
+    if events::phase() == Phase::Committing {
+        remove_what_depends();
+    }
+}
+
+/// Children of sources first: what is in them may be new to those who read the parent.
+fn remove_what_depends() {
+    declare::follow_children();
+    removal::at_commit();
+}
+
+/// The steps of a commit, and of every other end of a transaction or savepoint, in their order.
+fn at_moment(moment: Moment) {
+    match moment {
+        // All of this can fail, and the transaction with it. What removes entries comes before the marks: a mark is
+        // for what is known then.
+        Moment::BeforeCommit => {
+            remove_what_depends();
+            notify::at_commit();
+            changes::mark();
+            pause::at(Window::MarkToVisible);
+        }
+        // With something to tell the transaction cannot be prepared: Postgres says so.
+        Moment::BeforePrepare => {
+            notify::at_commit();
+            changes::refuse_to_prepare();
+        }
+        // From here on nothing may fail: the commit is visible.
+        Moment::Committed => {
+            pending::forget();
+            notify::forget();
+            pause::at(Window::VisibleToUnmark);
+            changes::unmark(true);
+            leases::end(true);
+        }
+        Moment::Aborted => {
+            pending::forget();
+            notify::forget();
+            changes::unmark(false);
+            leases::end(false);
+        }
+        Moment::SubCommitted { level } => {
+            pending::release_savepoint(level);
+            notify::release_savepoint(level);
+            changes::release_savepoint(level);
+            leases::release_savepoint(level);
+        }
+        Moment::SubAborted { level } => {
+            pending::roll_back_savepoint(level);
+            notify::roll_back_savepoint(level);
+            changes::roll_back_savepoint(level);
+            leases::roll_back_savepoint(level);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Opening a cache for a call: privileges first, then the lock, then privileges again, because whoever held the
+//! lock may have taken them away. What depends on rows that this transaction has changed is removed before the cache
+//! is looked at.
+
+pub mod removal;
+
+use std::rc::Rc;
+
+use pgrx::pg_sys::Oid;
+
+use super::catalog::reading::Reading;
+use super::catalog::registry::{Cache, Storage, find, remembered};
+use crate::error::Error;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::session::{lock, transaction};
+
+/// Opens a cache to read it. Raises 42501 without the privileges, before it waits for a lock.
+pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    lock_to_read(relation, needs)
+}
+
+/// The same for a caller who has been checked. He is checked again: whoever held the lock may have taken away
+/// what he had when he began to wait.
+pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
+    removal::settle();
+    let _lock = lock::Shared::on(relation);
+    privilege::require(relation, needs);
+    Ok(Reading {
+        cache: find(relation)?,
+        _lock,
+    })
+}
+
+/// Opens a cache to change it; the lock on a table is kept until the transaction ends. `function` is
+/// the caller's name for the error in a read-only transaction, in which memory caches can be written.
+pub fn to_write(
+    cache: Option<Oid>,
+    needs: Privileges,
+    function: &std::ffi::CStr,
+) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    if let Some(cache) = memory_cache(relation)? {
+        return Ok(cache);
+    }
+    transaction::require_writable(function);
+    removal::settle();
+    lock::relation(relation, lock::Mode::Write);
+    privilege::require(relation, needs);
+    find(relation)
+}
+
+/// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock that
+/// stays (REPEATABLE READ) would let two callers who go on to the strongest one wait for each other.
+fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
+    let cache = find(relation)?;
+    Ok((cache.storage == Storage::Memory).then_some(cache))
+}
+
+/// The cache as a call finds it that will look at it again, under a lock, when it needs to be sure.
+pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
+    match remembered(relation) {
+        Some(cache) => Ok(cache),
+        None => Ok(Rc::clone(
+            &lock_to_read(relation, Privileges::SELECT)?.cache,
+        )),
+    }
+}
+
+/// Opens a cache to remove all that is in it; a table with the lock that TRUNCATE takes.
+pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, Privileges::TRUNCATE);
+    match memory_cache(relation)? {
+        Some(cache) => Ok(cache),
+        None => to_define(cache, Privileges::TRUNCATE, lock::Mode::Remove, function),
+    }
+}
+
+/// Opens a cache for a definition statement, with the lock that the statement itself takes: a weaker
+/// one before it would let two callers wait for each other. A look without a lock comes first, so
+/// that a relation that is no cache is never locked that strongly.
+pub fn to_define(
+    cache: Option<Oid>,
+    needs: Privileges,
+    mode: lock::Mode,
+    function: &std::ffi::CStr,
+) -> Result<Rc<Cache>, Error> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require(relation, needs);
+    transaction::require_writable(function);
+    find(relation)?;
+    lock::relation(relation, mode);
+    privilege::require(relation, needs);
+    find(relation)
+}

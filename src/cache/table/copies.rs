@@ -1,0 +1,179 @@
+//! Copies of table entries in the hot tier: looking one up, and filling one in after a miss.
+//!
+//! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is its
+//! cache's, which every mark of the cache changes; a copy is filled in only if,
+//! between the token and the fill, no writer of its stripe or its cache marked or unmarked, and
+//! only by a transaction that cannot have uncommitted changes.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use pgcache_store::{Header, Key as HotKey, PartitionRef, Stripe};
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::tier::{io, slots};
+use crate::guc;
+use crate::pg::session::{self, lock};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::{Tier, tier};
+
+/// What must not have changed between a miss and the fill that follows it.
+pub struct Token {
+    slot: u32,
+    version: u64,
+    hash: u64,
+    stripe: Stripe,
+    global_epoch: u64,
+}
+
+/// The tier, if this session may use copies of this cache's entries now.
+#[inline]
+fn tier_for(cache: &Cache) -> Option<&'static Tier> {
+    let tier = tier()?;
+    let allowed = guc::hot_tier()
+        && session::reads_committed_only()
+        && !cache.row_security
+        && !session::in_recovery();
+    allowed.then_some(tier)
+}
+
+/// Asks for the index of a key that will be looked up: in a large tier memory is what a look-up waits
+/// for, and the privileges can be checked meanwhile. Changes nothing, tells nothing.
+#[inline]
+pub fn approach(relation: Oid, key: Key) {
+    if let Some(tier) = tier().filter(|_| guc::hot_tier()) {
+        let hash = io::hash(tier, slots::owner_of(relation), key.text().bytes());
+        tier.region().prefetch_buckets(hash);
+    }
+}
+
+/// The same for several keys, followed to their entries: all of a batch are on their way from memory
+/// before the first is looked at.
+pub fn approach_all(relation: Oid, keys: &[Key]) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    let owner = slots::owner_of(relation);
+    let hash = |key: &Key| io::hash(tier, owner, key.text().bytes());
+    for key in keys {
+        tier.region().prefetch_buckets(hash(key));
+    }
+    for key in keys {
+        tier.region().prefetch_entry(hash(key));
+    }
+}
+
+/// The copy of a live entry, or of one within this grace. Needs no lock on the table.
+#[inline]
+pub fn lookup(cache: &Cache, key: Key, grace: Option<Interval>) -> Option<Entry> {
+    let tier = tier_for(cache)?;
+    let slot = cache.slot(tier)?;
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: io::hash(tier, cache.owner, text.bytes()),
+        cache: slot,
+        bytes: text.bytes(),
+    };
+    tier.region().prefetch_entry(hot_key.hash);
+    let valid = |header: &Header| {
+        tier.slot(slot).version.load(SeqCst) == header.version
+            && tier.owner(slot).load(SeqCst) == cache.owner
+    };
+    let entry = io::copy_out(tier, &hot_key, cache.value_type, grace, valid)?;
+    tier.slot(slot).count(Figure::HotHits, 1);
+    Some(entry)
+}
+
+/// Whether the tier knows that a table's entry is used: it has a copy that was read since it came.
+pub fn is_used(cache: &Cache, key: Key) -> bool {
+    let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
+        return false;
+    };
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: io::hash(tier, cache.owner, text.bytes()),
+        cache: slot,
+        bytes: text.bytes(),
+    };
+    tier.read(hot_key.hash, |partition| partition.used(&hot_key))
+        .is_some_and(|used| used > 0)
+}
+
+/// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the
+/// cache open for reading.
+pub fn token(cache: &Cache, key: Key) -> Option<Token> {
+    let tier = tier_for(cache)?;
+    let slot = cache.slot_or_new(tier)?;
+    if tier.slot(slot).suspended.load(SeqCst) != 0 && !verify_triggers(tier, slot, cache.relation) {
+        return None;
+    }
+    let hash = io::hash(tier, cache.owner, key.text().bytes());
+    let control = tier.control();
+    let global_epoch = control.global_epoch.load(SeqCst);
+    let version = tier.slot(slot).version.load(SeqCst);
+    let stripe = tier.read(hash, |partition| partition.stripe(hash));
+    let token = Token {
+        slot,
+        version,
+        hash,
+        stripe,
+        global_epoch,
+    };
+    holds(tier, &token, cache.owner, stripe).then_some(token)
+}
+
+/// Whether nothing that the token speaks of has changed and no writer is at work.
+fn holds(tier: &Tier, token: &Token, owner: u64, stripe: Stripe) -> bool {
+    let slot = tier.slot(token.slot);
+    let control = tier.control();
+    stripe == token.stripe
+        && stripe.pend == 0
+        && slot.version.load(SeqCst) == token.version
+        && tier.owner(token.slot).load(SeqCst) == owner
+        && slot.pend.load(SeqCst) == 0
+        && slot.suspended.load(SeqCst) == 0
+        && control.global_epoch.load(SeqCst) == token.global_epoch
+        && control.global_pend.load(SeqCst) == 0
+}
+
+/// Fills in the row that was read after the token was taken.
+pub fn fill(cache: &Cache, key: Key, token: &Token, entry: &Entry) {
+    let Some(tier) = tier_for(cache) else {
+        return;
+    };
+    let Ok(record) = io::record(token.version, entry, cache.value_type) else {
+        return;
+    };
+    if record.value.len() > guc::hot_max_value() {
+        tier.control().rejected.fetch_add(1, Relaxed);
+        return;
+    }
+    let text = key.text();
+    let hot_key = HotKey {
+        hash: token.hash,
+        cache: token.slot,
+        bytes: text.bytes(),
+    };
+    let still =
+        |partition: &PartitionRef| holds(tier, token, cache.owner, partition.stripe(token.hash));
+    io::store(tier, &hot_key, &record, still, || ());
+}
+
+/// Lets a suspended cache be filled again, if its triggers see every row.
+///
+/// The lock conflicts with every command that could change a trigger, and taking it delivers what
+/// finished ones have changed, so the facts read under it are present ones and stay so until the
+/// flag is down. A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
+fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
+    let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Verify) else {
+        return false;
+    };
+    let may_be_copied = registry::find(relation).is_ok_and(|cache| cache.may_be_copied);
+    if may_be_copied {
+        tier.slot(slot).suspended.store(0, SeqCst);
+    }
+    may_be_copied
+}

@@ -1,0 +1,211 @@
+//! Entries of a plain table, read and written past the executor: what the statements of
+//! `cache::model::statement` do, by the means of `pg::table::scan` and `pg::table::write`.
+//!
+//! A write notes its key as the table's trigger would, before it returns. Deadlines are judged after the
+//! row is locked. A function here gives None where only the statement can do it; nothing has happened
+//! then that the statement would not do again.
+
+use crate::cache::model::deadline::Deadline;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::model::key_set::Keys;
+use crate::cache::model::pending;
+use crate::error::Error;
+use crate::pg::session::clock::INFINITY;
+use crate::pg::table::row::{Change, New, Seek};
+use crate::pg::table::scan::{self, Found, Row, Undecided};
+use crate::pg::table::target::Target;
+use crate::pg::table::{search, storage, write};
+use crate::pg::value::datum::Text;
+use crate::pg::value::stored::Stored;
+use crate::pg::{events, memory};
+
+impl From<Row> for Entry {
+    fn from(row: Row) -> Entry {
+        Entry {
+            value: row.value,
+            deadline: row.deadline.filter(|&deadline| deadline != INFINITY),
+        }
+    }
+}
+
+/// The entry under a key, live or not.
+pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
+    let found = scan::get(target, key.text()).ok()?;
+    Some(found.and_then(|found| entry_of(target, key, found)))
+}
+
+/// None of a row that somebody else has removed and the transaction would have, see `versions`.
+fn entry_of(target: &Target, key: Key, (row, counts): Found) -> Option<Entry> {
+    let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
+    stands.then(|| Entry::from(row))
+}
+
+/// The entries under several keys, live or not, all from one snapshot.
+pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
+    let texts = keys.iter().map(|key| key.text());
+    scan::get_many(target, texts, |place, row| {
+        let key = keys.get(place).copied();
+        if let Some(entry) = key.and_then(|key| entry_of(target, key, row)) {
+            found(place, entry);
+        }
+    })
+    .ok()
+}
+
+/// Inserts or overwrites.
+pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline) -> Option<()> {
+    let done = write::put_one(target, key.text(), &New { value, deadline });
+    done.then(|| note(target, key, events::Change::Set))
+}
+
+/// Inserts or overwrites several, in this order.
+pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) -> Option<()> {
+    let rows = entries.iter().map(|&(key, value)| {
+        let value = Some(value);
+        (key.text(), New { value, deadline })
+    });
+    let noted = |place: usize| {
+        if let Some(&(key, _)) = entries.get(place) {
+            note(target, key, events::Change::Set);
+        }
+    };
+    write::put_all(target, rows, noted).then_some(())
+}
+
+/// Inserts, or overwrites an entry of which `over` says yes; None is no live entry.
+pub fn put_over(
+    target: &Target,
+    key: Key,
+    new: New,
+    over: impl Fn(Option<&Entry>) -> bool,
+) -> Option<bool> {
+    change(target, key, Seek::Any, |entry| {
+        match over(entry.filter(Entry::is_live).as_ref()) {
+            true => (Change::Put(new), true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+/// Overwrites a live entry of which `over` says yes.
+pub fn replace(target: &Target, key: Key, new: New, over: impl Fn(&Entry) -> bool) -> Option<bool> {
+    change(target, key, Seek::Visible, |entry| {
+        match entry
+            .filter(Entry::is_live)
+            .is_some_and(|entry| over(&entry))
+        {
+            true => (Change::Put(new), true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+/// Overwrites with the sum that `sum` makes of the live value; a live entry's deadline stays.
+pub fn increment(
+    target: &Target,
+    key: Key,
+    deadline: Deadline,
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Option<Result<Stored, Error>> {
+    change(target, key, Seek::Any, |entry| {
+        let present = entry.filter(Entry::is_live);
+        let sum = match sum(present.and_then(|entry| entry.value)) {
+            Ok(sum) => sum,
+            Err(error) => return (Change::Keep, Err(error)),
+        };
+        let value = Some(sum);
+        let change = match present {
+            Some(_) => Change::Revalue(value),
+            None => Change::Put(New { value, deadline }),
+        };
+        (change, Ok(sum))
+    })
+}
+
+/// Gives a live entry a new deadline; the entry as it is then.
+pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Entry>> {
+    change(target, key, Seek::Visible, |entry| {
+        match entry.filter(Entry::is_live) {
+            Some(Entry { value, .. }) => {
+                (Change::Redate(deadline), Some(Entry { value, deadline }))
+            }
+            None => (Change::Keep, None),
+        }
+    })
+}
+
+/// Removes an entry, expired or not; the entry as it was.
+pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
+    let removed = write::remove(target, key.text()).ok()?;
+    if removed.is_some() {
+        note(target, key, events::Change::Gone);
+    }
+    Some(removed.map(Entry::from))
+}
+
+/// A page of a table is read in the time of so many look-ups of a key in the index.
+const KEYS_A_BLOCK: usize = 12;
+
+/// Removes the entries under these keys, in the order of the keys.
+pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
+    let key_of = |number: usize| Text::new(keys.get(number));
+    let blocks = storage::blocks(target.relation) as usize;
+    let rows = if keys.len() / KEYS_A_BLOCK >= blocks {
+        let mut rows = search::by_pass(target, |key| keys.find(key)).ok()?;
+        keys.sort(&mut rows, |row| row.number);
+        rows
+    } else {
+        let mut numbers = memory::collect(0..keys.len());
+        keys.sort(&mut numbers, |&number| number);
+        let texts = numbers.iter().map(|&number| (number, key_of(number)));
+        search::by_index(target, texts).ok()?
+    };
+    let removed = |number: usize| {
+        let (relation, gone) = (target.relation, events::Change::Gone);
+        events::tell(|observer| (observer.row)(relation, keys.get(number), gone));
+    };
+    write::remove_all(target, &rows, key_of, removed).then_some(())
+}
+
+/// Removes an entry of which `which` says yes; whether it did.
+pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<bool> {
+    change(target, key, Seek::ToRemove, |entry| {
+        match entry.is_some_and(|entry| which(&entry)) {
+            true => (Change::Remove, true),
+            false => (Change::Keep, false),
+        }
+    })
+}
+
+fn change<R>(
+    target: &Target,
+    key: Key,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Entry>) -> (Change, R),
+) -> Option<R> {
+    let mut noted = None;
+    let decided = |row: Option<Row>| {
+        let (change, answer) = decide(row.map(Entry::from));
+        noted = match change {
+            Change::Keep => None,
+            Change::Put(_) | Change::Revalue(_) | Change::Redate(_) => Some(events::Change::Set),
+            Change::Remove => Some(events::Change::Gone),
+        };
+        (change, answer)
+    };
+    match write::change(target, key.text(), seek, decided) {
+        Ok(answer) => {
+            if let Some(change) = noted {
+                note(target, key, change);
+            }
+            Some(answer)
+        }
+        Err(Undecided) => None,
+    }
+}
+
+/// What `pgcache.record()` does for a row that a statement writes.
+fn note(target: &Target, key: Key, change: events::Change) {
+    events::tell(|observer| (observer.row)(target.relation, key.text().bytes(), change));
+}

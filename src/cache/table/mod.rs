@@ -1,0 +1,9 @@
+//! Entries of table caches: by a kept plan or directly, and their copies in the hot tier.
+
+pub mod access_path;
+pub mod copies;
+pub mod direct;
+pub mod ops;
+pub mod row;
+pub mod verify;
+pub mod versions;

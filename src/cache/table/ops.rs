@@ -1,0 +1,447 @@
+//! Entries of a table cache: what each function does with the table.
+//!
+//! One function here is one statement, or a row of them over keys in sorted order, so that two
+//! calls never wait for each other in a circle. A value comes with its type; the api converts. A read judges the deadline after it has the row, by the wall clock.
+
+use std::ffi::CString;
+
+use pgrx::datum::Interval;
+
+use super::versions::{self, Removal};
+use super::{access_path, direct, row};
+use crate::cache::catalog::reading::Reading;
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::{Key, after_prefix};
+use crate::cache::model::key_set::Keys;
+use crate::cache::model::statement::{Form, Statement};
+use crate::cache::model::{ddl, pending};
+use crate::error::Error;
+use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
+use crate::pg::hooks::meant::Meant;
+use crate::pg::memory;
+use crate::pg::session::lock;
+use crate::pg::spi::plan::{Output, Paths, Plan};
+use crate::pg::table::row::New;
+use crate::pg::table::search;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::stored::Stored;
+use crate::pg::value::typed::Typed;
+
+/// The entry under a key that is live, or within this grace.
+pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
+    if cache.is_out_of_reach() || pending::is_due(cache.relation, key.text().bytes()) {
+        return None;
+    }
+    let within = |entry: &Entry| deadline::is_within(entry.deadline, grace);
+    if let Some(found) = access_path::to_read(cache).and_then(|target| direct::get(target, key)) {
+        return found.filter(within);
+    }
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let found = match versions::may_be_two() {
+        true => versions::get(cache, key),
+        false => cache
+            .plan(Statement::Get)
+            .run(&[key.text().into()], row::first),
+    };
+    found.filter(within)
+}
+
+/// The live entries under several keys, in key order; all from one snapshot.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
+    if cache.is_out_of_reach() || keys.is_empty() {
+        return Vec::new();
+    }
+    if let Some(target) = access_path::to_read(cache) {
+        let mut found = memory::list(keys.len());
+        let direct = direct::get_many(target, keys, |place, entry| {
+            found.extend(keys.get(place).map(|key| (key.text(), entry)));
+        });
+        if direct.is_some() {
+            return live_in_order(cache, found);
+        }
+    }
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let keys = Typed::texts(keys.iter().map(|key| key.text()));
+    let found = match versions::may_be_two() {
+        true => versions::get_many(cache, keys),
+        false => cache.plan(Statement::GetMany).run(&[keys], row::entries),
+    };
+    live_in_order(cache, found)
+}
+
+fn live_in_order(cache: &Cache, mut found: Vec<(Text, Entry)>) -> Vec<(Text, Entry)> {
+    found.retain(|(key, entry)| entry.is_live() && !pending::is_due(cache.relation, key.bytes()));
+    found.sort_unstable_by(|(one, _), (other, _)| one.bytes().cmp(other.bytes()));
+    found
+}
+
+/// A page of live entries in key order: from `prefix` on, after `after`, at most `max_rows`.
+pub fn scan(
+    cache: &Reading,
+    prefix: Text,
+    after: Option<Text>,
+    max_rows: i64,
+) -> Vec<(Text, Entry)> {
+    if cache.is_out_of_reach() {
+        return Vec::new();
+    }
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let skip = after.unwrap_or(Text::new(b""));
+    let from = match skip.bytes() > prefix.bytes() {
+        true => skip,
+        false => prefix,
+    };
+    let due = i64::try_from(pending::due(cache.relation)).unwrap_or(i64::MAX);
+    let mut arguments = vec![
+        from.into(),
+        skip.into(),
+        Typed::number(max_rows.saturating_add(due)),
+    ];
+    let end = after_prefix(prefix.bytes());
+    let bounded = end.is_some();
+    arguments.extend(end.map(|end| Typed::bound(&end)));
+    let statement = Statement::Scan { bounded };
+    if versions::may_be_two() {
+        return versions::scan(cache, statement, arguments, max_rows.max(0) as usize);
+    }
+    let mut found = cache.plan(statement).run(&arguments, row::entries);
+    if due > 0 {
+        found.retain(|(key, _)| !pending::is_due(cache.relation, key.bytes()));
+        found.truncate(max_rows as usize);
+    }
+    found
+}
+
+/// Inserts or overwrites.
+pub fn set(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
+    let direct = access_path::to_write(cache);
+    if direct.is_some_and(|target| direct::set(target, key, value, deadline).is_some()) {
+        return;
+    }
+    run(
+        cache,
+        Statement::Set,
+        &[key.text().into(), value.into(), Typed::moment(deadline)],
+    );
+}
+
+/// Inserts or overwrites several, given in the order of their keys, each key once.
+pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let direct = access_path::to_write(cache);
+    if direct.is_some_and(|target| direct::set_many(target, entries, deadline).is_some()) {
+        return Ok(());
+    }
+    let values = entries.iter().map(|&(_, value)| value);
+    run(
+        cache,
+        Statement::SetMany,
+        &[
+            Typed::texts(entries.iter().map(|(key, _)| key.text())),
+            Typed::values(values, cache.value_type)?,
+            Typed::moment(deadline),
+        ],
+    );
+    Ok(())
+}
+
+/// Inserts if no live entry is there.
+pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
+    let over = |entry: Option<&Entry>| entry.is_none();
+    access_path::to_write(cache)
+        .and_then(|target| direct::put_over(target, key, New { value, deadline }, over))
+        .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
+}
+
+/// Overwrites if a live entry is there.
+pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
+    access_path::to_write(cache)
+        .and_then(|target| direct::replace(target, key, New { value, deadline }, |_| true))
+        .unwrap_or_else(|| {
+            let new = [value.into(), Typed::moment(deadline)];
+            changes(cache, Statement::Replace, key, &new) > 0
+        })
+}
+
+/// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
+pub fn replace_if(
+    cache: &Cache,
+    key: Key,
+    expected: Option<Stored>,
+    value: Option<Stored>,
+    deadline: Deadline,
+) -> bool {
+    let new = New { value, deadline };
+    let direct = access_path::to_write(cache);
+    let Some(expected) = expected else {
+        let over = |entry: Option<&Entry>| entry.is_none_or(|entry| entry.value.is_none());
+        return direct
+            .and_then(|target| direct::put_over(target, key, new, over))
+            .unwrap_or_else(|| write(cache, Statement::ReplaceIfAbsent, key, value, deadline));
+    };
+    if let Some(done) =
+        direct.and_then(|target| direct::replace(target, key, new, |entry| has(entry, expected)))
+    {
+        return done;
+    }
+    let new = [value.into(), Typed::moment(deadline), expected.into()];
+    0 < changes(cache, Statement::ReplaceIf, key, &new)
+}
+
+/// Adds to a counter, which starts from 0 where there is no live integer entry. Gives the stored
+/// form of the sum; None when a trigger of the user's own has kept the row from being written.
+pub fn increment(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    deadline: Deadline,
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Result<Option<Stored>, Error> {
+    if let Some(done) = access_path::to_write(cache)
+        .and_then(|target| direct::increment(target, key, deadline, sum))
+    {
+        return done.map(Some);
+    }
+    Ok(cache.plan(Statement::Increment).run(
+        &[
+            key.text().into(),
+            Typed::number(delta),
+            Typed::moment(deadline),
+        ],
+        |output| output.stored(0, 0),
+    ))
+}
+
+/// Gives a live entry a new deadline; the entry as it is then.
+pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
+    if let Some(done) =
+        access_path::to_write(cache).and_then(|target| direct::touch(target, key, deadline))
+    {
+        return done;
+    }
+    let at = versions::to_change(cache, key);
+    run_at(
+        cache,
+        Statement::Touch,
+        key,
+        &[Typed::moment(deadline)],
+        at,
+        row::first,
+    )
+}
+
+/// Takes a live entry's deadline away.
+pub fn persist(cache: &Cache, key: Key) -> bool {
+    if let Some(done) =
+        access_path::to_write(cache).and_then(|target| direct::touch(target, key, None))
+    {
+        return done.is_some();
+    }
+    0 < changes(cache, Statement::Persist, key, &[])
+}
+
+/// Removes an entry, expired or not; says whether it was live.
+pub fn delete(cache: &Cache, key: Key) -> bool {
+    if let Some(removed) =
+        access_path::to_write(cache).and_then(|target| direct::remove(target, key))
+    {
+        return removed.is_some_and(|entry| entry.is_live());
+    }
+    let _owner = as_owner_unless(cache, Privileges::SELECT);
+    remove(cache, Statement::Delete, key, &[], |output| {
+        (output.rows() > 0).then(|| row::deadline(output, 0))
+    })
+    .is_some_and(deadline::is_live)
+}
+
+/// Removes an entry, expired or not; gives it if it was live.
+pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
+    if let Some(removed) =
+        access_path::to_write(cache).and_then(|target| direct::remove(target, key))
+    {
+        return removed.filter(Entry::is_live);
+    }
+    remove(cache, Statement::Delete, key, &[], row::first).filter(Entry::is_live)
+}
+
+/// Removes a live entry whose value equals `expected`; None equals a negative entry.
+pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
+    let is_it = |entry: &Entry| {
+        entry.is_live()
+            && match expected {
+                Some(expected) => has(entry, expected),
+                None => entry.value.is_none(),
+            }
+    };
+    if let Some(done) =
+        access_path::to_write(cache).and_then(|target| direct::remove_if(target, key, is_it))
+    {
+        return done;
+    }
+    let touched = |output: &Output| (output.processed > 0).then_some(());
+    match expected {
+        Some(_) => remove(cache, Statement::DeleteIf, key, &[expected.into()], touched),
+        None => remove(cache, Statement::DeleteIfNegative, key, &[], touched),
+    }
+    .is_some()
+}
+
+/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their number.
+const MANY_KEYS: usize = 1_000;
+
+/// Removes the entries under these keys as they are now: also those that the
+/// transaction's own snapshot is too old to see.
+pub fn delete_keys(cache: &Cache, keys: &Keys) {
+    let direct = access_path::to_write(cache);
+    if direct.is_some_and(|target| direct::remove_all(target, keys).is_some()) {
+        return;
+    }
+    let mut sorted = memory::collect(keys.iter());
+    if keys.len() <= MANY_KEYS {
+        sorted.sort_unstable();
+        let array = [Typed::byte_texts(&sorted)];
+        return cache.plan(Statement::DeleteMany).run_on_latest(&array);
+    }
+    let array = [Typed::byte_texts(&sorted)];
+    let sql = [
+        b"DELETE FROM ONLY ",
+        cache.qualified_name().to_bytes(),
+        b" AS c WHERE c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
+    ];
+    let sql = CString::new(sql.concat()).unwrap_or_default();
+    let types = [ValueType::Text.array_oid()];
+    let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);
+    plan.run_on_latest(&array);
+}
+
+/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table cannot be
+/// asked by key, for all who write it.
+pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
+    let waited = cache.target.as_ref().is_some_and(|target| {
+        let mut numbers = memory::collect(0..keys.len());
+        keys.sort(&mut numbers, |&number| number);
+        let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
+        search::wait_for_unseen(target, texts).is_ok()
+    });
+    if !waited {
+        lock::wait_for_writers(cache.relation);
+    }
+}
+
+/// Removes all entries, row by row.
+pub fn delete_all(cache: &Cache) {
+    cache.plan(Statement::DeleteAll).run_on_latest(&[]);
+}
+
+/// Removes all entries as TRUNCATE does. The caller holds its lock.
+pub fn truncate(cache: &Cache) {
+    let _meant = Meant::by_truncate(cache.relation);
+    ddl::run(&[b"TRUNCATE TABLE ONLY ", cache.qualified_name().to_bytes()]);
+}
+
+/// Removes all entries whose key begins with `prefix`; says how many were live.
+pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
+    keys_with_prefix(cache, prefix)
+        .into_iter()
+        .filter(|&key| delete(cache, key))
+        .count() as i64
+}
+
+/// The keys that begin with `prefix`, in order.
+fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
+    let _owner = as_owner_unless(cache, Privileges::SELECT);
+    let mut arguments = vec![prefix.into()];
+    let end = after_prefix(prefix.bytes());
+    let bounded = end.is_some();
+    arguments.extend(end.map(|end| Typed::bound(&end)));
+    cache
+        .plan(Statement::Keys { bounded })
+        .run(&arguments, |output| {
+            let keys = (0..output.rows()).filter_map(|row| output.text(row, 0));
+            let mut keys = memory::collect(keys.map(Key::stored));
+            keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // see `versions`
+            keys
+        })
+}
+
+/// Whether an entry has this value.
+fn has(entry: &Entry, expected: Stored) -> bool {
+    let value = entry.value;
+    value.is_some_and(|value| convert::equal(value, expected))
+}
+
+fn write(
+    cache: &Cache,
+    statement: Statement,
+    key: Key,
+    value: Option<Stored>,
+    deadline: Deadline,
+) -> bool {
+    0 < run(
+        cache,
+        statement,
+        &[key.text().into(), value.into(), Typed::moment(deadline)],
+    )
+}
+
+/// Changes a live entry by a statement over its row; how many it touched.
+fn changes(cache: &Cache, statement: Statement, key: Key, rest: &[Typed]) -> u64 {
+    let at = versions::to_change(cache, key);
+    run_at(cache, statement, key, rest, at, |output| output.processed)
+}
+
+/// Removes an entry by a statement over its row; what `read` makes of the row.
+fn remove<R>(
+    cache: &Cache,
+    statement: Statement,
+    key: Key,
+    rest: &[Typed],
+    read: impl FnOnce(&Output) -> Option<R>,
+) -> Option<R> {
+    match versions::to_remove(cache, key) {
+        Removal::Nothing => None,
+        Removal::Plain => run_at(cache, statement, key, rest, None, read),
+        Removal::Only(row) => run_at(cache, statement, key, rest, Some(row), read),
+        Removal::Both(row) => {
+            let removed = run_at(cache, statement, key, rest, Some(row), read)?;
+            run_at(cache, Statement::Delete, key, &[], None, |_| ());
+            Some(removed)
+        }
+    }
+}
+
+/// Runs a statement whose first parameter is the key, over the row of this address if one is given.
+fn run_at<R>(
+    cache: &Cache,
+    statement: Statement,
+    key: Key,
+    rest: &[Typed],
+    at: Option<Typed>,
+    read: impl FnOnce(&Output) -> R,
+) -> R {
+    let form = at.map_or(Form::Plain, |_| Form::Address);
+    let key = Typed::from(key.text());
+    let rest = rest.iter().copied().chain(at);
+    let arguments = memory::collect(std::iter::once(key).chain(rest));
+    cache.plan_in(statement, form).run(&arguments, read)
+}
+
+/// Runs a statement whose rows nobody reads; how many it touched.
+fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
+    cache
+        .plan(statement)
+        .run(arguments, |output| output.processed)
+}
+
+/// The owner's identity for a statement that needs more privileges than its function promises;
+/// not where row-level security applies: policies are about the caller.
+pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
+    let own_identity =
+        privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
+    (!own_identity).then(|| AsOwner::of(cache.relation))
+}

@@ -1,0 +1,88 @@
+//! Compares the copies in the hot tier with the table: the coherence protocol's own check.
+//!
+//! Safe to run under any load. An entry that is still there, with an unchanged stripe, after the row
+//! was read with a new snapshot, must equal that row; if not, a value was served that no SELECT
+//! would have shown. A transaction that has written, or that keeps one snapshot, sees other rows than
+//! the copies are of: in it nothing can be said, and nothing is.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgcache_store::{Header, Key as HotKey};
+
+use super::ops as table;
+use crate::cache::catalog::reading::Reading;
+use crate::cache::catalog::registry::Storage;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::tier::{io, walk};
+use crate::pg::session::{self, clock};
+use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
+
+/// An entry that differs from its row: key, the copy, the row.
+pub type Difference = (Text, Entry, Option<Entry>);
+
+/// Compares one entry.
+pub type Find<'f> = &'f dyn Fn() -> Option<Difference>;
+
+/// Shows what finds out about each entry in turn.
+pub fn each(cache: &Reading, show: &mut dyn FnMut(Find)) {
+    // Nothing to compare: no copies, no table, a snapshot that need not see what others committed, or
+    // policies that may hide rows from this caller, whose copies nobody is served then.
+    let judges =
+        cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
+    let Some(tier) = tier().filter(|_| judges) else {
+        return;
+    };
+    let Some(slot) = cache.slot(tier) else {
+        return;
+    };
+    walk::each_key(tier, slot, |bytes| {
+        show(&|| difference(cache, tier, slot, bytes));
+    });
+}
+
+fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<Difference> {
+    let key = HotKey {
+        hash: io::hash(tier, cache.owner, bytes),
+        cache: slot,
+        bytes,
+    };
+    let text = Text::new(bytes);
+    let before = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let copy = present(cache, tier, &key)?;
+    let row = table::get(cache, Key::stored(text), None);
+    let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let again = present(cache, tier, &key)?;
+    let settled = before == after && same(Some(&copy), Some(&again));
+    let expired = copy
+        .deadline
+        .is_some_and(|deadline| deadline <= clock::now());
+    (settled && !expired && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
+}
+
+/// The copy that a look-up would serve.
+fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
+    let slot = tier.slot(key.cache);
+    io::copy_out(tier, key, cache.value_type, None, |header: &Header| {
+        header.version == slot.version.load(SeqCst)
+            && slot.pend.load(SeqCst) == 0
+            && slot.suspended.load(SeqCst) == 0
+    })
+}
+
+fn same(one: Option<&Entry>, other: Option<&Entry>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => {
+            one.deadline == other.deadline
+                && match (one.value, other.value) {
+                    (None, None) => true,
+                    (Some(one), Some(other)) => convert::equal(one, other),
+                    _ => false,
+                }
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,170 @@
+//! Two versions of one key: what a transaction with one snapshot sees of a key that somebody else has removed since
+//! the snapshot, and that it has written anew.
+//!
+//! Guards the rule by which one is chosen: **the version that this transaction has written is the entry**. The other
+//! one must have been removed by somebody else whose commit the snapshot does not show, or the key would not
+//! have been free. A plain SELECT shows both. The direct way to the table keeps to the same rule (`pg::table::scan`).
+//!
+//! There are never more: what is committed has each key once, at the snapshot and now. And there is one unless the
+//! transaction has written, so that under READ COMMITTED and for those that only read nothing here runs.
+
+use pgrx::datum::Interval;
+
+use super::row;
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::model::statement::{Form, Statement};
+use crate::cache::model::{deadline, pending};
+use crate::pg::memory;
+use crate::pg::session::{self, lock, transaction};
+use crate::pg::spi::plan::Output;
+use crate::pg::value::datum::Text;
+use crate::pg::value::typed::Typed;
+
+/// A row as the snapshot shows it.
+pub struct Version {
+    pub key: Text,
+    pub entry: Entry,
+    /// Written by this transaction.
+    own: bool,
+    /// Its row address.
+    address: Typed,
+}
+
+/// Whether there may be two versions of a key.
+#[inline]
+pub fn may_be_two() -> bool {
+    !session::sees_one_version()
+}
+
+/// The entry under a key, live or not.
+pub fn get(cache: &Cache, key: Key) -> Option<Entry> {
+    let version = one_of_each(cache, visible(cache, key)).pop()?;
+    Some(version.entry)
+}
+
+/// One entry for each of these keys that has one, live or not, in the order of the keys.
+pub fn get_many(cache: &Cache, keys: Typed) -> Vec<(Text, Entry)> {
+    let plan = cache.plan_in(Statement::GetMany, Form::Versions);
+    let found = one_of_each(cache, plan.run(&[keys], read));
+    memory::collect(found.into_iter().map(|found| (found.key, found.entry)))
+}
+
+/// A page of live entries. `bounds` are the arguments of the statement: from, not, how many, up to.
+pub fn scan(
+    cache: &Cache,
+    statement: Statement,
+    mut bounds: Vec<Typed>,
+    max_rows: usize,
+) -> Vec<(Text, Entry)> {
+    let most = max_rows.saturating_mul(2).clamp(8, LONGEST_READ);
+    let plan = cache.plan_in(statement, Form::Versions);
+    let mut page = Vec::new();
+    while page.len() < max_rows {
+        bounds[2] = Typed::number(most as i64);
+        let mut found = plan.run(&bounds, read);
+        let is_all = found.len() < most;
+        if !is_all && let Some(last) = found.pop() {
+            // The last key's other version may be beyond the end.
+            found.retain(|version| version.key.bytes() != last.key.bytes());
+        }
+        let behind = Typed::from(found.last().map(|version| version.key));
+        let entries = one_of_each(cache, found)
+            .into_iter()
+            .map(|version| (version.key, version.entry));
+        page.extend(entries.filter(|(_, entry)| deadline::is_live(entry.deadline)));
+        if is_all {
+            break;
+        }
+        (bounds[0], bounds[1]) = (behind, behind);
+    }
+    page.truncate(max_rows);
+    page
+}
+
+/// Rows that are read at once.
+const LONGEST_READ: usize = 20_000;
+
+/// How a statement that changes a live entry must be told which row it is about.
+pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
+    match may_be_two() {
+        true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
+        false => None,
+    }
+}
+
+/// What a removal has to do.
+pub enum Removal {
+    /// What the statement does.
+    Plain,
+    /// Nothing: there is only what a sweep takes.
+    Nothing,
+    /// Of this row alone.
+    Only(Typed),
+    /// Of this row, and if it goes, of the other one too, which ends in 40001: the transaction would see it from then
+    /// on, as if its key had not been removed.
+    Both(Typed),
+}
+
+/// How to remove a key. A row past its deadline and grace is left to the sweep, which may have been there
+/// since the snapshot: to remove it once more would end in 40001.
+pub fn to_remove(cache: &Cache, key: Key) -> Removal {
+    if !lock::one_snapshot_per_transaction() {
+        return Removal::Plain;
+    }
+    let counts = |version: &Version| is_within(version, cache.settings.grace);
+    let visible = visible(cache, key);
+    match (own_over_other(&visible), visible.first()) {
+        (Some((own, _)), _) if !counts(own) => Removal::Nothing,
+        (Some((own, other)), _) if counts(other) => Removal::Both(own.address),
+        (Some((own, _)), _) => Removal::Only(own.address),
+        (None, Some(one)) if !counts(one) => Removal::Nothing,
+        (None, _) => Removal::Plain,
+    }
+}
+
+fn is_within(version: &Version, grace: Option<Interval>) -> bool {
+    deadline::is_within(version.entry.deadline, grace)
+}
+
+/// The versions of a key, all that are visible.
+fn visible(cache: &Cache, key: Key) -> Vec<Version> {
+    cache
+        .plan_in(Statement::Get, Form::Versions)
+        .run(&[key.text().into()], read)
+}
+
+fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
+    match versions {
+        [one, other] if one.own => Some((one, other)),
+        [other, one] if one.own => Some((one, other)),
+        _ => None,
+    }
+}
+
+/// In the order of the keys, of each the one that counts. None where the transaction has changed what the entry depends
+/// on: then it has removed what there was, and what it still sees, somebody else has.
+fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
+    found.sort_by(|one, other| (one.key.bytes(), other.own).cmp(&(other.key.bytes(), one.own)));
+    found.dedup_by(|next, kept| next.key.bytes() == kept.key.bytes());
+    found.retain(|version| {
+        let key = version.key.bytes();
+        !pending::is_due(cache.relation, key)
+            && (version.own || !pending::is_noted(cache.relation, key))
+    });
+    found
+}
+
+/// The rows `value, expires_at, key, xmin, ctid`.
+fn read(output: &Output) -> Vec<Version> {
+    memory::collect((0..output.rows()).filter_map(|row| {
+        let key = output.text(row, 2)?;
+        Some(Version {
+            key,
+            entry: row::entry(output, row),
+            own: transaction::is_own(output.xid(row, 3)?),
+            address: output.row_address(row, 4)?,
+        })
+    }))
+}

@@ -1,0 +1,178 @@
+//! One entry's way into the hot tier and out of it: hash, copy out, store.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgcache_store::{
+    Found, Header, Key as HotKey, NO_DEADLINE, PartitionRef, Record, SET_ROUNDS, Set,
+};
+use pgrx::datum::Interval;
+
+use crate::cache::model::deadline;
+use crate::cache::model::entry::Entry;
+use crate::error::Error;
+use crate::pg::session::clock;
+use crate::pg::shmem::tier::Tier;
+use crate::pg::value::datum::{Room, ValueType};
+use crate::pg::value::stored::{self, Kind};
+
+/// The hash that places a key in the tier: over database, relation and key, seeded at each start.
+#[inline]
+pub fn hash(tier: &Tier, owner: u64, key: &[u8]) -> u64 {
+    let seed = tier.control().seed.load(Relaxed);
+    xxhash_rust::xxh3::xxh3_64_with_seed(key, seed ^ owner.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// Values up to this size are copied twice, so that one look-up is enough for them.
+const SHORT: usize = 8192;
+
+thread_local! {
+    /// Where a short value is copied to under the lock; never dropped.
+    static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
+}
+
+/// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.
+pub fn copy_out(
+    tier: &Tier,
+    key: &HotKey,
+    value_type: ValueType,
+    grace: Option<Interval>,
+    valid: impl Fn(&Header) -> bool,
+) -> Option<Entry> {
+    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But a grace
+    // is taken off by the calendar, which allocates and may fail: not under the partition's lock.
+    let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
+    let since = || stale_since.unwrap_or_else(clock::now);
+    let valid = |header: &Header| {
+        valid(header) && (header.deadline == NO_DEADLINE || since() < header.deadline)
+    };
+    let look = |buffer: &mut [u8]| {
+        tier.read(key.hash, |partition| {
+            partition.get(key, i64::MIN, valid, buffer)
+        })
+    };
+    let found = BUFFER.with(|buffer| {
+        let buffer = &mut *buffer.borrow_mut();
+        match look(buffer) {
+            Found::Hit(header) => {
+                let value = |kind| {
+                    let length = header.value_len as usize;
+                    let mut room = Room::of(length);
+                    room.bytes().copy_from_slice(&buffer[..length]);
+                    stored::Stored::kept(room, length, kind)
+                };
+                Copied::Entry(as_entry(&header, value_type, value))
+            }
+            Found::TooSmall(header) => Copied::Longer(header.value_len),
+            Found::Miss => Copied::Entry(None),
+        }
+    });
+    match found {
+        Copied::Entry(entry) => entry,
+        Copied::Longer(length) => copy_out_long(length, value_type, look),
+    }
+}
+
+/// What a look-up with the short buffer gave.
+enum Copied {
+    Entry(Option<Entry>),
+    Longer(u32),
+}
+
+/// Copies a value straight into the datum. It may have become longer meanwhile, or shorter.
+fn copy_out_long(
+    mut length: u32,
+    value_type: ValueType,
+    look: impl Fn(&mut [u8]) -> Found,
+) -> Option<Entry> {
+    loop {
+        let mut room = Room::of(length as usize);
+        match look(room.bytes()) {
+            Found::Hit(header) => {
+                let value = |kind| stored::Stored::kept(room, header.value_len as usize, kind);
+                return as_entry(&header, value_type, value);
+            }
+            Found::TooSmall(header) => length = header.value_len,
+            Found::Miss => return None,
+        }
+    }
+}
+
+/// None for an entry of another type: the cache was dropped and made again under the same oid.
+fn as_entry(
+    header: &Header,
+    value_type: ValueType,
+    value: impl FnOnce(Kind) -> stored::Stored,
+) -> Option<Entry> {
+    let kind = Kind::of(header.kind).filter(|kind| kind.value_type() == value_type)?;
+    Some(Entry {
+        value: (!header.negative).then(|| value(kind)),
+        deadline: (header.deadline != NO_DEADLINE).then_some(header.deadline),
+    })
+}
+
+/// An entry as the tier keeps it; an error where its value is not of this type.
+pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<Record<'_>, Error> {
+    let value = match &entry.value {
+        None => &[],
+        Some(value) => {
+            value.wanted(value_type)?;
+            value.bytes()
+        }
+    };
+    Ok(Record {
+        version,
+        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+        kind: value_type as u8,
+        negative: entry.value.is_none(),
+        value,
+    })
+}
+
+/// What became of a write to the tier.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    Yes,
+    /// `still` said no.
+    Refused,
+    TooLarge,
+    /// Other writers took the room each time: the entry counts as evicted at once.
+    Crowded,
+}
+
+/// Stores a record if `still` holds under the lock, with room made in other partitions if need be;
+/// `stored` runs under the same lock when it is there.
+pub fn store(
+    tier: &Tier,
+    key: &HotKey,
+    record: &Record,
+    still: impl Fn(&PartitionRef) -> bool,
+    stored: impl Fn(),
+) -> Stored {
+    let home = tier.region().partition_of(key.hash);
+    let mut grant = tier.region().grant();
+    let now = clock::now();
+    for _ in 0..SET_ROUNDS {
+        let set = tier.change(home, |partition| {
+            still(partition).then(|| {
+                let set = partition.set(key, record, now, &mut grant);
+                if matches!(set, Set::Stored { .. }) {
+                    stored();
+                }
+                set
+            })
+        });
+        match set {
+            None => return Stored::Refused,
+            Some(Set::Stored { .. }) => return Stored::Yes,
+            Some(Set::TooLarge) => return Stored::TooLarge,
+            Some(Set::NeedPages { pages, victim }) => {
+                tier.change(victim, |partition| {
+                    partition.reclaim(pages, now, &mut grant)
+                });
+            }
+        }
+    }
+    Stored::Crowded
+}

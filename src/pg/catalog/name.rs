@@ -1,0 +1,102 @@
+//! Names as SQL spells them: parsing, quoting, and where a new relation would go.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+use crate::pg::value::datum::{Text, Value};
+
+/// The name of a relation that is to be made.
+pub struct NewRelation {
+    pub schema: pg_sys::Oid,
+    /// The bare name, folded, truncated to 63 bytes, in the server's encoding.
+    pub name: CString,
+    /// `schema.name`, quoted.
+    pub qualified: CString,
+}
+
+/// Reads a name like any SQL name: folds to lower case, may be qualified or quoted.
+///
+/// Raises 42602 for a malformed name, 3F000 for a schema that is not there, 42501 without CREATE,
+/// 42P16 for the schema of temporary tables.
+pub fn parse_new_relation(text: Text) -> NewRelation {
+    // SAFETY: textToQualifiedNameList gives a list of at least one name; everything is palloc'd in
+    // the call's memory context and copied out.
+    unsafe {
+        let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
+        let range = pg_sys::makeRangeVarFromNameList(names);
+        // Lets the next call refuse pg_temp: a cache is there for other sessions, too.
+        (*range).relpersistence = pg_sys::RELPERSISTENCE_UNLOGGED as i8;
+        let schema = pg_sys::RangeVarGetAndCheckCreationNamespace(
+            range,
+            pg_sys::NoLock as i32,
+            std::ptr::null_mut(),
+        );
+        let mut name = CStr::from_ptr((*range).relname).to_bytes().to_vec();
+        name.truncate(longest_prefix(&name));
+        let name = CString::new(name).unwrap_or_default();
+        let qualified =
+            pg_sys::quote_qualified_identifier(pg_sys::get_namespace_name(schema), name.as_ptr());
+        NewRelation {
+            schema,
+            name,
+            qualified: CStr::from_ptr(qualified).to_owned(),
+        }
+    }
+}
+
+/// How many bytes of a name Postgres keeps, whole characters only.
+fn longest_prefix(name: &[u8]) -> usize {
+    // SAFETY: reads at most name.len() bytes, clipped to NAMEDATALEN - 1.
+    unsafe {
+        pg_sys::pg_mbcliplen(
+            name.as_ptr().cast(),
+            name.len() as i32,
+            pg_sys::NAMEDATALEN as i32 - 1,
+        ) as usize
+    }
+}
+
+/// The relation of that name in that schema, if any.
+pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
+    // SAFETY: a syscache look-up.
+    let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// A name as SQL spells it, in quotes where it needs them.
+pub fn quote_identifier(name: &CStr) -> CString {
+    // SAFETY: gives the name itself or a palloc'd copy; it is copied out.
+    unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_owned() }
+}
+
+/// A string literal for a statement, whatever `standard_conforming_strings` says.
+pub fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
+}
+
+/// The name of the current database.
+pub fn current_database() -> String {
+    // SAFETY: the connected database exists; the result is a palloc'd copy.
+    unsafe {
+        CStr::from_ptr(pg_sys::get_database_name(pg_sys::MyDatabaseId))
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// `schema.name` for a function that lies in the same schema as the one that is running.
+pub fn beside_running_function(call: pg_sys::FunctionCallInfo, name: &str) -> String {
+    // SAFETY: Postgres passes a valid call whose flinfo names the running function; the schema of
+    // a function that runs exists, and both results are palloc'd copies.
+    unsafe {
+        let function = (*(*call).flinfo).fn_oid;
+        let schema = pg_sys::get_namespace_name(pg_sys::get_func_namespace(function));
+        let quoted = CStr::from_ptr(pg_sys::quote_identifier(schema));
+        format!("{}.{name}", quoted.to_string_lossy())
+    }
+}

@@ -1,0 +1,65 @@
+//! Whether a table's policies run code of anybody's: decides what a read of the table may give back.
+//!
+//! Most policies compare a column with who asks, or with a setting. They run nothing that could take a
+//! lock. One that looks into another table, or calls a function of a user's, may.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys::{self, Node, Oid};
+
+use super::dependency_key::shows_its_functions;
+use crate::pg::memory::list;
+use crate::pg::memory::unguarded::{self, guarded};
+use crate::pg::version;
+
+/// Whether the table's policies consist of columns, constants, who asks, settings, and immutable functions
+/// of Postgres' own.
+///
+/// # Safety
+/// `relation` must be open and locked.
+pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the policies belong to the relation, which is open; they are only looked at.
+    unsafe {
+        let description = (*relation).rd_rsdesc;
+        if description.is_null() {
+            return true; // enabled without a policy: nobody sees anything
+        }
+        list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
+            .into_iter()
+            .all(|policy| {
+                let policy = &*policy;
+                let (using, check) = (policy.qual.cast(), policy.with_check_qual.cast());
+                !policy.hassublinks
+                    && guarded(|| {
+                        !may_run_others_code(using, std::ptr::null_mut())
+                            && !may_run_others_code(check, std::ptr::null_mut())
+                    })
+            })
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; `node` is NULL or an expression.
+unsafe extern "C-unwind" fn may_run_others_code(node: *mut Node, context: *mut c_void) -> bool {
+    // SAFETY: as the caller says; Postgres walks the nodes below.
+    unsafe {
+        if node.is_null() || (*node).type_ == pg_sys::NodeTag::T_SQLValueFunction {
+            return false; // CURRENT_USER and its like
+        }
+        !shows_its_functions((*node).type_)
+            || unguarded::check_functions_in_node(node, Some(is_not_plain), context)
+            || version::expression_tree_walker(node, Some(may_run_others_code), context)
+    }
+}
+
+/// Some of Postgres' own functions that are not immutable run statements, such as table_to_xml().
+unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
+    let reads_a_setting = matches!(
+        function.to_u32(),
+        pg_sys::F_CURRENT_SETTING_TEXT | pg_sys::F_CURRENT_SETTING_TEXT_BOOL
+    );
+    // SAFETY: called inside of `guarded`, for a function that an expression names.
+    let is_immutable =
+        || unsafe { unguarded::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE };
+    function.to_u32() >= pg_sys::FirstUnpinnedObjectId || !(reads_a_setting || is_immutable())
+}

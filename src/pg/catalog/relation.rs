@@ -1,0 +1,219 @@
+//! What Postgres' catalogs say of a relation: names, kind, owner, and which one a trigger belongs to.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+/// The oid of a function in schema pgcache; InvalidOid where the extension is not installed.
+pub fn internal_function(name: &CStr) -> pg_sys::Oid {
+    // Not looked at; only for a function of no arguments may it be null.
+    let types = [pg_sys::InvalidOid];
+    // SAFETY: the list and its strings live in the current memory context; with missing_ok the
+    // look-up gives InvalidOid. -1: any number of arguments, there is one function of each name.
+    unsafe {
+        let schema = pg_sys::makeString(c"pgcache".as_ptr().cast_mut()).cast();
+        let name = pg_sys::makeString(name.as_ptr().cast_mut()).cast();
+        let names = pg_sys::lappend(pg_sys::lappend(std::ptr::null_mut(), schema), name);
+        pg_sys::LookupFuncName(names, -1, types.as_ptr(), true)
+    }
+}
+
+/// `schema.name`, each part quoted where it needs to be.
+///
+/// # Safety
+/// The relation must exist, and a lock on it must be held.
+pub(in crate::pg) unsafe fn qualified_name(relation: pg_sys::Oid) -> CString {
+    // SAFETY: the relation exists, so it has a name and a schema; the results are palloc'd copies.
+    unsafe {
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        let name = pg_sys::get_rel_name(relation);
+        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned()
+    }
+}
+
+/// The same for a relation that the caller has locked.
+pub fn qualified(relation: pg_sys::Oid) -> CString {
+    // SAFETY: it exists and is locked.
+    unsafe { qualified_name(relation) }
+}
+
+/// Whether there is such a relation, as far as this session has heard.
+pub fn is_there(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
+    unsafe { pg_sys::get_rel_relkind(relation) != 0 }
+}
+
+/// Tables whose rows' changes fire row triggers: ordinary ones and partitions' parents.
+pub fn is_table(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
+    kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
+}
+
+/// Whether it has partitions in place of rows.
+pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
+}
+
+/// A type's name for an error message.
+pub fn type_name(type_oid: pg_sys::Oid) -> String {
+    // SAFETY: the type exists; the result is palloc'd.
+    unsafe {
+        CStr::from_ptr(pg_sys::format_type_be(type_oid))
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// The bare name for an error message; empty when the relation is gone.
+pub fn display_name(relation: pg_sys::Oid) -> String {
+    // SAFETY: get_rel_name gives NULL or a palloc'd copy.
+    unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        match name.is_null() {
+            true => String::new(),
+            false => crate::pg::encoding::decode(CStr::from_ptr(name).to_bytes()),
+        }
+    }
+}
+
+/// The role that owns the relation; InvalidOid when it is gone.
+pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: the tuple is released after its one field has been copied.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::RELOID as i32,
+            pg_sys::Datum::from(relation),
+        );
+        if tuple.is_null() {
+            return pg_sys::InvalidOid;
+        }
+        let class: pg_sys::Form_pg_class = pg_sys::GETSTRUCT(tuple).cast();
+        let owner = (*class).relowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner
+    }
+}
+
+/// What error messages call the relation: table, view, sequence ...
+pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
+    // SAFETY: a syscache look-up; relkind 0 (gone) counts as a table.
+    unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
+}
+
+/// Whether it is a temporary table of another session, which nobody else can read.
+pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
+    // SAFETY: syscache look-ups; no schema of a relation that is gone is a temporary one.
+    unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
+}
+
+/// Whether it is a temporary relation, of whatever session.
+pub fn is_temporary(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up.
+    unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
+}
+
+/// Whether anything this session runs has the relation open; it has a lock on it.
+pub fn is_in_use(relation: pg_sys::Oid) -> bool {
+    // SAFETY: the lock keeps the relation; it is open between open and close.
+    unsafe {
+        let open = pg_sys::try_relation_open(relation, pg_sys::NoLock as i32);
+        !open.is_null() && {
+            let in_use = (*open).rd_refcnt > 1;
+            pg_sys::relation_close(open, pg_sys::NoLock as i32);
+            in_use
+        }
+    }
+}
+
+/// Whether it is a view.
+pub fn is_view(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up; relkind 0 (gone) is none.
+    unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
+}
+
+/// What the catalog says of a trigger.
+pub struct TriggerRow {
+    pub table: pg_sys::Oid,
+    /// The trigger of the partition's parent that it was copied from, or InvalidOid.
+    pub parent: pg_sys::Oid,
+}
+
+/// The relation that a trigger belongs to.
+pub fn of_trigger(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    Some(trigger_row(trigger)?.table)
+}
+
+/// A trigger by its oid. Also finds one that this very command has made.
+pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
+    let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
+    first_trigger(column, trigger, index, |form| {
+        Some(TriggerRow {
+            table: form.tgrelid,
+            parent: form.tgparentid,
+        })
+    })
+}
+
+/// Whether a table has a trigger that calls `function`; without a lock on the table.
+pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
+    let column = pg_sys::Anum_pg_trigger_tgrelid;
+    let index = pg_sys::TriggerRelidNameIndexId;
+    first_trigger(column, table, index, |form| {
+        (form.tgfoid == function).then_some(())
+    })
+    .is_some()
+}
+
+/// What `pick` makes of the first row of pg_trigger that it takes, of those with this oid in a column.
+fn first_trigger<R>(
+    column: u32,
+    oid: pg_sys::Oid,
+    index: u32,
+    pick: impl Fn(&pg_sys::FormData_pg_trigger) -> Option<R>,
+) -> Option<R> {
+    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is asked
+    // for. The static snapshot "self" sees rows of the present command.
+    unsafe {
+        let catalog = pg_sys::table_open(
+            pg_sys::TriggerRelationId,
+            pg_sys::AccessShareLock as pg_sys::LOCKMODE,
+        );
+        let mut key = pg_sys::ScanKeyData::default();
+        pg_sys::ScanKeyInit(
+            &mut key,
+            column as i16,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::Oid::from_u32(pg_sys::F_OIDEQ),
+            pg_sys::Datum::from(oid),
+        );
+        let scan = pg_sys::systable_beginscan(
+            catalog,
+            pg_sys::Oid::from_u32(index),
+            true,
+            &raw mut pg_sys::SnapshotSelfData,
+            1,
+            &mut key,
+        );
+        let mut found = None;
+        while found.is_none() {
+            let tuple = pg_sys::systable_getnext(scan);
+            if tuple.is_null() {
+                break;
+            }
+            let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
+            found = pick(&*form);
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+        found
+    }
+}
+
+/// The number of a live column; None where there is none of this name.
+pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
+    // SAFETY: a syscache look-up that copies what it finds; 0 for a column that is not there or was dropped.
+    let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };
+    (number != pg_sys::InvalidAttrNumber as i16).then_some(number)
+}

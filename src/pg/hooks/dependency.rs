@@ -1,0 +1,320 @@
+//! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
+//!
+//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`. It is never evaluated, it
+//! is where the two are kept: Postgres itself follows renames of columns and of the cache through it,
+//! refuses to drop what it needs, copies it to partitions, dumps and restores it. The trigger's function
+//! takes the key out of the condition and evaluates it over the old and the new row.
+//!
+//! Guards whose rights count: those of the owner of the table on which the trigger was declared. He
+//! must be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger
+//! on a table of his own that names a cache of somebody else.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::prelude::*;
+
+use super::trigger::called_as_trigger;
+use crate::error::Error;
+use crate::pg::catalog::dependency_key::RowKey;
+use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
+use crate::pg::catalog::relation;
+use crate::pg::memory::list;
+use crate::pg::value::datum::varlena_bytes;
+use crate::pg::{events, session};
+
+static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_invalidate_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
+struct Prepared {
+    cache: Oid,
+    /// The table whose owner evaluates the key; None where it does not matter who does.
+    as_owner_of: Option<Oid>,
+    key: RowKey,
+}
+
+/// `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "invalidate");
+    // SAFETY: Postgres fills TriggerData for a row trigger: the slots hold the rows that the event has.
+    // fn_extra is NULL or what `prepare` has put there, which lives as long as the FmgrInfo.
+    unsafe {
+        if (*trigger).tg_event & pg_sys::TRIGGER_EVENT_ROW == 0 {
+            ErrorReport::from(Error::NotATrigger("invalidate")).report(PgLogLevel::ERROR);
+        }
+        let function = (*call).flinfo;
+        if (*function).fn_extra.is_null() {
+            (*function).fn_extra = prepare(&*trigger, (*function).fn_mcxt).cast();
+        }
+        let prepared: &Prepared = &*(*function).fn_extra.cast();
+        let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
+        let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
+        for key in keys.into_iter().flatten() {
+            events::tell(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
+        }
+    }
+    Datum::null()
+}
+
+/// `pgcache.invalidate_all()`: BEFORE TRUNCATE, FOR EACH STATEMENT.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "invalidate_all");
+    // SAFETY: a trigger that runs has its Trigger.
+    let condition = unsafe { Condition::of((*trigger).tg_trigger) };
+    let Some(condition) = condition else {
+        ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
+        return Datum::null();
+    };
+    // SAFETY: as above.
+    let declared_on = unsafe { (*(*trigger).tg_relation).rd_id };
+    require_rights(condition.cache, declared_on);
+    events::tell(|observer| (observer.depended_on_all)(condition.cache));
+    Datum::null()
+}
+
+/// TRUNCATE of a partition alone fires no trigger of its parent's; its own row triggers name the caches.
+pub fn partition_truncated(partition: Oid) {
+    for Found { cache, trigger, .. } in on_table(partition) {
+        if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
+            require_rights(cache, declared_on);
+            events::tell(|observer| (observer.depended_on_all)(cache));
+        }
+    }
+}
+
+/// # Safety
+/// `trigger` comes from Postgres; `memory` lives as long as the result is used.
+unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) -> *mut Prepared {
+    // SAFETY: the former memory context is put back; after an error the abort does it.
+    unsafe {
+        let former = pg_sys::MemoryContextSwitchTo(memory);
+        let Some(condition) = Condition::of(trigger.tg_trigger) else {
+            ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
+            return std::ptr::null_mut();
+        };
+        let declared_on = match (*trigger.tg_trigger).tgisclone {
+            true => declared_on((*trigger.tg_trigger).tgoid),
+            false => None,
+        }
+        .unwrap_or((*trigger.tg_relation).rd_id);
+        require_rights(condition.cache, declared_on);
+        // Planning looks names up, and puts SQL functions' bodies in their place: under the owner's rights and
+        // a search_path of ours, or the writer would choose what they mean.
+        let stranger = relation::owner(declared_on) != session::user();
+        let key = {
+            let _owner = stranger.then(|| AsOwner::to_maintain(declared_on));
+            RowKey::prepare(condition.key, trigger.tg_relation)
+        };
+        let by_anybody = key.is_plain || !stranger;
+        let prepared: *mut Prepared = pg_sys::palloc(size_of::<Prepared>()).cast();
+        prepared.write(Prepared {
+            cache: condition.cache,
+            as_owner_of: (!by_anybody).then_some(declared_on),
+            key,
+        });
+        pg_sys::MemoryContextSwitchTo(former);
+        prepared
+    }
+}
+
+/// Raises 42501 unless the table's owner may delete any entry of the cache.
+pub fn require_rights(cache: Oid, declared_on: Oid) {
+    let _owner = AsOwner::to_maintain(declared_on);
+    privilege::require(cache, Privileges::DELETE);
+    if privilege::row_security_applies(cache) {
+        ErrorReport::from(Error::DependencyUnderPolicies).report(PgLogLevel::ERROR);
+    }
+}
+
+/// Whether he may.
+pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
+    let _owner = AsOwner::to_maintain(declared_on);
+    relation::is_there(cache)
+        && privilege::has(cache, Privileges::DELETE)
+        && !privilege::row_security_applies(cache)
+}
+
+/// Cache and key of a trigger's condition.
+struct Condition {
+    cache: Oid,
+    key: *mut pg_sys::Node,
+}
+
+impl Condition {
+    /// # Safety
+    /// `trigger` is a Trigger of an open relation.
+    unsafe fn of(trigger: *mut pg_sys::Trigger) -> Option<Condition> {
+        // SAFETY: tgqual is NULL or the text of a node tree.
+        unsafe {
+            let text = (*trigger).tgqual;
+            (!text.is_null()).then(|| Condition::read(pg_sys::stringToNode(text).cast()))?
+        }
+    }
+
+    /// Takes `true OR pgcache.depends(cache, key)` apart; None for anything else.
+    ///
+    /// # Safety
+    /// `node` is a node.
+    unsafe fn read(node: *mut pg_sys::Node) -> Option<Condition> {
+        // SAFETY: each node is looked at after its tag.
+        unsafe {
+            let either: *mut pg_sys::BoolExpr = node.cast();
+            if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
+                return None;
+            }
+            let [_, call] = list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
+                return None;
+            };
+            if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
+                || (*call).funcid != relation::internal_function(c"depends")
+            {
+                return None;
+            }
+            let [cache, key] = list::pointers::<pg_sys::Node>((*call).args)[..] else {
+                return None;
+            };
+            let constant: *mut pg_sys::Const = cache.cast();
+            let is_constant =
+                (*cache).type_ == pg_sys::NodeTag::T_Const && !(*constant).constisnull;
+            is_constant.then(|| Condition {
+                cache: Oid::from_u32((*constant).constvalue.value() as u32),
+                key,
+            })
+        }
+    }
+}
+
+/// A trigger of ours on a table.
+pub struct Found {
+    pub trigger: Oid,
+    /// As it is, not as SQL spells it.
+    pub name: CString,
+    pub cache: Oid,
+    /// It came with a partition's parent and goes with it.
+    pub is_clone: bool,
+    pub is_disabled: bool,
+    /// The condition as Postgres stores it, without what differs between equal ones.
+    key: *mut pg_sys::Node,
+    /// For which rows or statements: Postgres' bits.
+    kind: i16,
+}
+
+impl Found {
+    /// Whether it is that of INSERT, of which each dependency has one.
+    pub fn is_of_inserts(&self) -> bool {
+        self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
+    }
+
+    /// The key as SQL, with `prefix.` before each column of the table.
+    pub fn print_key(&self, table: Oid, prefix: &CStr) -> Vec<u8> {
+        // SAFETY: a copy of the nodes, made to speak of one row of the table; the result is palloc'd.
+        unsafe {
+            let key = pg_sys::copyObjectImpl(self.key.cast()).cast();
+            for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
+                pg_sys::ChangeVarNodes(key, row as i32, 1, 0);
+            }
+            let context = pg_sys::deparse_context_for(prefix.as_ptr(), table);
+            let text = pg_sys::deparse_expression(key, context, true, false);
+            CStr::from_ptr(text).to_bytes().to_vec()
+        }
+    }
+
+    /// Whether both compute the same key for the same events.
+    pub fn equals(&self, other: &Found) -> bool {
+        // SAFETY: compares two node trees.
+        self.cache == other.cache
+            && self.kind == other.kind
+            && unsafe { pg_sys::equal(self.key.cast(), other.key.cast()) }
+    }
+}
+
+/// The dependencies' triggers on a table.
+pub fn on_table(table: Oid) -> Vec<Found> {
+    let functions = [c"invalidate", c"invalidate_all"].map(relation::internal_function);
+    // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
+    unsafe {
+        let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
+        if open.is_null() {
+            return Vec::new();
+        }
+        let descriptor = (*open).trigdesc;
+        let triggers = match descriptor.is_null() {
+            true => &mut [][..],
+            false => std::slice::from_raw_parts_mut(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            ),
+        };
+        let found = triggers
+            .iter_mut()
+            .filter(|trigger| functions.contains(&trigger.tgfoid))
+            .filter_map(|trigger| {
+                let condition = Condition::of(trigger)?;
+                Some(Found {
+                    trigger: trigger.tgoid,
+                    name: CStr::from_ptr(trigger.tgname).to_owned(),
+                    cache: condition.cache,
+                    is_clone: trigger.tgisclone,
+                    is_disabled: trigger.tgenabled == pg_sys::TRIGGER_DISABLED as i8,
+                    key: condition.key,
+                    kind: trigger.tgtype,
+                })
+            })
+            .collect();
+        pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
+        found
+    }
+}
+
+/// The table on which a partition's trigger was declared.
+pub fn declared_on(trigger: Oid) -> Option<Oid> {
+    let mut row = relation::trigger_row(trigger)?;
+    while row.parent != pg_sys::InvalidOid {
+        row = relation::trigger_row(row.parent)?;
+    }
+    Some(row.table)
+}
+
+/// Lets the trigger go with its cache: a dropped cache takes its dependencies with it, as it would
+/// its indexes, instead of asking for CASCADE.
+pub fn goes_with(trigger: Oid, cache: Oid) {
+    // SAFETY: catalog changes inside a transaction; the addresses live through the call.
+    unsafe {
+        let normal = pg_sys::DependencyType::DEPENDENCY_NORMAL as u8 as std::ffi::c_char;
+        let address = |class: Oid, object: Oid| pg_sys::ObjectAddress {
+            classId: class,
+            objectId: object,
+            objectSubId: 0,
+        };
+        let removed = pg_sys::deleteDependencyRecordsForSpecific(
+            pg_sys::TriggerRelationId,
+            trigger,
+            normal,
+            pg_sys::RelationRelationId,
+            cache,
+        );
+        if removed > 0 {
+            pg_sys::recordDependencyOn(
+                &address(pg_sys::TriggerRelationId, trigger),
+                &address(pg_sys::RelationRelationId, cache),
+                pg_sys::DependencyType::DEPENDENCY_AUTO,
+            );
+            pg_sys::CommandCounterIncrement();
+        }
+    }
+}

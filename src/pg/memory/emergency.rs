@@ -1,0 +1,146 @@
+//! The last memory of a backend: what it takes to report that there is no other.
+//!
+//! Two things go wrong when a process has run out of memory. An allocation that fails inside of Rust
+//! aborts the process, and a backend that aborts restarts the whole server. And an error of Postgres
+//! that passes through Rust is copied on its way, in the memory context of whoever failed; when that
+//! needs memory, too, it fails in the same place again until Postgres gives up with a PANIC.
+//!
+//! So each backend keeps a block that it does not use. It is given back to the system as soon as a
+//! small allocation of Rust fails or Postgres reports "out of memory", and asked for again later.
+//! Allocations whose size a user decides do not count on it: they go through `pg::memory`, which
+//! raises an error by itself.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
+
+use crate::error::Error;
+use crate::pg::encoding;
+
+/// A memory context asks for blocks of at most 1 MB once larger ones are refused.
+const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
+/// What a larger allocation fails with is an error; only small ones have nobody to report it.
+const SMALL: usize = 64 * 1024;
+
+unsafe extern "C-unwind" {
+    fn geterrcode() -> i32;
+}
+
+static BLOCK_AT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+/// The system's allocator with the reserve behind it.
+struct Allocator;
+
+// SAFETY: all work is the system allocator's; a retry passes on what it was asked for.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        or_again(layout.size(), || unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as the caller promises.
+        or_again(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as the caller promises; a failed attempt leaves the memory as it was.
+        or_again(size, || unsafe { System.realloc(at, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+fn or_again(size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    let memory = allocate();
+    if memory.is_null() && size <= SMALL && give_back() {
+        return allocate();
+    }
+    memory
+}
+
+/// Gives the reserve back to the system; false if that was done before.
+pub fn give_back() -> bool {
+    let block = BLOCK_AT.swap(null_mut(), Relaxed);
+    if !block.is_null() {
+        // SAFETY: allocated in `ask` with this layout, and nobody has it any more.
+        unsafe { System.dealloc(block, BLOCK) };
+    }
+    !block.is_null()
+}
+
+/// Takes the reserve; whether it is there.
+pub fn ask() -> bool {
+    if BLOCK_AT.load(Relaxed).is_null() {
+        // SAFETY: the layout has a size. Nobody writes to the block, so it costs address space only.
+        BLOCK_AT.store(unsafe { System.alloc(BLOCK) }, Relaxed);
+    }
+    !BLOCK_AT.load(Relaxed).is_null()
+}
+
+/// Heard of each error before it is copied: the last in Postgres' chain of error contexts.
+static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
+    previous: null_mut(),
+    callback: Some(at_report),
+    arg: null_mut(),
+};
+
+unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
+    // SAFETY: Postgres calls this in the middle of a report, the only place to ask for its code.
+    if unsafe { geterrcode() } == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
+        give_back();
+    } else {
+        encoding::keep_words();
+    }
+}
+
+/// Makes sure that the reserve is there and will be given up in time. Asked at the start of each
+/// function, before anything is held that an error would have to put back.
+#[inline]
+pub fn secure() {
+    // SAFETY: plain C variables of this process.
+    let listens = unsafe { pg_sys::error_context_stack == &raw mut LISTENER };
+    if !listens || BLOCK_AT.load(Relaxed).is_null() {
+        secure_anew();
+    }
+}
+
+/// The chain belongs to the functions that are running; each takes its own link off at its end, and
+/// then ours is what is left. An error that ends the transaction empties the chain.
+#[cold]
+fn secure_anew() {
+    // SAFETY: the links are alive as long as they are in the chain, and end with NULL or with ours.
+    unsafe {
+        let ours = &raw mut LISTENER;
+        let mut link = &raw mut pg_sys::error_context_stack;
+        while !(*link).is_null() && *link != ours {
+            link = &raw mut (**link).previous;
+        }
+        *link = ours;
+    }
+    if !ask() {
+        exhausted(BLOCK.size());
+    }
+}
+
+/// Raises 53200. On its way the message is copied in the current memory context, where an error would
+/// find nobody to catch it: so the reserve is given up for it, and the context is the one that Postgres
+/// itself keeps for such times.
+#[cold]
+pub fn exhausted(size: usize) -> ! {
+    give_back();
+    // SAFETY: set in every backend; whoever catches the error sets a context of his own.
+    unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
+    loop {
+        ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return
+    }
+}

@@ -1,0 +1,69 @@
+//! Memory whose size a user decides: values, rows, batches.
+//!
+//! Guards one rule: when there is none, that is an error of this statement (53200). Rust's own
+//! collections would abort the process instead, and with it the server; so what grows with an
+//! argument or a table grows through here. What stays small is covered by `pg::memory::emergency`.
+
+pub mod context;
+pub mod emergency;
+pub mod list;
+pub mod unguarded;
+
+use std::ptr::NonNull;
+
+pub use emergency::exhausted;
+
+use pgrx::pg_sys;
+
+/// What Postgres calls MaxAllocSize: 1 GB less a byte.
+const LARGEST: usize = 0x3FFF_FFFF;
+
+unsafe extern "C-unwind" {
+    // Raises no error for a size up to MaxAllocSize when told not to, so it is called without the
+    // guard that pgrx puts around calls that may.
+    fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
+}
+
+/// Memory in the current memory context.
+#[inline]
+pub fn palloc(size: usize) -> NonNull<u8> {
+    if size > LARGEST {
+        exhausted(size);
+    }
+    // SAFETY: the size is one that Postgres allows; NULL is looked for.
+    let memory = unsafe { palloc_extended(size, pg_sys::MCXT_ALLOC_NO_OOM as i32) };
+    NonNull::new(memory.cast()).unwrap_or_else(|| exhausted(size))
+}
+
+/// An empty list with room for so many.
+pub fn list<T>(room: usize) -> Vec<T> {
+    let mut list = Vec::new();
+    if list.try_reserve_exact(room).is_err() {
+        exhausted(room.saturating_mul(size_of::<T>()));
+    }
+    list
+}
+
+/// Appends to a list.
+pub fn push<T>(list: &mut Vec<T>, element: T) {
+    if list.try_reserve(1).is_err() {
+        exhausted(list.len().saturating_mul(2 * size_of::<T>()));
+    }
+    list.push(element);
+}
+
+/// A list of what an iterator gives.
+pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = list(elements.size_hint().0);
+    for element in elements {
+        push(&mut all, element);
+    }
+    all
+}
+
+/// A copy of these bytes.
+pub fn copy(bytes: &[u8]) -> Vec<u8> {
+    let mut copy = list(bytes.len());
+    copy.extend_from_slice(bytes);
+    copy
+}

@@ -1,0 +1,198 @@
+//! Relation locks: how a call takes them and when it gives them back.
+//!
+//! A reader must hold no lock on the cache once it has returned, so that `cache_clear` need not
+//! wait for idle transactions that have read something. Writers keep theirs until the end of the
+//! transaction, as everywhere in Postgres; so do readers under REPEATABLE READ and SERIALIZABLE,
+//! where a TRUNCATE by somebody else would otherwise show through the old snapshot.
+
+use pgrx::pg_sys;
+
+use crate::pg::version;
+
+/// Strength of a lock, by what it is taken for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// To read rows.
+    Read,
+    /// To change rows.
+    Write,
+    /// To rely on the relation's triggers: conflicts with whatever could change them.
+    Verify,
+    /// To change the definition while others read.
+    Define,
+    /// To remove the table or all of its rows.
+    Remove,
+}
+
+impl Mode {
+    pub(in crate::pg) fn number(self) -> pg_sys::LOCKMODE {
+        match self {
+            Mode::Read => pg_sys::AccessShareLock as pg_sys::LOCKMODE,
+            Mode::Write => pg_sys::RowExclusiveLock as pg_sys::LOCKMODE,
+            Mode::Verify => pg_sys::ShareUpdateExclusiveLock as pg_sys::LOCKMODE,
+            Mode::Define => pg_sys::ShareRowExclusiveLock as pg_sys::LOCKMODE,
+            Mode::Remove => pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE,
+        }
+    }
+}
+
+/// Waits for the lock. Invalidation messages have been seen when it returns.
+pub fn relation(relation: pg_sys::Oid, mode: Mode) {
+    // SAFETY: any oid may be locked, an unused one too.
+    unsafe { pg_sys::LockRelationOid(relation, mode.number()) }
+}
+
+/// Takes the lock only if nobody is in the way.
+pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
+    // SAFETY: as above.
+    unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
+}
+
+/// Waits until the transactions have ended that may have written rows of the table by now.
+pub fn wait_for_writers(relation: pg_sys::Oid) {
+    let tag = of_relation(relation);
+    // SAFETY: our own lock is not waited for.
+    unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
+}
+
+/// Whether the transaction has the lock of who changes rows of the table.
+pub fn changes_rows(relation: pg_sys::Oid) -> bool {
+    version::has_lock(&of_relation(relation), Mode::Write.number())
+}
+
+/// Whether the transaction has one snapshot for all its statements.
+pub fn one_snapshot_per_transaction() -> bool {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+unsafe extern "C-unwind" {
+    // Raises nothing for a lock that is held, so it is called without pgrx's guard.
+    fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
+}
+
+/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for the
+/// whole transaction. After an error the abort gives it back.
+pub struct Shared(pg_sys::Oid);
+
+impl Shared {
+    /// Waits for the lock.
+    pub fn on(oid: pg_sys::Oid) -> Shared {
+        relation(oid, Mode::Read);
+        Shared(oid)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && !one_snapshot_per_transaction() {
+            // SAFETY: taken by `on` under the same resource owner, in this call.
+            unsafe { UnlockRelationOid(self.0, Mode::Read.number()) };
+        }
+    }
+}
+
+/// A lock that was free, given back when dropped. After an error the abort gives it back.
+pub struct Brief(pg_sys::Oid, Mode);
+
+impl Brief {
+    /// None if anybody is in the way.
+    pub fn try_on(oid: pg_sys::Oid, mode: Mode) -> Option<Brief> {
+        try_relation(oid, mode).then_some(Brief(oid, mode))
+    }
+}
+
+impl Drop for Brief {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: taken by `try_on` under the same resource owner, in this call.
+            unsafe { UnlockRelationOid(self.0, self.1.number()) };
+        }
+    }
+}
+
+/// Gives back what a kept plan that reads takes on a table and its indexes. How often it takes each depends
+/// on whether Postgres planned anew, so the plan runs under a resource owner of its own, which counts.
+///
+/// Every other lock passes to the caller's owner and is kept: whoever has taken it relies on it until the
+/// transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
+/// after it has dropped the lightweight locks that the failed code may still hold.
+pub struct Scope<'r> {
+    relations: &'r [pg_sys::Oid],
+    own: pg_sys::ResourceOwner,
+    former: pg_sys::ResourceOwner,
+}
+
+impl Scope<'_> {
+    /// None where locks must be kept.
+    pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
+        if relations.is_empty() || one_snapshot_per_transaction() {
+            return None;
+        }
+        // SAFETY: a function call always has a current resource owner, the parent of the new one.
+        unsafe {
+            let former = pg_sys::CurrentResourceOwner;
+            let own = pg_sys::ResourceOwnerCreate(former, c"pgcache read".as_ptr());
+            pg_sys::CurrentResourceOwner = own;
+            Some(Scope {
+                relations,
+                own,
+                former,
+            })
+        }
+    }
+}
+
+impl Drop for Scope<'_> {
+    fn drop(&mut self) {
+        // SAFETY: own was made by `over` and is current again, since what ran inside puts back what it found.
+        // The plan has ended: what is left in own are locks. A commit passes them to former, which
+        // outlives it, being its parent.
+        unsafe {
+            if !std::thread::panicking() {
+                for &relation in self.relations {
+                    give_back(&of_relation(relation), Mode::Read.number());
+                }
+                for phase in [
+                    pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_BEFORE_LOCKS,
+                    pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_LOCKS,
+                    pg_sys::ResourceReleasePhase::RESOURCE_RELEASE_AFTER_LOCKS,
+                ] {
+                    pg_sys::ResourceOwnerRelease(self.own, phase, true, false);
+                }
+            }
+            pg_sys::CurrentResourceOwner = self.former;
+            if !std::thread::panicking() {
+                pg_sys::ResourceOwnerDelete(self.own);
+            }
+        }
+    }
+}
+
+fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: a plain C variable of this process.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: relation.to_u32(),
+        locktag_field3: 0,
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_RELATION as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    }
+}
+
+/// Gives a lock back as often as the current resource owner has it; what other owners have stays.
+///
+/// # Safety
+/// Nothing relies on what the current owner has of this lock.
+pub(in crate::pg) unsafe fn give_back(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) {
+    let mut local = std::ptr::null_mut();
+    // SAFETY: the lock's entry in this process is asked for by taking it once more, without waiting. One
+    // that was not held, and that somebody else has, was not taken.
+    unsafe {
+        let taken = version::try_lock(tag, mode, &mut local);
+        if taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+            pg_sys::LockReleaseCurrentOwner(&mut local, 1);
+        }
+    }
+}

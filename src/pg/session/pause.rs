@@ -1,0 +1,87 @@
+//! Delays in the windows of the coherence protocol, for tests that must hit them.
+//!
+//! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
+//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
+//! time is left to chance, so that the windows of several sessions meet in every order. With `pgcache.pause_window`,
+//! the number of one, a session waits in that alone, and for the whole time.
+
+/// Where a session may wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Marked, and the commit is not visible yet.
+    MarkToVisible,
+    /// The commit is visible, and still marked.
+    VisibleToUnmark,
+    /// A miss has its token and no snapshot yet.
+    TokenToSnapshot,
+    /// A miss has read the row and not filled it in yet.
+    ReadToFill,
+    /// What depends on changed rows is marked, and the entries are still there.
+    MarkToRemove,
+    /// A fetch has its lease or token and has loaded, and not written the row yet.
+    LoadToStore,
+    /// It has said so and not written the row yet.
+    ToldToWritten,
+    /// It has written the row and not asked yet whether it may.
+    WrittenToAsked,
+}
+
+#[cfg(not(feature = "pauses"))]
+#[inline]
+pub fn at(_window: Window) {}
+
+#[cfg(feature = "pauses")]
+pub use paused::{at, define};
+
+#[cfg(feature = "pauses")]
+mod paused {
+    use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+    use pgrx::pg_sys;
+
+    use crate::pg::Window;
+
+    static PAUSE: GucSetting<i32> = GucSetting::<i32>::new(0);
+    static ONLY: GucSetting<i32> = GucSetting::<i32>::new(-1);
+
+    /// Defines `pgcache.pause` and `pgcache.pause_window`.
+    pub fn define() {
+        GucRegistry::define_int_guc(
+            c"pgcache.pause",
+            c"How long this session waits at most in each window of the coherence protocol.",
+            c"For tests only; this library was built with the feature pauses.",
+            &PAUSE,
+            0,
+            60_000,
+            GucContext::Userset,
+            GucFlags::UNIT_MS,
+        );
+        GucRegistry::define_int_guc(
+            c"pgcache.pause_window",
+            c"The number of the one window in which this session waits, as long as it may; -1: by chance in each.",
+            c"For tests only; this library was built with the feature pauses.",
+            &ONLY,
+            -1,
+            Window::WrittenToAsked as i32,
+            GucContext::Userset,
+            GucFlags::default(),
+        );
+    }
+
+    /// Waits, perhaps. Without a check for interrupts: nothing may fail between mark and unmark.
+    pub fn at(window: Window) {
+        let longest = u64::try_from(PAUSE.get()).unwrap_or(0) * 1000;
+        if longest == 0 {
+            return;
+        }
+        if ONLY.get() >= 0 {
+            if ONLY.get() == window as i32 {
+                std::thread::sleep(std::time::Duration::from_micros(longest));
+            }
+            return;
+        }
+        // SAFETY: reads the clock.
+        let now = unsafe { pg_sys::GetCurrentTimestamp() } as u64;
+        let chance = (now ^ window as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        std::thread::sleep(std::time::Duration::from_micros(chance % longest));
+    }
+}

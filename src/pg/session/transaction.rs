@@ -1,0 +1,111 @@
+//! Refusals that depend on the transaction, and the durability of an abort.
+
+use pgrx::pg_sys;
+
+/// Whether tables can be written: not in a read-only transaction and not on a standby.
+pub fn is_writable() -> bool {
+    // SAFETY: a plain C variable of this process.
+    !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
+}
+
+/// Whether the transaction has written something, so that others may wait for its end.
+pub fn has_xid() -> bool {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
+}
+
+/// Whether a row with this xmin was written by the transaction or one of its savepoints.
+pub fn is_own(xmin: u32) -> bool {
+    // SAFETY: compares with what this process knows of its transaction; any number may be asked.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xmin)) }
+}
+
+/// Raises 25006 in a read-only transaction and on a standby. `function` is the caller's name.
+pub fn require_writable(function: &std::ffi::CStr) {
+    // SAFETY: the name lives through the call.
+    unsafe {
+        pg_sys::PreventCommandIfReadOnly(function.as_ptr());
+        pg_sys::PreventCommandDuringRecovery(function.as_ptr());
+    }
+}
+
+/// Rows may be written as long as this lives, whatever `SET TRANSACTION READ ONLY` said after the
+/// transaction's own writes: what follows from these is still to be written.
+pub struct Writable(bool);
+
+impl Writable {
+    pub fn enter() -> Writable {
+        // SAFETY: a plain C variable of this process; an abort sets it back as well.
+        unsafe {
+            let former = pg_sys::XactReadOnly;
+            pg_sys::XactReadOnly = false;
+            Writable(former)
+        }
+    }
+}
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        // SAFETY: as in enter.
+        unsafe { pg_sys::XactReadOnly = self.0 };
+    }
+}
+
+/// A snapshot is active as long as this lives. Utility statements ask for one, and none is active any
+/// more when the commit has begun.
+pub struct Snapshot(());
+
+impl Snapshot {
+    pub fn enter() -> Snapshot {
+        // SAFETY: inside a transaction; popped by drop, after an error by the abort.
+        unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
+        Snapshot(())
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: pushed in enter; what came after it has been popped.
+            unsafe { pg_sys::PopActiveSnapshot() };
+        }
+    }
+}
+
+/// Whether the transaction's one snapshot shows all that is committed now. Where transactions have ended since it
+/// was taken it says no, whatever they did.
+pub fn snapshot_is_latest() -> bool {
+    if crate::pg::session::in_parallel_mode() {
+        return false;
+    }
+    // SAFETY: both snapshots are static or the transaction's own, and nobody takes another one in between.
+    unsafe {
+        let (own, latest) = (
+            pg_sys::GetTransactionSnapshot(),
+            pg_sys::GetLatestSnapshot(),
+        );
+        (*own).xmax == (*latest).xmax && (*own).xcnt == (*latest).xcnt
+    }
+}
+
+/// When the transaction began, by the wall clock; its snapshots are younger.
+pub fn began() -> crate::pg::session::clock::Timestamp {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
+}
+
+/// Waits until the record of an abort that this process has just written is on disk. For a transaction
+/// that made files of unlogged tables, before Postgres removes them.
+///
+/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting: recovery
+/// replays that the file was made and finds it there, because the end of its transaction is lost. It
+/// starts when it is told to a second time, which nobody knows at that hour (Postgres bug 17731).
+pub fn flush_abort() {
+    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush goes
+    // up to the end of what has been inserted, hence of this record, and needs no transaction.
+    unsafe {
+        if pg_sys::ProcLastRecPtr != 0 && !pg_sys::RecoveryInProgress() {
+            pg_sys::XLogFlush(pg_sys::ProcLastRecPtr + 1);
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Lease records in shared memory: who is about to compute the entry of which key, and until when.
+//!
+//! Not the meaning of a lease, which `cache::lease::leases` gives; here are records, and the condition
+//! variables on which others wait for their end.
+//!
+//! Access rules:
+//!
+//! 1. The records of partition `i` are changed only under lock `i` of the tier, held exclusively, and
+//!    looked at under it, shared or exclusively. So whoever changes an entry and voids its lease does
+//!    both in one step.
+//! 2. A record is free when its id is 0. A hash has at most one record.
+//! 3. Nobody sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
+//!
+//! The number of records is fixed. When those of a partition are all taken, the next caller gets none
+//! and computes without.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
+
+use pgrx::pg_sys;
+
+use crate::pg::session::clock::Timestamp;
+
+/// Bytes of the tier for each record: 1,024 records in 64 MB.
+const BYTES_PER_RECORD: usize = 64 * 1024;
+/// Records of a partition. The search is linear and under its lock: not too many.
+const PER_PARTITION: Range<usize> = 16..65;
+
+/// What has happened under a lease.
+const COMPUTING: u32 = 0;
+/// The value is written by a transaction that has not ended.
+const STORED: u32 = 1;
+/// The same, and somebody has voided the lease since.
+const STORED_VOID: u32 = 2;
+/// Won while a change was being committed: others need not compute the same, and nothing is stored under it.
+const DOOMED: u32 = 3;
+
+#[repr(C, align(64))]
+struct Record {
+    hash: AtomicU64,
+    id: AtomicU64,
+    /// The cache, to find all of its leases.
+    owner: AtomicU64,
+    deadline: AtomicI64,
+    /// The process that computes or has stored; 0 for a client that may come back through any session.
+    holder: AtomicI32,
+    state: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct Ended {
+    condition: UnsafeCell<pg_sys::ConditionVariable>,
+    /// Records in use: most changes of entries look no further.
+    taken: AtomicU32,
+}
+
+// SAFETY: the condition variable has a spinlock of its own and is used through Postgres' functions
+// only; the counter is atomic.
+unsafe impl Sync for Ended {}
+
+/// How the records are cut.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    partitions: usize,
+    each: usize,
+}
+
+impl Shape {
+    pub fn of(size: usize, partitions: u32) -> Shape {
+        let partitions = partitions as usize;
+        let each = (size / BYTES_PER_RECORD / partitions)
+            .clamp(PER_PARTITION.start, PER_PARTITION.end - 1);
+        Shape { partitions, each }
+    }
+
+    pub fn bytes(self) -> usize {
+        self.partitions * (size_of::<Ended>() + self.each * size_of::<Record>())
+    }
+}
+
+/// All records of the server.
+pub struct Leases {
+    ended: &'static [Ended],
+    records: &'static [Record],
+    each: usize,
+    wait_event: u32,
+}
+
+/// A lease of somebody else, as a caller met it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Other {
+    pub id: u64,
+    pub holder: i32,
+    pub deadline: Timestamp,
+    /// The value is written and waits for the end of its transaction.
+    pub stored: bool,
+}
+
+/// What came of asking for a lease.
+pub enum Asked {
+    Won,
+    Busy(Other),
+    /// All records of the partition are in use.
+    Full,
+    /// Somebody changes the key, or the cache, and his commit is not visible yet.
+    Pending,
+}
+
+/// Whom a lease is for.
+#[derive(Clone, Copy)]
+pub struct Claim {
+    pub id: u64,
+    pub owner: u64,
+    pub holder: i32,
+    pub now: Timestamp,
+    pub deadline: Timestamp,
+    /// Whether a lease past its deadline is taken over although its value is written already.
+    pub over_stored: bool,
+    /// Nothing may be stored under it.
+    pub doomed: bool,
+}
+
+impl Leases {
+    /// # Safety
+    /// `memory` is 64-byte aligned, zeroed before anybody uses it, and holds `shape.bytes()`.
+    pub unsafe fn attach(memory: *mut u8, shape: Shape, found: bool, wait_event: u32) -> Leases {
+        // SAFETY: both arrays lie one after the other in the memory; atomics of any bits are valid,
+        // and a condition variable is initialised by the first to come.
+        unsafe {
+            let ended: &'static [Ended] =
+                std::slice::from_raw_parts(memory.cast(), shape.partitions);
+            if !found {
+                for one in ended {
+                    pg_sys::ConditionVariableInit(one.condition.get());
+                }
+            }
+            let records_at = shape.partitions * size_of::<Ended>();
+            let count = shape.partitions * shape.each;
+            Leases {
+                ended,
+                records: std::slice::from_raw_parts(memory.add(records_at).cast(), count),
+                each: shape.each,
+                wait_event,
+            }
+        }
+    }
+
+    /// The leases of one partition; rule 1 is the caller's.
+    #[inline]
+    pub fn of(&self, partition: u32) -> Partition<'_> {
+        let from = partition as usize * self.each;
+        Partition {
+            taken: &self.ended[partition as usize].taken,
+            records: &self.records[from..from + self.each],
+        }
+    }
+
+    /// Wakes those who wait for leases of a partition.
+    pub fn wake(&self, partition: u32) {
+        // SAFETY: a condition variable that was initialised; this raises no error.
+        unsafe {
+            pg_sys::ConditionVariableBroadcast(self.ended[partition as usize].condition.get())
+        };
+    }
+
+    /// Sleeps until a lease of the partition ends, or `millis` have passed; not at all if `still` says
+    /// no once a wake-up can no longer be missed. Raises an error when the statement is cancelled.
+    pub fn sleep(&self, partition: u32, millis: i64, still: impl FnOnce() -> bool) {
+        let condition = self.ended[partition as usize].condition.get();
+        // SAFETY: the backend is in a transaction and holds no lightweight lock; an error that the
+        // sleep raises ends in an abort, which leaves the queue.
+        unsafe {
+            pg_sys::ConditionVariablePrepareToSleep(condition);
+            if still() {
+                pg_sys::ConditionVariableTimedSleep(condition, millis, self.wait_event);
+            }
+            pg_sys::ConditionVariableCancelSleep();
+        }
+    }
+}
+
+/// The leases of a partition, under its lock.
+pub struct Partition<'l> {
+    taken: &'l AtomicU32,
+    records: &'l [Record],
+}
+
+impl<'l> Partition<'l> {
+    pub fn is_empty(&self) -> bool {
+        self.taken.load(SeqCst) == 0
+    }
+
+    fn find(&self, hash: u64) -> Option<&'l Record> {
+        if self.is_empty() {
+            return None;
+        }
+        let is_it =
+            |record: &&Record| record.hash.load(Relaxed) == hash && record.id.load(Relaxed) != 0;
+        self.records.iter().find(is_it)
+    }
+
+    fn find_id(&self, hash: u64, id: u64) -> Option<&'l Record> {
+        self.find(hash)
+            .filter(|record| record.id.load(Relaxed) == id)
+    }
+
+    /// Takes the lease of a hash unless somebody has it. What this very transaction has stored under it
+    /// is no reason to wait.
+    pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
+        if let Some(record) = self.find(hash) {
+            let other = record.as_other();
+            let own = other.stored && other.holder == my_process();
+            let doomed = record.state.load(Relaxed) == DOOMED && !claim.doomed;
+            let over = own
+                || doomed
+                || other.deadline <= claim.now && (claim.over_stored || !other.stored);
+            if !over {
+                return Asked::Busy(other);
+            }
+            record.fill(hash, claim);
+            return Asked::Won;
+        }
+        let free = |record: &&Record| record.id.load(Relaxed) == 0;
+        let Some(record) = self.records.iter().find(free) else {
+            return self.take_over_expired(hash, claim);
+        };
+        self.taken.fetch_add(1, SeqCst);
+        record.fill(hash, claim);
+        Asked::Won
+    }
+
+    /// A record whose lease of another key has ended by time.
+    fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
+        let expired = |record: &&Record| {
+            record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
+        };
+        match self.records.iter().find(expired) {
+            Some(record) => {
+                record.fill(hash, claim);
+                Asked::Won
+            }
+            None => Asked::Full,
+        }
+    }
+
+    /// The lease of a hash, if there is one at this moment.
+    pub fn present(&self, hash: u64) -> Option<Other> {
+        self.find(hash).map(Record::as_other)
+    }
+
+    /// Whether a lease may still be used.
+    pub fn holds(&self, hash: u64, id: u64, now: Timestamp) -> bool {
+        self.find_id(hash, id).is_some_and(|record| {
+            record.state.load(Relaxed) == COMPUTING && record.deadline.load(Relaxed) > now
+        })
+    }
+
+    /// Notes that the value is written by the transaction of `holder`; false when the lease is lost.
+    pub fn store(&self, hash: u64, id: u64, holder: i32, now: Timestamp) -> bool {
+        let holds = self.holds(hash, id, now);
+        if let Some(record) = self.find_id(hash, id).filter(|_| holds) {
+            record.state.store(STORED, Relaxed);
+            record.holder.store(holder, Relaxed);
+        }
+        holds
+    }
+
+    /// Whether a lease under which a value was written has been voided or taken over since.
+    pub fn is_void(&self, hash: u64, id: u64) -> bool {
+        self.find_id(hash, id)
+            .is_none_or(|record| record.state.load(Relaxed) != STORED)
+    }
+
+    /// The writing was rolled back: the lease is as it was, unless it was voided.
+    pub fn take_back(&self, hash: u64, id: u64) {
+        let Some(record) = self.find_id(hash, id) else {
+            return;
+        };
+        match record.state.load(Relaxed) {
+            STORED_VOID => self.free(record),
+            _ => {
+                record.state.store(COMPUTING, Relaxed);
+                record.holder.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Ends a lease; whether it was there.
+    pub fn release(&self, hash: u64, id: u64) -> bool {
+        let record = self.find_id(hash, id);
+        record.inspect(|record| self.free(record)).is_some()
+    }
+
+    /// The entry has changed: the lease counts no more, except for the process that changed it by
+    /// storing under the lease. Whether somebody may now ask anew.
+    pub fn void(&self, hash: u64) -> bool {
+        self.find(hash).is_some_and(|record| self.void_one(record))
+    }
+
+    /// The same for all leases of a cache.
+    pub fn void_all(&self, owner: u64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut freed = false;
+        for record in self.records {
+            if record.id.load(Relaxed) != 0 && record.owner.load(Relaxed) == owner {
+                freed |= self.void_one(record);
+            }
+        }
+        freed
+    }
+
+    fn void_one(&self, record: &Record) -> bool {
+        if [COMPUTING, DOOMED].contains(&record.state.load(Relaxed)) {
+            self.free(record);
+            return true;
+        }
+        if record.holder.load(Relaxed) != my_process() {
+            record.state.store(STORED_VOID, Relaxed);
+        }
+        false
+    }
+
+    fn free(&self, record: &Record) {
+        record.id.store(0, Relaxed);
+        record.hash.store(0, Relaxed);
+        self.taken.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Record {
+    fn fill(&self, hash: u64, claim: &Claim) {
+        self.hash.store(hash, Relaxed);
+        self.owner.store(claim.owner, Relaxed);
+        self.deadline.store(claim.deadline, Relaxed);
+        self.holder.store(claim.holder, Relaxed);
+        let state = if claim.doomed { DOOMED } else { COMPUTING };
+        self.state.store(state, Relaxed);
+        self.id.store(claim.id, Relaxed);
+    }
+
+    fn as_other(&self) -> Other {
+        Other {
+            id: self.id.load(Relaxed),
+            holder: self.holder.load(Relaxed),
+            deadline: self.deadline.load(Relaxed),
+            stored: [STORED, STORED_VOID].contains(&self.state.load(Relaxed)),
+        }
+    }
+}
+
+/// This session's process, as leases name their holder.
+pub fn my_process() -> i32 {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::MyProcPid }
+}

@@ -1,0 +1,9 @@
+//! What lies in shared memory: the hot tier, its slots, fences and leases, and the worker's state.
+
+pub mod fence;
+pub mod lease;
+pub mod mapping;
+pub mod slot;
+pub mod sweep_state;
+pub mod tier;
+pub mod worker_state;

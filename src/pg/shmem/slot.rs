@@ -1,0 +1,141 @@
+//! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
+//!
+//! Not which cache has which slot, which `cache::tier::slots` says. All of it are atomics in shared memory, which
+//! begins zeroed: they are read and changed with or without a lock, the marks in the order that
+//! `cache::commit::changes` explains. Figures are sums, in no order with anything.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use pgcache_store::{Change, Why};
+use pgrx::pg_sys;
+
+/// Groups of counters, so that backends do not fight over one cache line.
+const SHARDS: usize = 8;
+
+/// Figures that backends count themselves, by cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Figure {
+    HotHits,
+    TableHits,
+    Misses,
+    Sets,
+    Deletes,
+    Expired,
+    /// Rows that were removed because the cache had more than `max_entries`.
+    Trimmed,
+}
+
+/// One cache as all backends see it.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Generation and epoch in one number: entries with another version are not of this cache's
+    /// present content. Taken from one counter for all slots, so it never comes twice.
+    pub version: AtomicU64,
+    /// Writers of the whole cache between mark and unmark.
+    pub pend: AtomicU32,
+    /// 1: nothing may be filled until somebody has verified the triggers under a lock.
+    pub suspended: AtomicU32,
+    /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
+    pub memory: AtomicU64,
+    /// When an entry was last removed because somebody said that its source has changed.
+    removed_at: AtomicI64,
+    pub entries: AtomicI64,
+    pub bytes: AtomicI64,
+    /// Mean time that loaders of this cache take, in microseconds.
+    load_time: AtomicU64,
+    evicted: AtomicU64,
+    invalidated: AtomicU64,
+    expired: AtomicU64,
+    counters: [Counters; SHARDS],
+}
+
+#[repr(C, align(64))]
+struct Counters([AtomicU64; 8]);
+
+impl Slot {
+    #[inline]
+    pub fn count(&self, figure: Figure, times: u64) {
+        let shard = &self.counters[shard() % SHARDS];
+        shard.0[figure as usize].fetch_add(times, Ordering::Relaxed);
+    }
+
+    /// Counts an entry that comes or goes.
+    pub fn account(&self, change: Change) {
+        let sign = if change.why.is_none() { 1 } else { -1 };
+        self.entries.fetch_add(sign, Ordering::Relaxed);
+        self.bytes
+            .fetch_add(sign * change.bytes as i64, Ordering::Relaxed);
+        match change.why {
+            Some(Why::Evicted) => self.evicted.fetch_add(1, Ordering::Relaxed),
+            Some(Why::Invalidated) => self.invalidated.fetch_add(1, Ordering::Relaxed),
+            Some(Why::Expired) => self.expired.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    pub fn figure(&self, figure: Figure) -> u64 {
+        let counted: u64 = self
+            .counters
+            .iter()
+            .map(|shard| shard.0[figure as usize].load(Ordering::Relaxed))
+            .sum();
+        match figure {
+            Figure::Expired => counted + self.expired.load(Ordering::Relaxed),
+            _ => counted,
+        }
+    }
+
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    pub fn invalidated(&self) -> u64 {
+        self.invalidated.load(Ordering::Relaxed)
+    }
+
+    /// Microseconds that a loader takes; 0 when none has run.
+    pub fn load_time(&self) -> u64 {
+        self.load_time.load(Ordering::Relaxed)
+    }
+
+    /// Entries were removed by a change that is visible now; what was read by older snapshots is out of date.
+    pub fn note_removal(&self, now: i64) {
+        self.removed_at.fetch_max(now, Ordering::SeqCst);
+    }
+
+    pub fn removed_at(&self) -> i64 {
+        self.removed_at.load(Ordering::SeqCst)
+    }
+
+    /// The slot gets another cache.
+    pub fn forget_loads(&self) {
+        self.load_time.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a loader's run with a weight of one fifth; one of two at the same moment may be lost.
+    pub fn note_load(&self, micros: u64) {
+        let mean = match self.load_time() {
+            0 => micros,
+            former => (former * 4 + micros) / 5,
+        };
+        self.load_time.store(mean, Ordering::Relaxed);
+    }
+
+    /// Sets the figures back to 0; what there is (entries, bytes) stays.
+    pub fn reset_figures(&self) {
+        for counter in self.counters.iter().flat_map(|shard| &shard.0) {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for counter in [&self.evicted, &self.invalidated, &self.expired] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Spreads backends over the groups of counters.
+#[inline]
+fn shard() -> usize {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::MyProcPid as usize }
+}

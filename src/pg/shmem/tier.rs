@@ -1,0 +1,347 @@
+//! The hot tier's place in shared memory: its size, its locks, and the only way to a partition.
+//!
+//! Access rules:
+//!
+//! 1. Partition `i` of the store is touched only inside [`Tier::read`] or [`Tier::change`], which hold
+//!    lock `i` of the tranche "pgcache" shared or exclusively.
+//! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of
+//!    slots; under it no partition is touched.
+//! 3. Inside, nothing raises an error, allocates from Postgres, or runs SQL.
+//! 4. What a [`Slot`] holds are atomics: they are read and changed with or without a lock, in the
+//!    order that `cache::commit::changes` explains.
+//!
+//! Without `shared_preload_libraries` there is no tier and [`tier`] gives None.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::mem::size_of;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use pgcache_store::{Change, Layout, PartitionMut, PartitionRef, Region};
+use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+
+use super::fence::Fences;
+use super::lease::{Leases, Shape};
+use super::slot::Slot;
+use super::{mapping, worker_state};
+use crate::error::Error;
+use crate::pg::version;
+
+// Primitives that raise no error, without the guard that pgrx puts around each call.
+unsafe extern "C-unwind" {
+    fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
+    fn LWLockConditionalAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
+    fn LWLockRelease(lock: *mut pg_sys::LWLock);
+}
+
+/// One slot for this much of the tier.
+const BYTES_PER_SLOT: usize = 512 * 1024;
+const MIN_SLOTS: usize = 32;
+const MAX_SLOTS: usize = 4096;
+/// Places for counts of stores.
+const STORES: usize = 64;
+/// What Postgres may add to a request for shared memory by rounding.
+const ROUNDING: usize = 256;
+/// What a session that waits for another one's value shows as its wait event.
+const FETCH_WAIT: &CStr = c"PgcacheFetch";
+
+/// What there is once.
+#[repr(C, align(64))]
+pub struct Control {
+    /// The last version given out.
+    versions: AtomicU64,
+    /// Writers between mark and unmark whose cache found no free slot, and their epoch.
+    pub global_pend: AtomicU64,
+    pub global_epoch: AtomicU64,
+    /// Seed of the key hash, new at each start.
+    pub seed: AtomicU64,
+    /// Values that were too long for the tier, since the last reset.
+    pub rejected: AtomicU64,
+    /// Times that a backend had to wait for one of the tier's locks, since the last reset.
+    pub waits: AtomicU64,
+    /// Keys of memory caches that must not be stored now.
+    pub fences: Fences,
+    /// As a slot's, of all caches that had none.
+    pub removed_at: AtomicI64,
+    /// Transactions that have stored what they loaded and have not ended; caches share a place.
+    stores: [AtomicU32; STORES],
+}
+
+/// The tier of this server.
+pub struct Tier {
+    region: Region,
+    leases: Leases,
+    locks: NonNull<pg_sys::LWLockPadded>,
+    control: &'static Control,
+    /// Which cache has which slot: database and relation, 0 for none.
+    owners: &'static [AtomicU64],
+    slots: &'static [Slot],
+    size: usize,
+}
+
+thread_local! {
+    // Set by the postmaster before it forks; every backend inherits it. Never dropped.
+    static TIER: Cell<Option<&'static Tier>> = const { Cell::new(None) };
+}
+
+/// The tier, if this server has one.
+#[inline]
+pub fn tier() -> Option<&'static Tier> {
+    TIER.get()
+}
+
+/// How the memory is cut: computed the same way for the request and at the start.
+struct Plan {
+    layout: Layout,
+    leases: Shape,
+    leases_at: usize,
+    slots: usize,
+    region_at: usize,
+    total: usize,
+}
+
+impl Plan {
+    fn for_size(size: usize) -> Option<Plan> {
+        let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
+        let head = size_of::<Control>() + slots * (size_of::<AtomicU64>() + size_of::<Slot>());
+        let partitions = Layout::new(size, 0).ok()?.partitions();
+        let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
+        let leases = Shape::of(size, partitions);
+        let leases_at = head.next_multiple_of(64);
+        let region_at = (leases_at + leases.bytes()).next_multiple_of(4096);
+        let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
+        let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
+        let layout = Layout::new(room, partitions).ok()?;
+        Some(Plan {
+            leases,
+            leases_at,
+            slots,
+            region_at,
+            total: region_at + layout.region_bytes() + 4096,
+            layout,
+        })
+    }
+
+    fn locks(&self) -> i32 {
+        self.layout.partitions() as i32 + 1
+    }
+}
+
+impl Tier {
+    /// Looks into the partition of a hash under its shared lock.
+    #[inline]
+    pub fn read<R>(&self, hash: u64, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
+        self.read_at(self.region.partition_of(hash), look)
+    }
+
+    /// Looks into a partition by number.
+    #[inline]
+    pub fn read_at<R>(&self, partition: u32, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
+        let _lock = self.lock(partition, pg_sys::LWLockMode::LW_SHARED);
+        // SAFETY: lock `partition` is held until the end of this function.
+        look(unsafe { self.region.partition(partition) })
+    }
+
+    /// Changes a partition under its exclusive lock.
+    #[inline]
+    pub fn change<R>(&self, partition: u32, change: impl FnOnce(&mut PartitionMut<'_>) -> R) -> R {
+        let mut ledger = |change: Change| self.account(change);
+        let _lock = self.lock(partition, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        // SAFETY: lock `partition` is held exclusively until the end of this function.
+        change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
+    }
+
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    pub fn partitions(&self) -> u32 {
+        self.region.layout().partitions()
+    }
+
+    pub fn control(&self) -> &Control {
+        self.control
+    }
+
+    #[inline]
+    pub fn slot(&self, number: u32) -> &Slot {
+        &self.slots[number as usize % self.slots.len()]
+    }
+
+    #[inline]
+    pub fn owner(&self, number: u32) -> &AtomicU64 {
+        &self.owners[number as usize % self.owners.len()]
+    }
+
+    pub fn owners(&self) -> &[AtomicU64] {
+        self.owners
+    }
+
+    /// Runs with the assignment of slots locked against changes by others.
+    pub fn assigning<R>(&self, run: impl FnOnce() -> R) -> R {
+        let _lock = self.lock(self.partitions(), pg_sys::LWLockMode::LW_EXCLUSIVE);
+        run()
+    }
+
+    /// Transactions that have stored a loaded value in this cache, or in one that shares its place, and have
+    /// not ended.
+    pub fn stores(&self, owner: u64) -> &AtomicU32 {
+        let place = owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        &self.control.stores[place as usize % STORES]
+    }
+
+    /// A version that no cache had before.
+    pub fn new_version(&self) -> u64 {
+        self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// All shared memory of the tier in bytes, locks included.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    fn lock(&self, number: u32, mode: pg_sys::LWLockMode::Type) -> Held {
+        // SAFETY: the tranche has partitions + 1 locks; a partition's number is below, and this
+        // backend holds none of them (rule 2), so it cannot wait for itself.
+        unsafe {
+            let lock = &raw mut (*self.locks.as_ptr().add(number as usize)).lock;
+            if !LWLockConditionalAcquire(lock, mode) {
+                self.control.waits.fetch_add(1, Ordering::Relaxed);
+                LWLockAcquire(lock, mode);
+            }
+            Held(lock)
+        }
+    }
+
+    /// Keeps the sums by cache. Called by the store for each entry that comes or goes.
+    fn account(&self, change: Change) {
+        self.slot(change.cache).account(change);
+    }
+}
+
+/// An LWLock that is held; released when dropped, after an error by Postgres' abort.
+struct Held(*mut pg_sys::LWLock);
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: acquired in Tier::lock and held since.
+        unsafe { LWLockRelease(self.0) };
+    }
+}
+
+/// Whether the library is being loaded by shared_preload_libraries.
+pub fn preloading() -> bool {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Hooks into the start of the server; only while preloading.
+pub fn register() {
+    // SAFETY: runs once in the postmaster, before any other process exists.
+    unsafe {
+        FORMER_REQUEST = pg_sys::shmem_request_hook;
+        pg_sys::shmem_request_hook = Some(request);
+        FORMER_STARTUP = pg_sys::shmem_startup_hook;
+        pg_sys::shmem_startup_hook = Some(startup);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn request() {
+    // SAFETY: the former hook is called as Postgres would have called it.
+    unsafe {
+        if let Some(former) = FORMER_REQUEST {
+            former();
+        }
+    }
+    let size = crate::guc::hot_size();
+    worker_state::request(size);
+    if size == 0 {
+        return;
+    }
+    let Some(plan) = Plan::for_size(size) else {
+        return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
+    };
+    if !mapping::system_gives(plan.total) {
+        // Postgres fails right after this, and its hint speaks of its own settings only.
+        ErrorReport::from(Error::NoSharedMemory(plan.total)).report(PgLogLevel::WARNING);
+    }
+    // SAFETY: this is the request hook, where both are allowed.
+    unsafe {
+        pg_sys::RequestAddinShmemSpace(plan.total);
+        pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), plan.locks());
+        version::request_wait_event(FETCH_WAIT);
+    }
+}
+
+/// Runs at the start and again after a crash restart, each time over fresh memory.
+#[pg_guard]
+unsafe extern "C-unwind" fn startup() {
+    // SAFETY: as above.
+    unsafe {
+        if let Some(former) = FORMER_STARTUP {
+            former();
+        }
+    }
+    let size = crate::guc::hot_size();
+    worker_state::attach(size);
+    let plan = if size == 0 {
+        None
+    } else {
+        Plan::for_size(size)
+    };
+    TIER.set(plan.map(|plan| &*Box::leak(Box::new(attach(&plan)))));
+}
+
+fn attach(plan: &Plan) -> Tier {
+    let mut found = false;
+    // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first to come initialises
+    // them. The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are
+    // valid, and they are zeroed before anyone else sees them.
+    unsafe {
+        let init_lock =
+            &raw mut (*pg_sys::MainLWLockArray.add(version::ADDIN_SHMEM_INIT_LOCK)).lock;
+        LWLockAcquire(init_lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let memory: *mut u8 =
+            pg_sys::ShmemInitStruct(c"pgcache".as_ptr(), plan.total, &mut found).cast();
+        let base = memory.add(memory.align_offset(64));
+        let slots_at = size_of::<Control>();
+        let owners_at = slots_at + plan.slots * size_of::<Slot>();
+        let region_base = NonNull::new_unchecked(base.add(plan.region_at));
+        if !found {
+            base.write_bytes(0, plan.region_at);
+        }
+        let region = match found {
+            true => Region::attach(region_base, &plan.layout),
+            false => None,
+        }
+        .unwrap_or_else(|| Region::init(region_base, &plan.layout));
+        let wait_event = version::wait_event(FETCH_WAIT);
+        let tier = Tier {
+            region,
+            leases: Leases::attach(base.add(plan.leases_at), plan.leases, found, wait_event),
+            locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
+            control: &*base.cast(),
+            slots: std::slice::from_raw_parts(base.add(slots_at).cast(), plan.slots),
+            owners: std::slice::from_raw_parts(base.add(owners_at).cast(), plan.slots),
+            size: plan.total + (plan.locks() as usize + 1) * size_of::<pg_sys::LWLockPadded>(),
+        };
+        if !found {
+            let seed = pg_sys::GetCurrentTimestamp() as u64 ^ u64::from(std::process::id()) << 40;
+            tier.control.seed.store(seed, Ordering::Relaxed);
+        }
+        LWLockRelease(init_lock);
+        tier
+    }
+}

@@ -1,0 +1,119 @@
+//! An expression over the columns of one table, as a user writes it: read, checked, printed again.
+//!
+//! Not its evaluation, which is `dependency`'s. Guards that it is one scalar expression of type text
+//! over this one table: what an index expression may contain, and nothing volatile.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+use super::plan::{Paths, Plan};
+use crate::error::Error;
+use crate::pg::catalog::relation;
+use crate::pg::memory::list;
+use crate::pg::value::datum::Text;
+
+/// An analysed expression, in the memory of the call.
+pub struct Expression {
+    node: *mut pg_sys::Node,
+    relation: pg_sys::Oid,
+}
+
+impl Expression {
+    /// Reads `text` over the columns of `relation`, on which the caller holds a lock.
+    pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
+        let text = text.bytes();
+        // Only to let Postgres say what is wrong with the text, with the text beside it.
+        let from = relation::qualified(relation);
+        let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
+        drop(Plan::prepare(&sql(query), &[], Paths::Any));
+
+        let target = single_target(&sql([b"SELECT ", text].concat()))?;
+        // SAFETY: the relation is locked; all nodes live in the memory context of the call.
+        let node = unsafe {
+            let state = pg_sys::make_parsestate(std::ptr::null_mut());
+            let open = pg_sys::table_open(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+            let table = pg_sys::addRangeTableEntryForRelation(
+                state,
+                open,
+                pg_sys::AccessShareLock as i32,
+                std::ptr::null_mut(),
+                false,
+                true,
+            );
+            pg_sys::addNSItemToQuery(state, table, true, true, true);
+            let kind = pg_sys::ParseExprKind::EXPR_KIND_INDEX_EXPRESSION;
+            let node = pg_sys::transformExpr(state, target, kind);
+            let node_type = pg_sys::exprType(node);
+            let text = pg_sys::coerce_to_target_type(
+                state,
+                node,
+                node_type,
+                pg_sys::TEXTOID,
+                -1,
+                pg_sys::CoercionContext::COERCION_IMPLICIT,
+                pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+                -1,
+            );
+            if text.is_null() {
+                return Err(Error::KeyNotText(relation::type_name(node_type)));
+            }
+            pg_sys::assign_expr_collations(state, text);
+            pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
+            text
+        };
+        // SAFETY: looks at the nodes.
+        if unsafe { pg_sys::contain_volatile_functions(node) } {
+            return Err(Error::VolatileKey);
+        }
+        Ok(Expression { node, relation })
+    }
+
+    /// Prints it with `prefix.` before each column.
+    pub fn print(&self, prefix: &CStr) -> Vec<u8> {
+        // SAFETY: the nodes speak of range table entry 1, which is the relation; the result is palloc'd.
+        unsafe {
+            let context = pg_sys::deparse_context_for(prefix.as_ptr(), self.relation);
+            let text = pg_sys::deparse_expression(self.node, context, true, false);
+            CStr::from_ptr(text).to_bytes().to_vec()
+        }
+    }
+}
+
+/// The expression of `SELECT expression`, when the text is that and nothing more.
+fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
+    // SAFETY: the parser raises errors for what it cannot read; nodes are looked at after their tags.
+    unsafe {
+        let parsed = pg_sys::raw_parser(select.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
+        let [raw] = list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
+            return Err(Error::NotAnExpression);
+        };
+        let statement: *mut pg_sys::SelectStmt = (*raw).stmt.cast();
+        if (*statement).type_ != pg_sys::NodeTag::T_SelectStmt {
+            return Err(Error::NotAnExpression);
+        }
+        let s = &*statement;
+        let plain = s.distinctClause.is_null()
+            && s.intoClause.is_null()
+            && s.fromClause.is_null()
+            && s.whereClause.is_null()
+            && s.groupClause.is_null()
+            && s.havingClause.is_null()
+            && s.windowClause.is_null()
+            && s.valuesLists.is_null()
+            && s.sortClause.is_null()
+            && s.limitOffset.is_null()
+            && s.limitCount.is_null()
+            && s.lockingClause.is_null()
+            && s.withClause.is_null()
+            && s.op == pg_sys::SetOperation::SETOP_NONE;
+        match list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
+            [target] if plain && (*target).name.is_null() => Ok((*target).val),
+            _ => Err(Error::NotAnExpression),
+        }
+    }
+}
+
+fn sql(text: Vec<u8>) -> CString {
+    CString::new(text).unwrap_or_default()
+}

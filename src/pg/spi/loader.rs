@@ -1,0 +1,98 @@
+//! A query that a user gives as text, to be run for one value: the loader of `cache_fetch`.
+//!
+//! Runs with the caller's identity and search_path, as any statement of his: nothing here changes
+//! either. The text stands in the context of each error that comes out of it.
+
+use std::ffi::CString;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+
+use super::plan::{Connection, Output, current_context, failed};
+use crate::error::Error;
+use crate::pg::memory::context::Context;
+use crate::pg::value::datum::{Text, Value, ValueType};
+use crate::pg::value::stored::Stored;
+
+/// A planned loader, kept until dropped. Postgres plans it anew when what it names has changed.
+pub struct Loader(NonNull<pg_sys::_SPI_plan>);
+
+/// What a loader has given.
+pub enum Loaded {
+    NoRow,
+    Value(Option<Stored>),
+}
+
+impl Loader {
+    /// Parses the text; `$1` is the key. An error if it is not one query with one column.
+    pub fn prepare(text: Text) -> Result<Loader, Error> {
+        let _connection = Connection::open();
+        let sql = CString::new(text.bytes()).unwrap_or_default();
+        let mut types = [pg_sys::TEXTOID];
+        let _context = Context::enter(text.bytes());
+        // SAFETY: sql and types live through the call, which raises an error for SQL that fails.
+        // A plan that is not kept goes with the connection.
+        unsafe {
+            let plan = pg_sys::SPI_prepare(sql.as_ptr(), 1, types.as_mut_ptr());
+            let Some(plan) = NonNull::new(plan) else {
+                failed("SPI_prepare");
+            };
+            if !pg_sys::SPI_is_cursor_plan(plan.as_ptr()) {
+                return Err(Error::LoaderNoQuery(text.to_string_lossy()));
+            }
+            let sources = pg_sys::SPI_plan_get_plan_sources(plan.as_ptr());
+            let source: *mut pg_sys::CachedPlanSource = (*(*sources).elements).ptr_value.cast();
+            if (*(*source).resultDesc).natts != 1 {
+                return Err(Error::LoaderColumns(text.to_string_lossy()));
+            }
+            pg_sys::SPI_keepplan(plan.as_ptr());
+            Ok(Loader(plan))
+        }
+    }
+
+    /// Runs the query for a key; `text` is for the error of one that gives several rows.
+    pub fn run(&self, key: Text, text: Text) -> Result<Loaded, Error> {
+        let caller = current_context();
+        let _connection = Connection::open();
+        let mut values = [key.raw()];
+        let _context = Context::enter(text.bytes());
+        // SAFETY: the plan is kept and takes one text; two rows are enough to know of the second.
+        let code = unsafe {
+            pg_sys::SPI_execute_plan(
+                self.0.as_ptr(),
+                values.as_mut_ptr(),
+                c" ".as_ptr(),
+                false,
+                2,
+            )
+        };
+        if code < 0 {
+            failed("SPI_execute_plan");
+        }
+        let output = Output::of_last_statement(caller);
+        // Planned anew, it may have other columns.
+        if output.columns() != 1 {
+            return Err(Error::LoaderColumns(text.to_string_lossy()));
+        }
+        match output.rows() {
+            0 => Ok(Loaded::NoRow),
+            1 => Ok(Loaded::Value(value(&output))),
+            _ => Err(Error::LoaderRows(text.to_string_lossy())),
+        }
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        // SAFETY: the plan was kept and is referenced from here only.
+        unsafe { pg_sys::SPI_freeplan(self.0.as_ptr()) };
+    }
+}
+
+/// The one column of the one row: a text, jsonb or bytea as it is, anything else in its text form.
+fn value(output: &Output) -> Option<Stored> {
+    match ValueType::from_oid(output.type_of(0)) {
+        Some(_) => output.stored(0, 0),
+        None => output.printed(0, 0).map(Stored::of),
+    }
+}

@@ -1,0 +1,137 @@
+//! What a write leaves dead: bytes that VACUUM alone gives back.
+//!
+//! A row that is updated within its page (HOT) is cleared up by whoever comes to that page next; one that
+//! moves or goes is not, and neither is a long value in the TOAST table. Postgres counts dead rows, too,
+//! but learns of them up to a second late, and a row may be eight bytes or a page.
+
+use std::ops::AddAssign;
+
+use pgrx::pg_sys::{self, Datum, HeapTuple, Oid};
+use pgrx::varlena::varatt_is_1b_e;
+
+use crate::pg::events::{self, Dead};
+use crate::pg::memory::unguarded;
+
+/// What a row occupies outside of its page: the bytes of its value in the TOAST table, and their id there.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Long {
+    bytes: usize,
+    id: u32,
+}
+
+impl AddAssign for Dead {
+    fn add_assign(&mut self, more: Dead) {
+        // Wraps rather than panics: it is summed up where nothing may.
+        self.rows = self.rows.wrapping_add(more.rows);
+        self.long = self.long.wrapping_add(more.long);
+    }
+}
+
+impl Dead {
+    /// Tells it of a table.
+    pub fn tell(self, relation: Oid) {
+        if self.rows != 0 || self.long != 0 {
+            events::tell(|observer| (observer.died)(relation, self));
+        }
+    }
+
+    /// What is dead once the row in a slot is gone.
+    ///
+    /// # Safety
+    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column of
+    /// number `value` is a varlena.
+    pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> Dead {
+        // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller allows.
+        unsafe {
+            let stored = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
+            if stored.is_null() {
+                return Dead::default();
+            }
+            let long = match has_long(stored) {
+                true => Long::of(unguarded::column(slot, value)),
+                false => Long::default(),
+            };
+            Dead {
+                rows: (*stored).t_len as usize,
+                long: long.bytes,
+            }
+        }
+    }
+
+    /// What is dead once `old` has become `new`, or is gone where that is NULL. `value` gives the number of
+    /// the value's column; it is asked only where something is in the TOAST table.
+    ///
+    /// # Safety
+    /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the column of
+    /// that number is a varlena.
+    pub unsafe fn between(
+        old: HeapTuple,
+        new: HeapTuple,
+        descriptor: pg_sys::TupleDesc,
+        value: impl FnOnce() -> Option<i16>,
+    ) -> Dead {
+        // SAFETY: headers of rows; heap_getattr reads a column that the table has.
+        unsafe {
+            let stays = !new.is_null()
+                && u32::from((*(*new).t_data).t_infomask2) & pg_sys::HEAP_ONLY_TUPLE != 0;
+            let long_of = |row: HeapTuple, value: i16| {
+                if row.is_null() {
+                    return Long::default();
+                }
+                let mut null = true;
+                let datum = pg_sys::heap_getattr(row, i32::from(value), descriptor, &mut null);
+                Long::of((!null).then_some(datum))
+            };
+            let long = match has_long(old).then(value).flatten() {
+                Some(value) => {
+                    let (before, after) = (long_of(old, value), long_of(new, value));
+                    if before == after { 0 } else { before.bytes }
+                }
+                None => 0,
+            };
+            Dead {
+                rows: if stays { 0 } else { (*old).t_len as usize },
+                long,
+            }
+        }
+    }
+}
+
+/// Whether any column of a row is in the TOAST table.
+///
+/// # Safety
+/// A row of a table.
+#[inline(always)]
+unsafe fn has_long(row: HeapTuple) -> bool {
+    // SAFETY: reads its header.
+    unsafe { u32::from((*(*row).t_data).t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0 }
+}
+
+impl Long {
+    /// # Safety
+    /// The datum is a varlena, as a row holds it.
+    unsafe fn of(datum: Option<Datum>) -> Long {
+        /// The tag of a pointer into a TOAST table; other tags are never stored.
+        const ON_DISK: u8 = pg_sys::vartag_external::VARTAG_ONDISK as u8;
+        /// The upper two bits of the size say how it is compressed.
+        const SIZE: u32 = (1 << 30) - 1;
+        let Some(datum) = datum else {
+            return Long::default();
+        };
+        let varlena: *const pg_sys::varlena = datum.cast_mut_ptr();
+        // SAFETY: reads the header, the tag that follows, and behind it the pointer, which is not aligned.
+        unsafe {
+            let external: *const pg_sys::varattrib_1b_e = varlena.cast();
+            if !varatt_is_1b_e(varlena) || (*external).va_tag != ON_DISK {
+                return Long::default();
+            }
+            let pointer = (&raw const (*external).va_data)
+                .cast::<pg_sys::varatt_external>()
+                .read_unaligned();
+            Long {
+                bytes: (pointer.va_extinfo & SIZE) as usize,
+                id: pointer.va_valueid.to_u32(),
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Rows of a table, read and written past the executor where the table is plain enough for it.
+
+pub mod dead_bytes;
+pub mod row;
+pub mod scan;
+pub mod search;
+pub mod shape;
+pub mod step;
+pub mod storage;
+pub mod target;
+pub mod write;

@@ -1,0 +1,230 @@
+//! Reading rows of a table by key, through the index of its primary key, without the executor.
+//!
+//! What the kept plan `SELECT ... WHERE key = $1` does, less its parts: a snapshot as that plan would
+//! take it, the index, the visible row, copies of its columns. The caller holds the lock on the table
+//! that makes the [`Target`] true; the index is locked here, because REINDEX replaces its file under a
+//! lock on the index alone.
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, Datum};
+
+use super::target::Target;
+use crate::pg::memory::unguarded::{self, guarded};
+use crate::pg::session::clock::Timestamp;
+use crate::pg::value::datum::{Text, Value, ValueType};
+use crate::pg::value::stored::Stored;
+use crate::pg::{session, version};
+
+/// The columns `value, expires_at` of a row, copied and detoasted.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub value: Option<Stored>,
+    pub deadline: Option<Timestamp>,
+}
+
+/// The statement must do it: nothing was read or changed.
+pub struct Undecided;
+
+/// A row, and whether it is the only one that may be visible under its key, or the transaction's own: see
+/// `session::sees_one_version`. A row of the transaction's own goes before the other one.
+pub type Found = (Row, bool);
+
+/// A table and its index, open, and a scan of them by key.
+#[derive(Clone, Copy)]
+struct Scan {
+    table: pg_sys::Relation,
+    index: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    scan: pg_sys::IndexScanDesc,
+    value_type: ValueType,
+    /// NULL where it needs no end.
+    registered: pg_sys::Snapshot,
+    one_version: bool,
+}
+
+/// The row under a key, as a statement that begins now would see it.
+pub fn get(target: &Target, key: Text) -> Result<Option<Found>, Undecided> {
+    // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a lock
+    // on the table; the columns' copies are made in the caller's memory context before the slot goes.
+    unsafe {
+        let row = guarded(|| {
+            let scan = open(target, unguarded::ActiveSnapshotSet())?;
+            let row = find(&scan, target, key.raw());
+            close(&scan);
+            Some(row)
+        });
+        row.ok_or(Undecided)
+    }
+}
+
+/// The rows under several keys, all from one snapshot; `found` is told the place of each key that has
+/// one.
+pub fn get_many(
+    target: &Target,
+    keys: impl Iterator<Item = Text>,
+    mut found: impl FnMut(usize, Found),
+) -> Result<(), Undecided> {
+    // SAFETY: as in `get`. Between the sequences runs Rust that does not touch the scan; an error that
+    // unwinds leaves it to the abort.
+    unsafe {
+        let scan = guarded(|| open(target, false)).ok_or(Undecided)?;
+        for (place, key) in keys.enumerate() {
+            let row = guarded(|| {
+                unguarded::check_for_interrupts();
+                find(&scan, target, key.raw())
+            });
+            if let Some(row) = row {
+                found(place, row);
+            }
+        }
+        guarded(|| close(&scan));
+    }
+    Ok(())
+}
+
+/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's.
+/// It sees what the session itself did before. A `brief` scan does without registering it. None where the
+/// table is no longer what the target says.
+///
+/// # Safety
+/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
+/// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
+/// vacuum from removing is all that the newer one can see.
+unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
+    // SAFETY: as the caller says. Else the snapshot is registered as long as the scan needs it.
+    unsafe {
+        unguarded::see_own_writes();
+        let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
+        let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
+        let Some(value_type) = target.value_type(table, index) else {
+            unguarded::index_close(index, pg_sys::AccessShareLock as i32);
+            unguarded::table_close(table, pg_sys::NoLock as i32);
+            return None;
+        };
+        let present = unguarded::GetTransactionSnapshot();
+        let registered = match brief {
+            true => counted(present),
+            false => unguarded::RegisterSnapshot(present),
+        };
+        let snapshot = if brief { present } else { registered };
+        Some(Scan {
+            table,
+            index,
+            slot: unguarded::MakeSingleTupleTableSlot(
+                (*table).rd_att,
+                unguarded::table_slot_callbacks(table),
+            ),
+            scan: version::index_beginscan(table, index, snapshot),
+            value_type,
+            registered,
+            one_version: session::sees_one_version(),
+        })
+    }
+}
+
+/// Says of a snapshot that is not registered that it is in use, as Postgres wants of all that are looked through.
+/// An error leaves the count; whoever takes the next snapshot begins with none.
+///
+/// # Safety
+/// The snapshot is the session's own, which nobody else counts at the same time.
+unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
+    // SAFETY: as the caller says. NULL: there is nothing to unregister.
+    unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
+    null_mut()
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open.
+unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<Found> {
+    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row, or one of each
+    // kind.
+    unsafe {
+        let mut by_key = key_equals(key);
+        unguarded::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
+        let mut found = next(scan, target)?;
+        if !found.1
+            && let Some(other) = next(scan, target)
+        {
+            found = other;
+        }
+        Some(found)
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open and was given a key.
+#[inline(always)]
+unsafe fn next(scan: &Scan, target: &Target) -> Option<Found> {
+    // SAFETY: as the caller says.
+    unsafe {
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        unguarded::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {
+            let counts = scan.one_version || unguarded::is_own(scan.slot);
+            (copy_row(scan.slot, target, scan.value_type), counts)
+        })
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the scan is open and no longer used afterwards.
+unsafe fn close(scan: &Scan) {
+    // SAFETY: each was opened by `open`; the slot lets go of its page first. A brief scan's snapshot was counted.
+    unsafe {
+        if scan.registered.is_null() {
+            let snapshot = (*scan.scan).xs_snapshot;
+            (*snapshot).regd_count = (*snapshot).regd_count.wrapping_sub(1);
+        }
+        unguarded::index_endscan(scan.scan);
+        unguarded::ExecDropSingleTupleTableSlot(scan.slot);
+        unguarded::index_close(scan.index, pg_sys::AccessShareLock as i32);
+        unguarded::table_close(scan.table, pg_sys::NoLock as i32);
+        if !scan.registered.is_null() {
+            unguarded::UnregisterSnapshot(scan.registered);
+        }
+    }
+}
+
+/// The condition `key = key` on the index's first column, which has collation "C" as ScanKeyInit has.
+///
+/// # Safety
+/// Inside of `guarded`.
+#[inline(always)]
+pub unsafe fn key_equals(key: Datum) -> pg_sys::ScanKeyData {
+    let mut entry = pg_sys::ScanKeyData::default();
+    // SAFETY: looks up a built-in function and fills the entry.
+    unsafe {
+        unguarded::ScanKeyInit(
+            &mut entry,
+            1,
+            pg_sys::BTEqualStrategyNumber as u16,
+            pg_sys::Oid::from_u32(pg_sys::F_TEXTEQ),
+            key,
+        );
+    }
+    entry
+}
+
+/// Copies our columns out of a slot, in the current memory context.
+///
+/// # Safety
+/// Inside of `guarded`; the slot holds a row of the target, whose [`Target::value_type`] this is.
+#[inline(always)]
+pub unsafe fn copy_row(
+    slot: *mut pg_sys::TupleTableSlot,
+    target: &Target,
+    value_type: ValueType,
+) -> Row {
+    // SAFETY: the value is of this type, and a copy; the deadline is passed by value.
+    unsafe {
+        let value = unguarded::column(slot, target.value).map(|value| {
+            let copy = unguarded::pg_detoast_datum_copy(value.cast_mut_ptr());
+            Stored::new(Datum::from(copy), value_type)
+        });
+        Row {
+            value,
+            deadline: unguarded::column(slot, target.deadline)
+                .map(|moment| moment.value() as Timestamp),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Where the rows are that have one of many keys: by the index, or by one pass over the table.
+//!
+//! Both see what a statement that begins now would see, and give places that hold as hints do in
+//! `table_write`. The caller holds the lock on the table that makes the [`Target`] true, and has an
+//! active snapshot: vacuum keeps what that could see, so a place holds no other row meanwhile.
+
+use std::ptr::null_mut;
+
+use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
+
+use super::scan::{Undecided, key_equals};
+use super::target::Target;
+use crate::pg::events::Dead;
+use crate::pg::memory;
+use crate::pg::memory::unguarded::{self, guarded};
+use crate::pg::value::datum::{Text, Value, varlena_bytes};
+use crate::pg::version;
+
+/// A row that was found, and which key it has.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub number: usize,
+    pub place: ItemPointerData,
+    /// What it leaves to VACUUM when it goes.
+    pub dead: Dead,
+}
+
+/// Where a search looks, and what it sees.
+#[derive(Clone, Copy)]
+struct Search {
+    table: pg_sys::Relation,
+    slot: *mut pg_sys::TupleTableSlot,
+    snapshot: pg_sys::Snapshot,
+}
+
+/// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages warm.
+pub fn by_index(
+    target: &Target,
+    keys: impl Iterator<Item = (usize, Text)>,
+) -> Result<Vec<Found>, Undecided> {
+    let mut all = memory::list(0);
+    // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An error
+    // that unwinds leaves it to the abort.
+    unsafe {
+        let (search, index, scan) = guarded(|| {
+            let (search, index) = open(target)?;
+            let scan = version::index_beginscan(search.table, index, search.snapshot);
+            Some((search, index, scan))
+        })
+        .ok_or(Undecided)?;
+        for (number, key) in keys {
+            let found = guarded(|| {
+                unguarded::check_for_interrupts();
+                let mut by_key = key_equals(key.raw());
+                unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
+                let forward = pg_sys::ScanDirection::ForwardScanDirection;
+                unguarded::index_getnext_slot(scan, forward, search.slot)
+                    .then(|| found(target, &search, number))
+            });
+            if let Some(found) = found {
+                memory::push(&mut all, found);
+            }
+        }
+        guarded(|| {
+            unguarded::index_endscan(scan);
+            close(&search, index);
+        });
+    }
+    Ok(all)
+}
+
+/// Waits for each transaction that has written a row under one of these keys which nobody else can see yet.
+/// Every row of a key is looked at: one may be about to go that such a row replaces.
+pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), Undecided> {
+    // SAFETY: as in `by_index`. A dirty snapshot is a type and room for answers, which lives as long as the
+    // scan; the scan has ended, and its pages are let go, before anybody is waited for.
+    unsafe {
+        let (search, index) = guarded(|| open(target)).ok_or(Undecided)?;
+        for key in keys {
+            guarded(|| {
+                unguarded::check_for_interrupts();
+                let mut writer = unseen_writer(&search, index, key);
+                while writer != pg_sys::InvalidTransactionId {
+                    let none = pg_sys::XLTW_Oper::XLTW_None;
+                    unguarded::XactLockTableWait(writer, null_mut(), null_mut(), none);
+                    writer = unseen_writer(&search, index, key);
+                }
+            });
+        }
+        guarded(|| close(&search, index));
+    }
+    Ok(())
+}
+
+/// A transaction in progress that has written a row under this key.
+///
+/// # Safety
+/// Inside of `guarded`, with what `open` has given.
+unsafe fn unseen_writer(
+    search: &Search,
+    index: pg_sys::Relation,
+    key: Text,
+) -> pg_sys::TransactionId {
+    // SAFETY: the scan begins and ends here, and the snapshot outlives it.
+    unsafe {
+        let mut dirty = pg_sys::SnapshotData {
+            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
+            ..Default::default()
+        };
+        let scan = version::index_beginscan(search.table, index, &raw mut dirty);
+        let mut by_key = key_equals(key.raw());
+        unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
+        let forward = pg_sys::ScanDirection::ForwardScanDirection;
+        let mut writer = pg_sys::InvalidTransactionId;
+        while writer == pg_sys::InvalidTransactionId
+            && unguarded::index_getnext_slot(scan, forward, search.slot)
+        {
+            writer = dirty.xmin;
+        }
+        unguarded::index_endscan(scan);
+        unguarded::clear_slot(search.slot);
+        writer
+    }
+}
+
+/// Asks of each row's key whether it is looked for, and by which number.
+pub fn by_pass(
+    target: &Target,
+    number_of: impl Fn(&[u8]) -> Option<usize>,
+) -> Result<Vec<Found>, Undecided> {
+    let mut all = memory::list(0);
+    // SAFETY: as above. The key is read while the slot holds its row.
+    unsafe {
+        let (search, index, pass) = guarded(|| {
+            let (search, index) = open(target)?;
+            Some((search, index, begin_pass(&search)))
+        })
+        .ok_or(Undecided)?;
+        let next = || {
+            guarded(|| {
+                unguarded::check_for_interrupts();
+                next_row(pass, &search)
+                    .then(|| unguarded::column(search.slot, target.key))
+                    .flatten()
+            })
+        };
+        while let Some(key) = next() {
+            if let Some(number) = number_of(varlena_bytes(key)) {
+                let found = guarded(|| found(target, &search, number));
+                memory::push(&mut all, found);
+            }
+        }
+        guarded(|| {
+            end_pass(pass, &search);
+            close(&search, index);
+        });
+    }
+    Ok(all)
+}
+
+/// The row in the search's slot.
+///
+/// # Safety
+/// Inside of `guarded`; the slot holds a row of the target.
+unsafe fn found(target: &Target, search: &Search, number: usize) -> Found {
+    // SAFETY: as the caller says.
+    unsafe {
+        Found {
+            number,
+            place: (*search.slot).tts_tid,
+            dead: Dead::with_row(search.slot, target.value),
+        }
+    }
+}
+
+/// None where the table is no longer what the target says.
+///
+/// # Safety
+/// Inside of `guarded`.
+unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
+    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as
+    // the search needs it.
+    unsafe {
+        unguarded::CommandCounterIncrement();
+        let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
+        let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
+        if target.value_type(table, index).is_none() {
+            unguarded::index_close(index, pg_sys::AccessShareLock as i32);
+            unguarded::table_close(table, pg_sys::NoLock as i32);
+            return None;
+        }
+        let search = Search {
+            table,
+            slot: unguarded::MakeSingleTupleTableSlot(
+                (*table).rd_att,
+                unguarded::table_slot_callbacks(table),
+            ),
+            snapshot: unguarded::RegisterSnapshot(unguarded::GetTransactionSnapshot()),
+        };
+        Some((search, index))
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the search is no longer used afterwards.
+unsafe fn close(search: &Search, index: pg_sys::Relation) {
+    // SAFETY: each was opened by `open`.
+    unsafe {
+        unguarded::ExecDropSingleTupleTableSlot(search.slot);
+        unguarded::UnregisterSnapshot(search.snapshot);
+        unguarded::index_close(index, pg_sys::AccessShareLock as i32);
+        unguarded::table_close(search.table, pg_sys::NoLock as i32);
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the search is open.
+unsafe fn begin_pass(search: &Search) -> TableScanDesc {
+    use pg_sys::ScanOptions::*;
+    let flags = SO_TYPE_SEQSCAN | SO_ALLOW_STRAT | SO_ALLOW_PAGEMODE;
+    // SAFETY: a table has an access method, and every access method has the functions of a scan.
+    unsafe {
+        match (*(*search.table).rd_tableam).scan_begin {
+            Some(begin) => begin(
+                search.table,
+                search.snapshot,
+                0,
+                null_mut(),
+                null_mut(),
+                flags,
+            ),
+            None => null_mut(),
+        }
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the pass has begun.
+unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
+    let forward = pg_sys::ScanDirection::ForwardScanDirection;
+    // SAFETY: as above.
+    unsafe {
+        let next = (*(*search.table).rd_tableam).scan_getnextslot;
+        next.is_some_and(|next| next(pass, forward, search.slot))
+    }
+}
+
+/// # Safety
+/// Inside of `guarded`; the pass has begun and is no longer used afterwards.
+unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
+    // SAFETY: the slot lets go of its page first.
+    unsafe {
+        unguarded::clear_slot(search.slot);
+        if let Some(end) = (*(*search.table).rd_tableam).scan_end {
+            end(pass);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The facts about a relation that decide whether and how it is a cache: its columns, its key, pgcache's
+//! triggers or view, and the settings that stand in these.
+//!
+//! Not what they mean: whether the relation makes a good cache is judged in `cache::catalog::registry`.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys;
+
+use super::target::{self, Target};
+use crate::pg::catalog::relation::{self, internal_function, qualified_name};
+use crate::pg::memory::list;
+use crate::pg::value::datum::ValueType;
+use crate::pg::version;
+
+/// What there is of a cache.
+pub struct Shape {
+    /// `schema.name`, quoted as a statement needs it, in the server's encoding.
+    pub qualified: CString,
+    /// Tables of the ordinary kind; not partitions' parents, views, foreign tables.
+    pub ordinary_table: bool,
+    /// A view, as memory caches have.
+    pub view: bool,
+    /// `UNLOGGED`.
+    pub unlogged: bool,
+    /// Row-level security is enabled, for whomever.
+    pub row_security: bool,
+    /// Both of pgcache's triggers fire for every session, replicas and apply workers included.
+    pub triggers_always: bool,
+    /// `TEMPORARY`: other sessions must not read it, whatever they may.
+    pub temporary: bool,
+    /// A column `key text COLLATE "C"` that an immediate unique index covers alone.
+    pub has_key: bool,
+    /// The type of the column `value`, when it is one that a cache can have.
+    pub value_type: Option<ValueType>,
+    /// A column `expires_at timestamptz`.
+    pub has_deadline: bool,
+    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view; None
+    /// when there is neither.
+    pub settings: Option<Vec<Vec<u8>>>,
+    /// The table as a direct access sees it.
+    pub target: Option<Target>,
+    /// The table and its indexes; none if a statement that reads the table may run somebody else's code.
+    pub own_relations: Vec<pg_sys::Oid>,
+}
+
+/// Reads a relation's facts; None when it is gone. The caller holds a lock on it.
+pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
+    let rows = internal_function(c"record");
+    let truncate = internal_function(c"record_truncate");
+    // SAFETY: try_relation_open gives NULL for a relation that is gone, else an entry that stays
+    // valid until the close below. Nothing in between keeps a pointer into it.
+    unsafe {
+        let open = pg_sys::try_relation_open(relation, pg_sys::AccessShareLock as i32);
+        if open.is_null() {
+            return None;
+        }
+        let class = &*(*open).rd_rel;
+        let settings = trigger_arguments(open, rows).or_else(|| view_settings(open));
+        let shape = Shape {
+            qualified: qualified_name(relation),
+            ordinary_table: class.relkind == pg_sys::RELKIND_RELATION as i8,
+            view: class.relkind == pg_sys::RELKIND_VIEW as i8,
+            unlogged: class.relpersistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
+            row_security: class.relrowsecurity,
+            temporary: class.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8,
+            triggers_always: fires_always(open, rows, EVERY_ROW)
+                && fires_always(open, truncate, EVERY_TRUNCATE),
+            has_key: has_key(open),
+            value_type: column(relation, c"value").and_then(|c| ValueType::from_oid(c.type_oid)),
+            has_deadline: column(relation, c"expires_at")
+                .is_some_and(|c| c.type_oid == pg_sys::TIMESTAMPTZOID),
+            target: match settings {
+                Some(_) => target::target(open),
+                None => None,
+            },
+            own_relations: target::relations_read_alone(open),
+            settings,
+        };
+        pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
+        Some(shape)
+    }
+}
+
+/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or not.
+pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
+    relation::has_trigger(relation, internal_function(c"record"))
+        || settings_of_view(relation).is_some()
+}
+
+/// Postgres' fixed oid of `pg_catalog."C"`.
+const C_COLLATION: pg_sys::Oid = pg_sys::Oid::from_u32(950);
+
+struct Column {
+    number: i16,
+    type_oid: pg_sys::Oid,
+    collation: pg_sys::Oid,
+}
+
+/// A live column by name.
+fn column(relation: pg_sys::Oid, name: &CStr) -> Option<Column> {
+    let (mut type_oid, mut modifier, mut collation) = (pg_sys::InvalidOid, 0, pg_sys::InvalidOid);
+    // SAFETY: syscache look-ups that copy what they find; get_attnum gives 0 for a column that is
+    // not there or was dropped.
+    unsafe {
+        let number = pg_sys::get_attnum(relation, name.as_ptr());
+        if number == pg_sys::InvalidAttrNumber as i16 {
+            return None;
+        }
+        pg_sys::get_atttypetypmodcoll(
+            relation,
+            number,
+            &mut type_oid,
+            &mut modifier,
+            &mut collation,
+        );
+        Some(Column {
+            number,
+            type_oid,
+            collation,
+        })
+    }
+}
+
+/// Whether `key text COLLATE "C"` is there and is the whole primary key.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn has_key(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the bitmap is a copy. From 18 on a deferrable primary key appears in it.
+    unsafe {
+        let Some(key) = column((*relation).rd_id, c"key") else {
+            return false;
+        };
+        let primary = pg_sys::RelationGetIndexAttrBitmap(
+            relation,
+            pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_PRIMARY_KEY,
+        );
+        key.type_oid == pg_sys::TEXTOID
+            && key.collation == C_COLLATION
+            && version::primary_key_index(relation) != pg_sys::InvalidOid
+            && pg_sys::bms_num_members(primary) == 1
+            && pg_sys::bms_is_member(
+                i32::from(key.number) - pg_sys::FirstLowInvalidHeapAttributeNumber,
+                primary,
+            )
+    }
+}
+
+/// The trigger that calls `function`.
+///
+/// # Safety
+/// `relation` must be open for as long as the result is used.
+unsafe fn trigger_calling<'a>(
+    relation: pg_sys::Relation,
+    function: pg_sys::Oid,
+) -> Option<&'a pg_sys::Trigger> {
+    // SAFETY: trigdesc is NULL or has numtriggers triggers.
+    unsafe {
+        let descriptor = (*relation).trigdesc;
+        if descriptor.is_null() || function == pg_sys::InvalidOid {
+            return None;
+        }
+        std::slice::from_raw_parts((*descriptor).triggers, (*descriptor).numtriggers as usize)
+            .iter()
+            .find(|trigger| trigger.tgfoid == function)
+    }
+}
+
+/// The arguments of the trigger that calls `function`.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn trigger_arguments(
+    relation: pg_sys::Relation,
+    function: pg_sys::Oid,
+) -> Option<Vec<Vec<u8>>> {
+    // SAFETY: a trigger has tgnargs C strings.
+    unsafe {
+        let trigger = trigger_calling(relation, function)?;
+        let arguments = (0..trigger.tgnargs as usize)
+            .map(|i| CStr::from_ptr(*trigger.tgargs.add(i)).to_bytes().to_vec())
+            .collect();
+        Some(arguments)
+    }
+}
+
+/// AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
+const EVERY_ROW: u32 = pg_sys::TRIGGER_TYPE_ROW
+    | pg_sys::TRIGGER_TYPE_INSERT
+    | pg_sys::TRIGGER_TYPE_UPDATE
+    | pg_sys::TRIGGER_TYPE_DELETE;
+/// BEFORE TRUNCATE, FOR EACH STATEMENT.
+const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_TRUNCATE;
+
+/// Whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events,
+/// without a WHEN and without a list of columns.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events: u32) -> bool {
+    // SAFETY: the relation is open.
+    unsafe {
+        trigger_calling(relation, function).is_some_and(|trigger| {
+            trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8
+                && trigger.tgtype as u32 == events
+                && trigger.tgnattr == 0
+                && trigger.tgqual.is_null()
+        })
+    }
+}
+
+/// What Postgres calls the rule of every view.
+const SELECT_RULE: &CStr = c"_RETURN";
+/// The number of pg_rewrite's column ev_action.
+const EV_ACTION: i16 = 8;
+
+/// The settings in a memory cache's view, from the catalogs alone: the number may be one that somebody has
+/// made up, so no lock is taken on what it names, nor waited for. None for a temporary view, which is no cache.
+pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
+    if !relation::is_view(relation) || relation::is_temporary(relation) {
+        return None;
+    }
+    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action of a
+    // view's rule is the text of a list of queries.
+    unsafe {
+        let rule = pg_sys::SearchSysCache2(
+            pg_sys::SysCacheIdentifier::RULERELNAME as i32,
+            pg_sys::Datum::from(relation),
+            pg_sys::Datum::from(SELECT_RULE.as_ptr()),
+        );
+        if rule.is_null() {
+            return None;
+        }
+        let mut null = false;
+        let action = pg_sys::SysCacheGetAttr(
+            pg_sys::SysCacheIdentifier::RULERELNAME as i32,
+            rule,
+            EV_ACTION,
+            &mut null,
+        );
+        let text = (!null).then(|| pg_sys::text_to_cstring(action.cast_mut_ptr()));
+        pg_sys::ReleaseSysCache(rule);
+        settings_in(pg_sys::stringToNode(text?).cast())
+    }
+}
+
+/// The settings in a memory cache's view: the words of the one argument of the function behind it.
+///
+/// # Safety
+/// `relation` must be open.
+unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
+    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the relation, which
+    // is open.
+    unsafe {
+        if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_VIEW as i8
+            || (*relation).rd_rules.is_null()
+        {
+            return None;
+        }
+        let rules = &*(*relation).rd_rules;
+        let rule = std::slice::from_raw_parts(rules.rules, rules.numLocks as usize)
+            .iter()
+            .find(|&&rule| (*rule).event == pg_sys::CmdType::CMD_SELECT)?;
+        settings_in((**rule).actions)
+    }
+}
+
+/// # Safety
+/// `actions` are those of a view's rule for SELECT.
+unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
+    let function = internal_function(c"memory_entries");
+    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only after
+    // their tag.
+    unsafe {
+        let query: *mut pg_sys::Query = *list::pointers(actions).first()?;
+        list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
+            .into_iter()
+            .filter(|&table| (*table).rtekind == pg_sys::RTEKind::RTE_FUNCTION)
+            .find_map(|table| text_argument((*table).functions, function))
+            .map(|text| {
+                text.split(|&byte| byte == b' ')
+                    .map(<[u8]>::to_vec)
+                    .collect()
+            })
+    }
+}
+
+/// The constant text that a call of `function` in FROM is given.
+///
+/// # Safety
+/// `functions` is a list of RangeTblFunction nodes.
+unsafe fn text_argument(functions: *mut pg_sys::List, function: pg_sys::Oid) -> Option<Vec<u8>> {
+    // SAFETY: each node is looked at only after its tag was; a non-null constant of type text holds
+    // a varlena.
+    unsafe {
+        let function_in_from: *mut pg_sys::RangeTblFunction = *list::pointers(functions).first()?;
+        let call: *mut pg_sys::FuncExpr = (*function_in_from).funcexpr.cast();
+        if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr || (*call).funcid != function {
+            return None;
+        }
+        let constant: *mut pg_sys::Const = *list::pointers((*call).args).first()?;
+        let is_text = (*constant).xpr.type_ == pg_sys::NodeTag::T_Const
+            && !(*constant).constisnull
+            && (*constant).consttype == pg_sys::TEXTOID;
+        is_text.then(|| crate::pg::value::datum::varlena_bytes((*constant).constvalue).to_vec())
+    }
+}

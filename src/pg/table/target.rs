@@ -1,0 +1,274 @@
+//! What a direct access needs to know of a table, and whether the table is plain enough for one.
+//!
+//! Judged when the session learns of the relation, and again after any change of it. Guards the rule
+//! that a direct write may skip only what is not there: whatever the executor would evaluate, check or
+//! fire besides our own trigger makes the table one for the kept plans.
+
+use pgrx::PgTupleDesc;
+use pgrx::pg_sys;
+
+use crate::pg::catalog::policies;
+use crate::pg::catalog::relation::{self, internal_function};
+use crate::pg::memory::{list, unguarded};
+use crate::pg::value::datum::ValueType;
+use crate::pg::version;
+
+/// A table whose rows can be found through the index of its primary key.
+#[derive(Clone)]
+pub struct Target {
+    pub relation: pg_sys::Oid,
+    /// The btree of the primary key, which is `key` alone.
+    pub index: pg_sys::Oid,
+    /// Numbers of our columns, from 1; they may stand in any order, with dropped ones between.
+    pub key: i16,
+    pub value: i16,
+    pub deadline: i16,
+    /// How many columns there are, dropped ones included.
+    pub columns: i16,
+    /// Columns of the user's own.
+    pub more: Vec<i16>,
+    /// Rows can be written past the executor.
+    pub writable: bool,
+    /// The transaction that made the index, where rows had changed their keys while there was none: a
+    /// snapshot that is older may see a row which the index has under a newer key.
+    made_by: Option<pg_sys::TransactionId>,
+}
+
+impl Target {
+    /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's rule.
+    pub fn is_indexed_for_reads(&self) -> bool {
+        // SAFETY: a variable of this process, and a comparison.
+        self.made_by.is_none_or(|made| unsafe {
+            pg_sys::TransactionIdPrecedes(made, pg_sys::TransactionXmin)
+        })
+    }
+
+    /// The type of the values, if the table and its index are still what was judged. No lock keeps a
+    /// session's own statements from changing them, and they may run in between: in a loader, a trigger, a
+    /// policy. The table stays as it is while it is open.
+    ///
+    /// # Safety
+    /// Inside of `unguarded::guarded`; both are open.
+    #[inline(always)]
+    pub unsafe fn value_type(
+        &self,
+        table: pg_sys::Relation,
+        index: pg_sys::Relation,
+    ) -> Option<ValueType> {
+        // SAFETY: an open relation has a descriptor and an open index its form; a column that is not there,
+        // or was dropped, is of no type.
+        unsafe {
+            let descriptor = (*table).rd_att;
+            let kind = |column: i16| unguarded::SPI_gettypeid(descriptor, i32::from(column));
+            let same = (*descriptor).natts == i32::from(self.columns)
+                && kind(self.key) == pg_sys::TEXTOID
+                && kind(self.deadline) == pg_sys::TIMESTAMPTZOID
+                && (*(*index).rd_index).indrelid == self.relation;
+            match same {
+                true => ValueType::from_oid(kind(self.value)),
+                false => None,
+            }
+        }
+    }
+}
+
+/// The table as a target; None where it has no such key or columns.
+///
+/// # Safety
+/// `relation` must be open and locked.
+pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
+    // SAFETY: the relation is open, so its descriptor and class row are there; what is kept are numbers.
+    unsafe {
+        if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_RELATION as i8 {
+            return None;
+        }
+        let oid = (*relation).rd_id;
+        let key = relation::column_number(oid, c"key")?;
+        let value = relation::column_number(oid, c"value")?;
+        let deadline = relation::column_number(oid, c"expires_at")?;
+        let index = version::primary_key_index(relation);
+        if index == pg_sys::InvalidOid {
+            return None;
+        }
+        let ours = [key, value, deadline];
+        let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        if descriptor
+            .iter()
+            .any(|column| ours.contains(&column.attnum) && version::is_virtual(column))
+        {
+            return None;
+        }
+        let more: Vec<i16> = descriptor
+            .iter()
+            .filter(|column| !column.attisdropped && !ours.contains(&column.attnum))
+            .map(|column| column.attnum)
+            .collect();
+        let writable = descriptor.iter().all(|column| is_plain(column, &ours, key))
+            && is_plain_table(relation)
+            && only_our_triggers(relation)
+            && indexes_are_plain(relation, index);
+        Some(Target {
+            relation: oid,
+            index,
+            key,
+            value,
+            deadline,
+            columns: descriptor.len() as i16,
+            more,
+            writable,
+            made_by: maker_of(index),
+        })
+    }
+}
+
+/// The transaction that made an index over rows whose former keys it does not have.
+///
+/// # Safety
+/// The index exists, and its table is locked.
+unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
+    // SAFETY: the index is open between open and close, under a lock.
+    unsafe {
+        let open = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
+        let made = (*(*open).rd_index)
+            .indcheckxmin
+            .then(|| pg_sys::HeapTupleHeaderGetXmin((*(*open).rd_indextuple).t_data));
+        pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
+        made
+    }
+}
+
+/// Whether a column takes what is written to it as it is. One of the user's own must stay NULL in a
+/// new row: no default, no domain that could refuse it.
+fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16], key: i16) -> bool {
+    if column.attisdropped {
+        return true;
+    }
+    // SAFETY: a syscache look-up of a type that a column has.
+    let is_domain =
+        || unsafe { pg_sys::get_typtype(column.atttypid) as u8 == pg_sys::TYPTYPE_DOMAIN };
+    column.attgenerated == 0
+        && column.attidentity == 0
+        && (!column.attnotnull || column.attnum == key)
+        && (ours.contains(&column.attnum) || (!column.atthasdef && !is_domain()))
+}
+
+/// Whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or a
+/// publication, whose row filters and identities the executor checks.
+///
+/// # Safety
+/// `relation` must be open and locked.
+unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open; the description of its publications is a copy.
+    unsafe {
+        let class = &*(*relation).rd_rel;
+        let constraints = (*(*relation).rd_att).constr;
+        let mut published = pg_sys::PublicationDesc::default();
+        pg_sys::RelationBuildPublicationDesc(relation, &mut published);
+        let actions = published.pubactions;
+        class.relam == pg_sys::HEAP_TABLE_AM_OID
+            && class.relpersistence != pg_sys::RELPERSISTENCE_TEMP as i8
+            && !class.relispartition
+            && !class.relhassubclass
+            && !class.relhasrules
+            && !class.relrowsecurity
+            && (constraints.is_null() || (*constraints).num_check == 0)
+            && !(actions.pubinsert || actions.pubupdate || actions.pubdelete)
+    }
+}
+
+/// The table and its indexes, if a statement over it alone evaluates nothing of anybody else's, neither when
+/// it is planned (expressions of indexes, constraints and statistics) nor when it reads (policies); else none.
+///
+/// # Safety
+/// `relation` must be open and locked.
+pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oid> {
+    // SAFETY: the relation is open; both lists are copies.
+    unsafe {
+        let class = &*(*relation).rd_rel;
+        let constraints = (*(*relation).rd_att).constr;
+        let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        let alone = class.relkind == pg_sys::RELKIND_RELATION as i8
+            && (!class.relrowsecurity || policies::run_nothing_of_users(relation))
+            && !class.relhasrules
+            && !class.relispartition
+            && (constraints.is_null() || (*constraints).num_check == 0)
+            && !descriptor.iter().any(version::is_virtual)
+            && list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
+        let mut relations = list::oids(pg_sys::RelationGetIndexList(relation));
+        if !alone || relations.iter().any(|&index| evaluates(index)) {
+            return Vec::new();
+        }
+        relations.push((*relation).rd_id);
+        relations
+    }
+}
+
+/// Whether an index has an expression or a predicate.
+///
+/// # Safety
+/// The index exists, and its table is locked.
+unsafe fn evaluates(index: pg_sys::Oid) -> bool {
+    // SAFETY: the index is open between open and close, under a lock.
+    unsafe {
+        let open = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
+        let evaluates = has_expression(open);
+        pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
+        evaluates
+    }
+}
+
+/// # Safety
+/// `index` must be open.
+unsafe fn has_expression(index: pg_sys::Relation) -> bool {
+    let has = |column: u32| {
+        // SAFETY: the row of pg_index is there as long as the index is open.
+        unsafe {
+            !pg_sys::heap_attisnull((*index).rd_indextuple, column as i32, std::ptr::null_mut())
+        }
+    };
+    has(pg_sys::Anum_pg_index_indexprs) || has(pg_sys::Anum_pg_index_indpred)
+}
+
+/// Whether every trigger is one of ours, whose effect a direct write has too.
+///
+/// # Safety
+/// `relation` must be open and locked.
+unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
+    let ours = [
+        internal_function(c"record"),
+        internal_function(c"record_truncate"),
+    ];
+    // SAFETY: trigdesc is NULL or has numtriggers triggers, foreign keys' own among them.
+    unsafe {
+        let descriptor = (*relation).trigdesc;
+        descriptor.is_null()
+            || std::slice::from_raw_parts(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            )
+            .iter()
+            .all(|trigger| ours.contains(&trigger.tgfoid))
+    }
+}
+
+/// Whether only the primary key is unique, and no index evaluates an expression or a predicate.
+///
+/// # Safety
+/// `relation` must be open and locked.
+unsafe fn indexes_are_plain(relation: pg_sys::Relation, primary: pg_sys::Oid) -> bool {
+    // SAFETY: the list is a copy; each index is open between open and close, under a lock.
+    unsafe {
+        list::oids(pg_sys::RelationGetIndexList(relation))
+            .into_iter()
+            .all(|oid| {
+                let index = pg_sys::index_open(oid, pg_sys::AccessShareLock as i32);
+                let form = &*(*index).rd_index;
+                let plain = form.indislive
+                    && !form.indisexclusion
+                    && form.indisunique == (oid == primary)
+                    && !has_expression(index);
+                pg_sys::index_close(index, pg_sys::AccessShareLock as i32);
+                plain
+            })
+    }
+}

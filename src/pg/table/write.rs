@@ -1,0 +1,209 @@
+//! Writing rows of a table by key, past the executor, with its own means.
+//!
+//! What `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1` do, only for a
+//! [`Target`] that is `writable`, only under READ COMMITTED, only where a snapshot is active and nothing
+//! runs in parallel: [`possible`] asks. The caller holds RowExclusiveLock on the table and notes the key
+//! for the trigger that is not fired.
+//!
+//! How two writers of one key meet:
+//!
+//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the row
+//!   may be moved, locked or deleted. The change itself then says so (TM_Updated, TM_Deleted), and all
+//!   begins again. It waits for whoever is at the row, in the queue that every writer stands in.
+//! - That a scan finds nothing is a hint as well: a row that moves while it is looked for can be missed.
+//!   The speculative insertion decides. Where the index has the key already, the row is taken back, and
+//!   all begins again.
+//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and
+//!   vacuum keeps what was alive then.
+//! - No page of the index stays pinned while anything is waited for, or vacuum would wait, too. Of the table
+//!   only the page that the update itself holds on to, as any writer's does.
+//!
+//! This file decides and repeats; `step` has the single steps, `row` what is open.
+
+use pgrx::pg_sys::Datum;
+
+use super::row::{Change, New, Seek, Writer};
+use super::scan::{Row, Undecided};
+use super::search::Found;
+use super::step::{self, Step};
+use super::target::Target;
+use crate::pg::events::Dead;
+use crate::pg::memory::unguarded::{self, guarded};
+use crate::pg::session::{self, lock};
+use crate::pg::value::datum::{Text, Value};
+
+/// Whether the present transaction can write past the executor.
+pub fn possible() -> bool {
+    // SAFETY: reads a variable of this process and raises nothing.
+    !lock::one_snapshot_per_transaction()
+        && !session::in_parallel_mode()
+        && unsafe { unguarded::ActiveSnapshotSet() }
+}
+
+/// Inserts or overwrites rows, in this order; `written` is told the place of each. False where the
+/// statement must do it, all of it: what has been written already is overwritten then.
+pub fn put_all(
+    target: &Target,
+    rows: impl Iterator<Item = (Text, New)>,
+    mut written: impl FnMut(usize),
+) -> bool {
+    let Some(mut writer) = Writer::of(target) else {
+        return false;
+    };
+    for (place, (key, new)) in rows.enumerate() {
+        // SAFETY: the sequence holds plain values only; the writer's relations are open.
+        let done = unsafe { guarded(|| step::put(&mut writer, key.raw(), &new)) };
+        if !done {
+            writer.close();
+            return false;
+        }
+        written(place);
+    }
+    writer.close();
+    true
+}
+
+/// Inserts or overwrites one row. False where the statement must do it.
+pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
+    // SAFETY: as in `put_all`; the whole call is one sequence.
+    let (done, dead) = unsafe {
+        guarded(|| {
+            let Some(mut writer) = Writer::open(target) else {
+                return (false, Dead::default());
+            };
+            let done = step::put(&mut writer, key.raw(), new);
+            (done, writer.end())
+        })
+    };
+    dead.tell(target.relation);
+    done
+}
+
+/// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
+/// was. An error where the statement must do it.
+pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, Undecided> {
+    // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
+    let removed = unsafe {
+        guarded(|| {
+            let mut writer = Writer::open(target)?;
+            let removed = step::take(&mut writer, key.raw());
+            Some((removed, writer.end()))
+        })
+    };
+    let (removed, dead) = removed.ok_or(Undecided)?;
+    dead.tell(target.relation);
+    removed.ok_or(Undecided)
+}
+
+/// Removes rows that were found by `table_search`, and gives their keys' numbers to `removed`. One that
+/// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its number. False
+/// where the statement must do it, all of it: what has been removed already is not there then.
+pub fn remove_all(
+    target: &Target,
+    rows: &[Found],
+    key_of: impl Fn(usize) -> Text,
+    mut removed: impl FnMut(usize),
+) -> bool {
+    let Some(mut writer) = Writer::of(target) else {
+        return false;
+    };
+    let done = rows.iter().all(
+        |&Found {
+             number,
+             place,
+             dead,
+         }| {
+            // SAFETY: as in `put_all`.
+            let step = unsafe {
+                guarded(|| {
+                    unguarded::check_for_interrupts();
+                    step::remove_unseen(&mut writer, place, dead)
+                })
+            };
+            let gone = match step {
+                Step::Done => Some(true),
+                Step::Strange => None,
+                Step::Again => {
+                    let key = key_of(number);
+                    // SAFETY: as in `put_all`.
+                    unsafe { guarded(|| step::take(&mut writer, key.raw())) }
+                        .map(|row| row.is_some())
+                }
+            };
+            if gone == Some(true) {
+                removed(number);
+            }
+            gone.is_some()
+        },
+    );
+    // SAFETY: a single call.
+    unsafe { guarded(|| unguarded::CommandCounterIncrement()) };
+    writer.close();
+    done
+}
+
+/// Changes the row under a key as `decide` says, which is shown the row or None; gives what it gave. An
+/// error where the statement must do it; nothing is changed then.
+///
+/// With [`Seek::Any`] the row is one that an insertion would conflict with, an uncommitted one is waited
+/// for, and it is locked before `decide` sees it. Otherwise it is one that a statement beginning now
+/// sees; it is locked when `decide` wants it changed, and asked about again then.
+pub fn change<R>(
+    target: &Target,
+    key: Text,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Row>) -> (Change, R),
+) -> Result<R, Undecided> {
+    let Some(mut writer) = Writer::of(target) else {
+        return Err(Undecided);
+    };
+    let answer = loop {
+        match attempt(&mut writer, key.raw(), seek, &mut decide) {
+            Ok(answer) => break Ok(answer),
+            Err(Step::Strange) => break Err(Undecided),
+            Err(_) => {}
+        }
+    };
+    writer.close();
+    answer
+}
+
+/// Finds the row, decides and changes it; an error says why it did not come to that.
+fn attempt<R>(
+    writer: &mut Writer,
+    key: Datum,
+    seek: Seek,
+    decide: &mut impl FnMut(Option<Row>) -> (Change, R),
+) -> Result<R, Step> {
+    // SAFETY: here and below, sequences of plain values over the writer's open relations.
+    // Between them runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
+    let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
+        let (change, answer) = decide(None);
+        // SAFETY: as above.
+        let done = unsafe { guarded(|| step::make_absent(writer, key, &change)) };
+        return settled(done, answer);
+    };
+    if seek != Seek::Any {
+        // SAFETY: as above; the slot holds the row that was found.
+        let row = unsafe { guarded(|| writer.present_row()) };
+        if let (Change::Keep, answer) = decide(Some(row)) {
+            return Ok(answer);
+        }
+    }
+    // SAFETY: as above; the lock puts the row into the slot.
+    let (locked, row) = unsafe { guarded(|| step::lock(writer, place, seek)) };
+    let Some(row) = row else {
+        return Err(locked);
+    };
+    let (change, answer) = decide(Some(row));
+    // SAFETY: as above.
+    let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
+    settled(done, answer)
+}
+
+fn settled<R>(step: Step, answer: R) -> Result<R, Step> {
+    match step {
+        Step::Done => Ok(answer),
+        other => Err(other),
+    }
+}

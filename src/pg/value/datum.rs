@@ -1,0 +1,348 @@
+//! How SQL values cross between Postgres and Rust: arguments and results.
+//!
+//! Not `String`: a server encoding need not be UTF-8, and a cached value is mostly passed through
+//! without a look at it. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; bytes are taken out
+//! of it only where somebody needs them (the key always, the value rarely).
+
+use std::ptr::NonNull;
+
+use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
+use pgrx::nullable::Nullable;
+use pgrx::{FromDatum, pg_sys};
+
+use crate::error::Error;
+use crate::pg::memory;
+
+/// The three types a value can have, in SQL's arguments and in a cache's column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueType {
+    Text,
+    Json,
+    Bytes,
+}
+
+impl ValueType {
+    pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
+        match oid {
+            pg_sys::TEXTOID => Some(ValueType::Text),
+            pg_sys::JSONBOID => Some(ValueType::Json),
+            pg_sys::BYTEAOID => Some(ValueType::Bytes),
+            _ => None,
+        }
+    }
+
+    pub fn oid(self) -> pg_sys::Oid {
+        match self {
+            ValueType::Text => pg_sys::TEXTOID,
+            ValueType::Json => pg_sys::JSONBOID,
+            ValueType::Bytes => pg_sys::BYTEAOID,
+        }
+    }
+
+    pub fn array_oid(self) -> pg_sys::Oid {
+        match self {
+            ValueType::Text => pg_sys::TEXTARRAYOID,
+            ValueType::Json => pg_sys::JSONBARRAYOID,
+            ValueType::Bytes => pg_sys::BYTEAARRAYOID,
+        }
+    }
+
+    /// The name as a statement spells it.
+    pub fn sql(self) -> &'static str {
+        match self {
+            ValueType::Text => "pg_catalog.text",
+            ValueType::Json => "pg_catalog.jsonb",
+            ValueType::Bytes => "pg_catalog.bytea",
+        }
+    }
+}
+
+/// A value in one of the three types: what the api's families of functions differ in.
+pub trait Value: Copy {
+    const TYPE: ValueType;
+    /// # Safety
+    /// The datum is a varlena of this type.
+    unsafe fn from_raw(datum: pg_sys::Datum) -> Self;
+    fn raw(self) -> pg_sys::Datum;
+}
+
+macro_rules! value_datum {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name(pg_sys::Datum);
+
+        impl Value for $name {
+            const TYPE: ValueType = ValueType::$name;
+
+            unsafe fn from_raw(datum: pg_sys::Datum) -> Self {
+                $name(datum)
+            }
+
+            fn raw(self) -> pg_sys::Datum {
+                self.0
+            }
+        }
+
+        impl FromDatum for $name {
+            unsafe fn from_polymorphic_datum(
+                datum: pg_sys::Datum,
+                is_null: bool,
+                _: pg_sys::Oid,
+            ) -> Option<Self> {
+                (!is_null).then_some($name(datum))
+            }
+        }
+
+        argument!($name);
+
+        // SAFETY: the datum is a varlena of this type, made by Postgres or by this module.
+        unsafe impl BoxRet for $name {
+            unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+                // SAFETY: as above; it lives in the memory context of the call.
+                unsafe { fcinfo.return_raw_datum(self.0) }
+            }
+        }
+    };
+}
+
+/// Lets a type with `FromDatum` stand in the argument list of a `#[pg_extern]` function.
+macro_rules! argument {
+    ($name:ident) => {
+        // SAFETY: the SQL declaration names the type that `from_polymorphic_datum` reads; the
+        // signature lint compares the two.
+        unsafe impl<'fcx> ArgAbi<'fcx> for $name {
+            unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+                // SAFETY: only reached for a non-null argument of a STRICT function or of a
+                // function that takes it without Option; pgcache has neither.
+                unsafe {
+                    arg.unbox_arg_using_from_datum()
+                        .unwrap_or($name(pg_sys::Datum::null()))
+                }
+            }
+
+            unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
+                // SAFETY: the argument has the declared type.
+                unsafe { arg.unbox_arg_using_from_datum().into() }
+            }
+        }
+    };
+}
+
+value_datum! {
+    /// A `text`, in the server's encoding.
+    Text
+}
+value_datum! {
+    /// A `jsonb`.
+    Json
+}
+value_datum! {
+    /// A `bytea`.
+    Bytes
+}
+
+impl Text {
+    /// The characters' bytes, in the server's encoding.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        varlena_bytes(self.0)
+    }
+
+    /// A new text with these bytes, which must be valid in the server's encoding.
+    pub fn new(bytes: &[u8]) -> Text {
+        Text(new_varlena(bytes))
+    }
+
+    /// The text as UTF-8, for words that pgcache itself compares or prints (names, settings).
+    pub fn to_string_lossy(self) -> String {
+        crate::pg::encoding::decode(self.bytes())
+    }
+}
+
+/// The payload of a varlena, detoasted when needed.
+///
+/// The borrow is as long as the datum's own memory context lives, which is at least the call.
+#[inline]
+pub(in crate::pg) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
+    // SAFETY: every caller holds a varlena datum. A detoasted copy is allocated in the current
+    // memory context and lives as long as the call. Most datums are plain already: they are spared
+    // the guarded call.
+    unsafe {
+        let mut varlena: *mut pg_sys::varlena = datum.cast_mut_ptr();
+        if pgrx::varlena::varatt_is_4b_c(varlena) || pgrx::varlena::varatt_is_1b_e(varlena) {
+            varlena = pg_sys::pg_detoast_datum_packed(varlena);
+        }
+        std::slice::from_raw_parts(
+            pgrx::varlena::vardata_any(varlena).cast(),
+            pgrx::varlena::varsize_any_exhdr(varlena),
+        )
+    }
+}
+
+/// A new varlena with this payload, in the current memory context.
+#[inline]
+pub(in crate::pg) fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
+    let mut room = Room::of(bytes.len());
+    room.bytes().copy_from_slice(bytes);
+    room.into_varlena(bytes.len())
+}
+
+/// Memory for a varlena whose payload is still to come.
+pub struct Room {
+    varlena: NonNull<u8>,
+    payload: usize,
+}
+
+impl Room {
+    /// Room for so many bytes of payload, zeroed.
+    #[inline]
+    pub fn of(payload: usize) -> Room {
+        let varlena = memory::palloc(pg_sys::VARHDRSZ + payload);
+        // SAFETY: the payload was allocated with the header before it.
+        unsafe { varlena.add(pg_sys::VARHDRSZ).write_bytes(0, payload) };
+        Room { varlena, payload }
+    }
+
+    #[inline]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `payload` bytes after the header are ours and initialised.
+        unsafe {
+            let payload = self.varlena.add(pg_sys::VARHDRSZ).as_ptr();
+            std::slice::from_raw_parts_mut(payload, self.payload)
+        }
+    }
+
+    /// The varlena; its payload is the first `length` bytes of the room.
+    #[inline]
+    pub fn into_varlena(self, length: usize) -> pg_sys::Datum {
+        let size = pg_sys::VARHDRSZ + length.min(self.payload);
+        // SAFETY: the header is allocated, and the size is at most what was.
+        unsafe { pgrx::varlena::set_varsize_4b(self.varlena.as_ptr().cast(), size as i32) };
+        pg_sys::Datum::from(self.varlena.as_ptr())
+    }
+}
+
+/// A C string of these bytes, in the current memory context.
+pub fn new_c_string(bytes: &[u8]) -> pg_sys::Datum {
+    let string = memory::palloc(bytes.len() + 1);
+    // SAFETY: so many bytes were allocated, and they do not overlap the argument.
+    unsafe {
+        string.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
+        string.add(bytes.len()).write(0);
+    }
+    pg_sys::Datum::from(string.as_ptr())
+}
+
+/// A one-dimensional array argument without nulls.
+pub struct ArrayOf<V: Value>(pg_sys::Datum, std::marker::PhantomData<V>);
+
+impl<V: Value> FromDatum for ArrayOf<V> {
+    unsafe fn from_polymorphic_datum(
+        datum: pg_sys::Datum,
+        is_null: bool,
+        _: pg_sys::Oid,
+    ) -> Option<Self> {
+        (!is_null).then_some(ArrayOf(datum, std::marker::PhantomData))
+    }
+}
+
+// SAFETY: the SQL declaration names the array type of V; the signature lint compares the two.
+unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: as for the scalar types; an empty array stands in for a null that cannot come.
+        unsafe {
+            arg.unbox_arg_using_from_datum()
+                .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
+        }
+    }
+
+    unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
+        // SAFETY: the argument has the declared type.
+        unsafe { arg.unbox_arg_using_from_datum().into() }
+    }
+}
+
+impl<V: Value> ArrayOf<V> {
+    /// The elements in order. `name` is the argument's, for the error.
+    pub fn elements(&self, name: &'static str) -> Result<Vec<V>, Error> {
+        // SAFETY: the datum is an array of V's type, as declared in SQL. deconstruct_array fills
+        // `count` datums and null flags, palloc'd in the call's memory context.
+        unsafe {
+            let array: *mut pg_sys::ArrayType =
+                pg_sys::pg_detoast_datum(self.0.cast_mut_ptr()).cast();
+            if (*array).ndim > 1 {
+                return Err(Error::ArrayDimensions(name));
+            }
+            let (mut datums, mut nulls, mut count) =
+                (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+            pg_sys::deconstruct_array(
+                array,
+                V::TYPE.oid(),
+                -1,
+                false,
+                b'i' as i8,
+                &mut datums,
+                &mut nulls,
+                &mut count,
+            );
+            if (0..count as usize).any(|i| *nulls.add(i)) {
+                return Err(Error::NullElement(name));
+            }
+            Ok(memory::collect(
+                (0..count as usize).map(|i| V::from_raw(*datums.add(i))),
+            ))
+        }
+    }
+}
+
+/// The address before all rows of a block, a datum of type tid.
+pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
+    // SAFETY: a palloc'd address has room for its three numbers.
+    unsafe {
+        let address: pg_sys::ItemPointer =
+            pg_sys::palloc0(size_of::<pg_sys::ItemPointerData>()).cast();
+        (*address).ip_blkid.bi_hi = (block >> 16) as u16;
+        (*address).ip_blkid.bi_lo = block as u16;
+        pg_sys::Datum::from(address)
+    }
+}
+
+/// A new array of varlenas of this type, for a statement's parameter.
+pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum {
+    // SAFETY: the elements are datums of type `of`: varlena, int-aligned, passed by reference.
+    unsafe {
+        pg_sys::Datum::from(pg_sys::construct_array(
+            elements.as_mut_ptr(),
+            elements.len() as i32,
+            of.oid(),
+            -1,
+            false,
+            b'i' as i8,
+        ))
+    }
+}
+
+/// The same of these texts, with one allocation for all elements.
+pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
+    const HEADER: usize = 4;
+    let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);
+    let total: usize = texts.iter().map(|text| size(text)).sum();
+    let mut block: Vec<u32> = vec![0; total / HEADER];
+    let base: *mut u8 = block.as_mut_ptr().cast();
+    let mut at = 0;
+    let mut elements = Vec::with_capacity(texts.len());
+    for text in texts {
+        // SAFETY: the sizes add up to the block's; each element begins aligned for its header.
+        unsafe {
+            let element = base.add(at);
+            pgrx::varlena::set_varsize_4b(element.cast(), (HEADER + text.len()) as i32);
+            element
+                .add(HEADER)
+                .copy_from_nonoverlapping(text.as_ptr(), text.len());
+            elements.push(pg_sys::Datum::from(element));
+        }
+        at += size(text);
+    }
+    new_array(&mut elements, ValueType::Text) // copies them out of the block
+}

@@ -1,0 +1,7 @@
+//! Values with their types: datums, rows, conversions.
+
+pub mod convert;
+pub mod datum;
+pub mod rows;
+pub mod stored;
+pub mod typed;

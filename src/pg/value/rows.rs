@@ -1,0 +1,186 @@
+//! The rows of a set-returning function, handed over one by one.
+//!
+//! Guards one rule: a result may be larger than memory. Rows go into a tuplestore, which moves to
+//! disk what exceeds work_mem, and what a row was made of is freed before the next one is made.
+
+use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, pg_sys};
+
+use super::typed::{self, Typed};
+use crate::error::Error;
+
+/// A row's columns.
+pub type Row<const N: usize> = [Typed; N];
+
+/// What makes the rows, one after the other.
+type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
+
+/// A result whose rows are made while they are handed over.
+pub struct Stream<const N: usize> {
+    options: u32,
+    produce: Produce<N>,
+}
+
+impl<const N: usize> Stream<N> {
+    /// For a function that declares its columns. Locks are taken by `produce`: the tuplestore is there
+    /// by then, and its file belongs to the call, not to a scope of locks that ends before it is read.
+    pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
+        Stream {
+            options: 0,
+            produce: Box::new(produce),
+        }
+    }
+}
+
+/// The same for a function whose columns only the query names (`AS e (key text, ...)`). A query can name
+/// any types, so `produce` says by [`Sink::require`] what its rows have.
+pub struct QueryStream<const N: usize>(Stream<N>);
+
+impl<const N: usize> QueryStream<N> {
+    pub fn new(
+        produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static,
+    ) -> QueryStream<N> {
+        QueryStream(Stream {
+            options: pg_sys::MAT_SRF_USE_EXPECTED_DESC,
+            produce: Box::new(produce),
+        })
+    }
+}
+
+// SAFETY: as for Stream, whose work it is.
+unsafe impl<const N: usize> BoxRet for QueryStream<N> {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.box_into(fcinfo) }
+    }
+}
+
+// SAFETY: the sink compares each row with the columns that the function declares, or that the query names.
+unsafe impl<const N: usize> BoxRet for Stream<N> {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: Postgres passes a valid call.
+        let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), self.options) };
+        if let Err(error) = (self.produce)(&mut sink) {
+            ErrorReport::from(error).report(PgLogLevel::ERROR);
+        }
+        sink.close();
+        fcinfo.return_null()
+    }
+}
+
+/// The tuplestore of a call.
+pub struct Sink<const N: usize> {
+    store: *mut pg_sys::Tuplestorestate,
+    descriptor: pg_sys::TupleDesc,
+    /// The columns' types, as the query or the declaration names them.
+    types: [pg_sys::Oid; N],
+    /// What a row is made in; emptied after each.
+    scratch: pg_sys::MemoryContext,
+}
+
+impl<const N: usize> Sink<N> {
+    /// # Safety
+    /// `call` is a valid call.
+    pub unsafe fn open(call: pg_sys::FunctionCallInfo, options: u32) -> Sink<N> {
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when
+        // the caller cannot take a set. The scratch context goes with the one the call runs in.
+        unsafe {
+            pg_sys::InitMaterializedSRF(call, options);
+            let result: *mut pg_sys::ReturnSetInfo = (*call).resultinfo.cast();
+            let descriptor = (*result).setDesc;
+            if (*descriptor).natts as usize != N {
+                ErrorReport::from(Error::WrongColumns).report(PgLogLevel::ERROR);
+            }
+            Sink {
+                store: (*result).setResult,
+                descriptor,
+                types: typed::types_of(descriptor),
+                scratch: pg_sys::AllocSetContextCreateInternal(
+                    pg_sys::CurrentMemoryContext,
+                    c"pgcache row".as_ptr(),
+                    pg_sys::ALLOCSET_SMALL_MINSIZE as usize,
+                    pg_sys::ALLOCSET_SMALL_INITSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+                ),
+            }
+        }
+    }
+
+    /// Refuses a query that names other types, also where there are no rows.
+    pub fn require(&self, types: [pg_sys::Oid; N]) -> Result<(), Error> {
+        match self.types == types {
+            true => Ok(()),
+            false => Err(Error::WrongColumns),
+        }
+    }
+
+    /// Hands over what `make` makes, if anything; the memory that it took is freed. Raises 42804 for a
+    /// column of another type than the query names.
+    pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
+        // SAFETY: the scratch context lives until `close`, and nothing in it is used after the reset.
+        // tuplestore_putvalues copies as many columns as the descriptor has, which are N.
+        unsafe {
+            let caller = pg_sys::MemoryContextSwitchTo(self.scratch);
+            if let Some(row) = make() {
+                let (mut values, mut nulls) = typed::datums(row, &self.types);
+                pg_sys::tuplestore_putvalues(
+                    self.store,
+                    self.descriptor,
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                );
+            }
+            pg_sys::MemoryContextSwitchTo(caller);
+            pg_sys::MemoryContextReset(self.scratch);
+        }
+    }
+
+    pub fn close(self) {
+        // SAFETY: made in `open`; nothing in it is used any more.
+        unsafe { pg_sys::MemoryContextDelete(self.scratch) };
+    }
+}
+
+/// One row of several columns, for a function with OUT parameters.
+pub struct Record<const N: usize>(pub [Typed; N]);
+
+// SAFETY: the columns are compared with those of the SQL declaration.
+unsafe impl<const N: usize> BoxRet for Record<N> {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: get_call_result_type gives a tuple descriptor for any function with OUT
+        // parameters, and heap_form_tuple reads exactly its columns, of which there are N.
+        unsafe {
+            let mut descriptor = std::ptr::null_mut();
+            pg_sys::get_call_result_type(
+                fcinfo.as_mut_ptr(),
+                std::ptr::null_mut(),
+                &mut descriptor,
+            );
+            if descriptor.is_null() || (*descriptor).natts as usize != N {
+                typed::refuse_columns();
+            }
+            let (mut values, mut nulls) = typed::datums(self.0, &typed::types_of(descriptor));
+            let descriptor = pg_sys::BlessTupleDesc(descriptor);
+            let tuple =
+                pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            fcinfo.return_raw_datum(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
+        }
+    }
+}
+
+/// The rows of a set-returning function, handed over all at once (materialize mode).
+pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
+
+// SAFETY: as for Record; the function is declared RETURNS TABLE with N columns.
+unsafe impl<const N: usize> BoxRet for Rows<N> {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: Postgres passes a valid call.
+        let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), 0) };
+        for row in self.0 {
+            sink.row(|| Some(row));
+        }
+        sink.close();
+        fcinfo.return_null()
+    }
+}

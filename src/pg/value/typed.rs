@@ -1,0 +1,155 @@
+//! Datums with their types: what a statement is given for its parameters, and a function gives for its
+//! columns.
+//!
+//! Guards that neither takes a datum for another type: a plan compares them with what it was prepared
+//! for, and a result with what the query, or the function's declaration, names.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::{IntoDatum, PgLogLevel};
+
+use super::datum::{Text, Value, ValueType, new_array, new_text_array, new_varlena, row_address};
+use super::stored::Stored;
+use crate::error::Error;
+use crate::pg::memory;
+use crate::pg::session::clock::Timestamp;
+
+/// A datum and its type, or NULL, which is of every type.
+#[derive(Clone, Copy)]
+pub struct Typed(Option<(Datum, Oid)>);
+
+impl Typed {
+    pub const NULL: Typed = Typed(None);
+
+    pub fn number(number: i64) -> Typed {
+        Typed(Some((Datum::from(number), pg_sys::INT8OID)))
+    }
+
+    pub fn moment(moment: Option<Timestamp>) -> Typed {
+        Typed(moment.map(|moment| (Datum::from(moment), pg_sys::TIMESTAMPTZOID)))
+    }
+
+    pub fn oid(oid: Oid) -> Typed {
+        Typed(Some((Datum::from(oid), pg_sys::OIDOID)))
+    }
+
+    /// Whatever pgrx knows a type of.
+    pub fn of<T: IntoDatum>(value: Option<T>) -> Typed {
+        Typed(
+            value
+                .and_then(T::into_datum)
+                .map(|datum| (datum, T::type_oid())),
+        )
+    }
+
+    /// A text of bytes that are only compared, so that they need not be valid.
+    pub fn bound(bytes: &[u8]) -> Typed {
+        Typed(Some((new_varlena(bytes), pg_sys::TEXTOID)))
+    }
+
+    /// The address before all rows of a block.
+    pub fn address(block: u32) -> Typed {
+        Typed(Some((row_address(block), pg_sys::TIDOID)))
+    }
+
+    /// # Safety
+    /// The datum is of type tid and outlives this.
+    pub(in crate::pg) unsafe fn copied_address(address: Datum) -> Typed {
+        Typed(Some((address, pg_sys::TIDOID)))
+    }
+
+    pub fn texts(texts: impl Iterator<Item = Text>) -> Typed {
+        let mut datums = memory::collect(texts.map(Text::raw));
+        let array = new_array(&mut datums, ValueType::Text);
+        Typed(Some((array, pg_sys::TEXTARRAYOID)))
+    }
+
+    pub fn byte_texts(texts: &[&[u8]]) -> Typed {
+        Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
+    }
+
+    /// An array; an error where one of the values is of another type.
+    pub fn values(
+        values: impl Iterator<Item = Stored>,
+        value_type: ValueType,
+    ) -> Result<Typed, Error> {
+        let mut datums = memory::list(values.size_hint().0);
+        for value in values {
+            memory::push(&mut datums, value.wanted(value_type)?.raw());
+        }
+        let array = new_array(&mut datums, value_type);
+        Ok(Typed(Some((array, value_type.array_oid()))))
+    }
+
+    /// The datum, if a place of this type takes it.
+    #[inline]
+    pub(in crate::pg) fn fit(self, place: Oid) -> Option<Option<Datum>> {
+        match self.0 {
+            None => Some(None),
+            Some((datum, kind)) => (kind == place || both_oids(kind, place)).then_some(Some(datum)),
+        }
+    }
+}
+
+/// Postgres' names of one representation.
+fn both_oids(kind: Oid, place: Oid) -> bool {
+    kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
+}
+
+impl From<Text> for Typed {
+    #[inline]
+    fn from(text: Text) -> Typed {
+        Typed::from(Stored::of(text))
+    }
+}
+
+impl From<Stored> for Typed {
+    #[inline]
+    fn from(stored: Stored) -> Typed {
+        Typed(Some((stored.raw(), stored.value_type().oid())))
+    }
+}
+
+impl<T: Into<Typed>> From<Option<T>> for Typed {
+    #[inline]
+    fn from(value: Option<T>) -> Typed {
+        value.map_or(Typed::NULL, T::into)
+    }
+}
+
+/// The types of a row's columns.
+///
+/// # Safety
+/// The descriptor is one of Postgres'.
+pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDesc) -> [Oid; N] {
+    // SAFETY: the function gives InvalidOid for a column that is not there; a sequence of plain values.
+    unsafe {
+        let named =
+            |i: usize| crate::pg::memory::unguarded::SPI_gettypeid(descriptor, i as i32 + 1);
+        crate::pg::memory::unguarded::guarded(|| std::array::from_fn(named))
+    }
+}
+
+/// A row as Postgres takes it; raises 42804 where a column is of another type.
+pub(in crate::pg) fn datums<const N: usize>(
+    row: [Typed; N],
+    types: &[Oid; N],
+) -> ([Datum; N], [bool; N]) {
+    let (mut values, mut nulls) = ([Datum::null(); N], [true; N]);
+    for (at, column) in row.into_iter().enumerate() {
+        match column.fit(types[at]) {
+            Some(None) => {}
+            Some(Some(datum)) => (values[at], nulls[at]) = (datum, false),
+            None => refuse_columns(),
+        }
+    }
+    (values, nulls)
+}
+
+/// Raises 42804.
+#[cold]
+pub(in crate::pg) fn refuse_columns() -> ! {
+    loop {
+        ErrorReport::from(Error::WrongColumns).report(PgLogLevel::ERROR); // does not return
+    }
+}
