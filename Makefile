@@ -37,7 +37,7 @@ help:
 	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
-	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 40 minutes)'
+	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 50 minutes)'
 	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
 	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
 	@echo 'make lint            formatting, clippy, shell scripts, floors, pages'

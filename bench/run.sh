@@ -1,8 +1,29 @@
 #!/usr/bin/env bash
-# Every benchmark of this folder and one page of what it found. README.md in this folder explains it.
+# The benchmarks: every one with a page of what they found, or the one that is named. README.md explains them.
 #
 # Usage: run.sh [--quick] [--minutes N] [--only part,part] [--out DIR] [--list]
+#        run.sh NAME [--quick | --smoke] [--out DIR] [...]      run.sh NAME --help, run.sh --help
+#        run.sh tests                                            the arithmetic behind the figures
+#        run.sh names                                            of the workloads
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-. bench/client.sh
-PYTHONPATH=bench/pgbench:bench exec "$python" -m suite "$@"
+[ "${1:-}" != names ] || exec python3 -B -m bench names
+
+. scripts/limits.sh
+scripts/need.sh python rust server redis memcached charts
+PATH=$(scripts/rust-path.sh)
+case ${1:-} in
+tuning) scripts/need.sh pgbouncer ;;
+kv) scripts/need.sh etcd || echo "bench: etcd is missing: pgcache is measured alone." >&2 ;;
+esac
+[ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
+
+mkdir -p build/bench-driver
+cargo build --quiet --release --locked --manifest-path bench/driver/Cargo.toml --target-dir build/bench-driver ||
+    { echo "bench: the driver (bench/driver) does not build: see above." >&2; exit 1; }
+
+# Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
+for python in python3 /usr/bin/python3; do
+    "$python" -c 'import matplotlib' 2>/dev/null && break
+done
+exec "$python" -B -m bench "$@"

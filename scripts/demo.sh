@@ -14,8 +14,8 @@ scripts/cluster.sh psql demo -q -c 'DROP DATABASE IF EXISTS demo' -c 'CREATE DAT
 scripts/cluster.sh psql demo -d demo -v ON_ERROR_STOP=1 -q -f demo/demo.sql
 stop_cluster
 
-say "short rounds beside Redis"
+say "short workloads beside Redis"
 export_staged
-bench/pgbench/run.sh --quick
+bench/run.sh workloads --quick
 
 say "to look around: scripts/cluster.sh start demo && scripts/cluster.sh psql demo -d demo; make clean removes it all"

@@ -206,21 +206,16 @@ examples() {
 }
 ! wanted examples || examples
 
-# Every benchmark that has a smoke: that it runs and that its answers are right, no figures.
+# Every workload of the benchmarks: that it runs and that its answers are right, no figures.
 benchmarks() {
-    local script bench
-    many_tests bench-client cargo_test --manifest-path bench/driver/Cargo.toml
-    one_test bench-page env PYTHONPATH=bench/pgbench:bench python3 -m unittest discover -q -s bench/suite/tests
-    for script in bench/*/run.sh; do
-        bench=$(basename "$(dirname "$script")")
-        if grep -q 'command -v go' "$script" && ! command -v go >/dev/null; then
-            absent+=("bench/$bench/run.sh --smoke, which needs go")
-        elif [ "$bench" = web ] && ! compgen -G "$(scripts/cache-dir.sh)/k6-*/k6" >/dev/null; then
-            absent+=("bench/web/run.sh --smoke: it builds k6, which takes minutes; run it by hand")
-        elif grep -q -e --smoke "$script"; then
-            one_test "bench-smoke-$bench" "$script" --smoke
-        fi
+    local name
+    many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
+    one_test bench-tests bench/run.sh tests
+    for name in $(bench/run.sh names); do
+        one_test "bench-smoke-$name" bench/run.sh "$name" --smoke --out "$ROOT/build/bench/smoke/$name-$$"
     done
+    rm -rf "$ROOT/build/bench/smoke"
+    scripts/need.sh etcd || absent+=("etcd beside pgcache in bench/run.sh kv, which cannot be had here")
 }
 ! wanted bench || benchmarks
 

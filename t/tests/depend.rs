@@ -608,10 +608,9 @@ fn what_a_fetch_reads_of_changes_that_no_trigger_tells_is_not_stored_in_memory()
         let seen = other.value("SELECT cache_get('p:1', 'c')");
         assert_eq!(seen, None, "{changes}");
         // Not stored while somebody else's commit pends over the key's stripe.
-        until(|| {
+        wait_until("it is stored", || {
             assert_eq!(session.text(fetch), "old", "{changes}");
-            let stored = other.value("SELECT cache_get('p:1', 'c')");
-            (stored.as_deref() == Some("old")).then_some(())
+            other.value("SELECT cache_get('p:1', 'c')").as_deref() == Some("old")
         });
         session.run("SELECT cache_delete('p:1', 'c')");
     }

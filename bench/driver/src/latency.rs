@@ -1,57 +1,58 @@
-//! Latencies, counted by microsecond: the resolution of pgbench's log, so both sides are read alike.
+//! Latencies in a histogram that keeps three digits of each.
 
-const LIMIT: usize = 100_000; // anything slower is counted as 100 ms; `max` keeps the true value
+use std::time::Duration;
 
-pub struct Latency {
-    counts: Vec<u32>,
-    total: u64,
-    sum_ns: u128,
-    max_us: u64,
-}
+use hdrhistogram::Histogram;
 
-impl Latency {
-    pub fn new() -> Self {
-        Latency { counts: vec![0; LIMIT + 1], total: 0, sum_ns: 0, max_us: 0 }
-    }
-
-    pub fn add(&mut self, ns: u64) {
-        let us = ns / 1000;
-        self.counts[(us as usize).min(LIMIT)] += 1;
-        self.total += 1;
-        self.sum_ns += u128::from(ns);
-        self.max_us = self.max_us.max(us);
-    }
-
-    pub fn merge(&mut self, other: &Latency) {
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *mine += theirs;
-        }
-        self.total += other.total;
-        self.sum_ns += other.sum_ns;
-        self.max_us = self.max_us.max(other.max_us);
-    }
-
-    pub fn mean_us(&self) -> f64 {
-        self.sum_ns as f64 / 1000.0 / self.total.max(1) as f64
-    }
-
-    /// `[[microseconds, count], ...]`, what the runner computes percentiles from.
-    pub fn to_json(&self) -> String {
-        let rows: Vec<String> = (self.counts.iter().enumerate())
-            .filter(|(_, count)| **count > 0)
-            .map(|(us, count)| format!("[{us},{count}]"))
-            .collect();
-        format!("[{}]", rows.join(","))
-    }
-
-    pub fn max_us(&self) -> u64 {
-        self.max_us
-    }
-}
+pub struct Latency(Histogram<u32>);
 
 impl Default for Latency {
     fn default() -> Self {
-        Latency::new()
+        // Grows with what it is told. The bounds are those of the crate, and three digits are within them.
+        Latency(Histogram::new(3).expect("three digits are allowed"))
+    }
+}
+
+impl Latency {
+    pub fn add(&mut self, time: Duration) {
+        let grown = self.0.record((time.as_nanos() as u64).max(1));
+        grown.expect("a histogram that grows takes any time");
+    }
+
+    pub fn merge(&mut self, other: &Latency) {
+        self.0.add(&other.0).expect("a histogram that grows takes any other");
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Members of a JSON object.
+    pub fn figures(&self) -> String {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let at = |share| if self.0.is_empty() { 0.0 } else { us(self.0.value_at_quantile(share)) };
+        format!(
+            "\"mean_us\":{:.3},\"p50_us\":{:.1},\"p95_us\":{:.1},\"p99_us\":{:.1},\"max_us\":{:.1}",
+            self.0.mean() / 1000.0,
+            at(0.50),
+            at(0.95),
+            at(0.99),
+            us(self.0.max())
+        )
+    }
+
+    /// `[[microseconds, count], ...]`, for the raw results.
+    pub fn histogram(&self) -> String {
+        let mut rows: Vec<(u64, u64)> = Vec::new();
+        for bucket in self.0.iter_recorded() {
+            let (us, count) = (bucket.value_iterated_to() / 1000, bucket.count_at_value().into());
+            match rows.last_mut() {
+                Some(last) if last.0 == us => last.1 += count,
+                _ => rows.push((us, count)),
+            }
+        }
+        let rows: Vec<String> = rows.iter().map(|(us, count)| format!("[{us},{count}]")).collect();
+        format!("[{}]", rows.join(","))
     }
 }
 
@@ -60,13 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_merge_and_slow_ones_are_kept_apart() {
-        let (mut a, mut b) = (Latency::new(), Latency::new());
-        a.add(1_500);
-        b.add(1_999);
-        b.add(200_000_000);
+    fn counts_merge_by_microsecond_and_slow_ones_keep_their_time() {
+        let (mut a, mut b) = (Latency::default(), Latency::default());
+        a.add(Duration::from_nanos(1_500));
+        b.add(Duration::from_nanos(1_900));
+        b.add(Duration::from_secs(2));
         a.merge(&b);
-        assert_eq!(a.to_json(), "[[1,2],[100000,1]]");
-        assert_eq!(a.max_us(), 200_000);
+        assert_eq!(a.count(), 3);
+        assert!(a.histogram().starts_with("[[1,2],["), "{}", a.histogram());
+        assert!(a.figures().contains("\"p50_us\":1.9,"), "{}", a.figures());
+    }
+
+    #[test]
+    fn nothing_recorded_is_no_error() {
+        assert!(Latency::default().figures().contains("\"p99_us\":0.0,\"max_us\":0.0"));
     }
 }

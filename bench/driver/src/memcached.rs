@@ -1,21 +1,15 @@
 //! memcached: the text protocol's get and set.
 
-use std::io::Result as IoResult;
-
-use crate::law::key;
+use crate::Result;
+use crate::key_distribution::key;
 use crate::protocol::{Command, Protocol, Reply};
-use crate::stream::Stream;
 
 pub struct Memcached;
 
 impl Protocol for Memcached {
-    fn greet(&self, _stream: &mut Stream) -> IoResult<()> {
-        Ok(())
-    }
-
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]) {
         match command {
-            Command::Floor => out.extend_from_slice(b"version\r\n"),
+            Command::Baseline => out.extend_from_slice(b"version\r\n"),
             Command::Get(number) => {
                 out.extend_from_slice(b"get ");
                 out.extend_from_slice(&key(*number));
@@ -35,7 +29,7 @@ impl Protocol for Memcached {
         Some(b"STORED\r\n")
     }
 
-    fn decode(&self, input: &[u8], _command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
+    fn decode(&self, input: &[u8], _command: &Command, value: &[u8]) -> Result<Option<Reply>> {
         let Some(end) = input.windows(2).position(|pair| pair == b"\r\n") else {
             return Ok(None);
         };
@@ -46,12 +40,12 @@ impl Protocol for Memcached {
             line if line.starts_with(b"VALUE ") => decode_value(&input[end + 2..], value),
             // It could not free a place of the value's size class just now.
             line if line.starts_with(b"SERVER_ERROR out of memory") => Ok(Some(Reply::Refused)),
-            line => Err(format!("unexpected reply: {}", String::from_utf8_lossy(line))),
+            line => Err(format!("unexpected reply: {}", String::from_utf8_lossy(line)).into()),
         }
     }
 }
 
-fn decode_value(rest: &[u8], value: &[u8]) -> Result<Option<Reply>, String> {
+fn decode_value(rest: &[u8], value: &[u8]) -> Result<Option<Reply>> {
     const TAIL: &[u8] = b"\r\nEND\r\n";
     if rest.len() < value.len() + TAIL.len() {
         return Ok(None);
@@ -66,7 +60,7 @@ fn decode_value(rest: &[u8], value: &[u8]) -> Result<Option<Reply>, String> {
 mod tests {
     use super::*;
 
-    fn decode(input: &[u8]) -> Result<Option<Reply>, String> {
+    fn decode(input: &[u8]) -> Result<Option<Reply>> {
         Memcached.decode(input, &Command::Get(1), b"abc")
     }
 
@@ -79,15 +73,15 @@ mod tests {
 
     #[test]
     fn a_reply_in_two_pieces_waits_for_the_second() {
-        assert_eq!(decode(b"VALUE k 0 3\r\nab"), Ok(None));
-        assert_eq!(decode(b"VALUE k 0 3\r\nabc\r\nEND\r\n"), Ok(Some(Reply::Hit)));
+        assert_eq!(decode(b"VALUE k 0 3\r\nab").unwrap(), None);
+        assert_eq!(decode(b"VALUE k 0 3\r\nabc\r\nEND\r\n").unwrap(), Some(Reply::Hit));
     }
 
     #[test]
     fn miss_done_refused_and_errors_are_told_apart() {
-        assert_eq!(decode(b"END\r\n"), Ok(Some(Reply::Miss)));
-        assert_eq!(decode(b"STORED\r\n"), Ok(Some(Reply::Done)));
-        assert_eq!(decode(b"SERVER_ERROR out of memory storing object\r\n"), Ok(Some(Reply::Refused)));
+        assert_eq!(decode(b"END\r\n").unwrap(), Some(Reply::Miss));
+        assert_eq!(decode(b"STORED\r\n").unwrap(), Some(Reply::Done));
+        assert_eq!(decode(b"SERVER_ERROR out of memory storing object\r\n").unwrap(), Some(Reply::Refused));
         assert!(decode(b"ERROR\r\n").is_err());
         assert!(decode(b"VALUE k 0 3\r\nxyz\r\nEND\r\n").is_err());
         assert!(decode(b"VALUE k 0 6\r\nabcdef\r\nEND\r\n").is_err());

@@ -1,14 +1,14 @@
 //! Postgres: named prepared statements over protocol 3.0. Each request is Bind, Describe, Execute, Sync,
 //! message for message what libpq sends and so what pgbench -M prepared sends.
 
-use std::io::{Error, Read, Result as IoResult, Write};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
 
-use crate::law::key;
-use crate::protocol::{Command, Protocol, Reply};
-use crate::stream::Stream;
+use crate::Result;
+use crate::key_distribution::key;
+use crate::protocol::{Command, Protocol, Reply, Stream, connect};
 
 const PROTOCOL_3: i32 = 196_608;
-const FLOOR_SQL: &str = "SELECT 1";
 
 pub struct Postgres {
     pub database: String,
@@ -19,39 +19,28 @@ pub struct Postgres {
 }
 
 impl Protocol for Postgres {
-    fn greet(&self, stream: &mut Stream) -> IoResult<()> {
-        stream.write_all(&startup("postgres", &self.database))?;
-        wait_until_ready(stream)?;
-        for (name, sql) in [("floor", FLOOR_SQL), ("read", &self.read_sql), ("write", &self.write_sql)] {
-            stream.write_all(&prepare(name, sql))?;
-            wait_until_ready(stream)?;
-        }
-        Ok(())
+    fn greet(&self, stream: &mut Stream) -> Result<()> {
+        let statements = [("baseline", "SELECT 1"), ("read", &self.read_sql), ("write", &self.write_sql)];
+        Session::on(stream.try_clone()?, &self.database, &statements).map(drop)
     }
 
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]) {
         match command {
-            Command::Floor => bind(out, b"floor", &[]),
-            Command::Get(number) => bind(out, b"read", &[&key(*number)]),
-            Command::Set(number) => bind(out, b"write", &[&key(*number), value]),
+            Command::Baseline => execute(out, "baseline", &[]),
+            Command::Get(number) => execute(out, "read", &[Some(&key(*number))]),
+            Command::Set(number) => execute(out, "write", &[Some(&key(*number)), Some(value)]),
         }
-        message(out, b'D', |body| body.extend_from_slice(b"P\0"));
-        message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
         message(out, b'S', |_| ());
     }
 
-    fn stored(&self) -> Option<&'static [u8]> {
-        None // SQL loads its entries itself
-    }
-
-    fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>, String> {
+    fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>> {
         let mut rest = input;
         let mut row = None;
         while let Some((kind, body, next)) = split_message(rest) {
             match kind {
                 b'Z' => return judge(command, row, value).map(Some),
-                b'D' => row = first_column(body),
-                b'E' => return Err(error_text(body)),
+                b'D' => row = columns(body).next().flatten(),
+                b'E' => return Err(reason(body).into()),
                 _ => (),
             }
             rest = next;
@@ -61,12 +50,112 @@ impl Protocol for Postgres {
 }
 
 /// A miss is no row from a table and a NULL from a function.
-fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply, String> {
+fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
     match (command, row) {
         (Command::Get(_), None) => Ok(Reply::Miss),
         (Command::Get(_), Some(got)) if got == value => Ok(Reply::Hit),
         (Command::Get(_), Some(_)) => Err("a read answered something that was never set".into()),
         _ => Ok(Reply::Done),
+    }
+}
+
+pub type Row = Vec<Option<String>>;
+pub type Parameters<'a> = &'a [Option<&'a [u8]>];
+
+/// A connection that waits for each answer: for what asks several statements in turn, or listens.
+pub struct Session {
+    stream: Stream,
+    input: Vec<u8>,
+    notifications: VecDeque<String>,
+}
+
+impl Session {
+    /// With these statements prepared: name and SQL.
+    pub fn open(address: &str, database: &str, statements: &[(&str, &str)]) -> Result<Session> {
+        Session::on(connect(address)?, database, statements)
+    }
+
+    fn on(stream: Stream, database: &str, statements: &[(&str, &str)]) -> Result<Session> {
+        let mut session = Session { stream, input: Vec::new(), notifications: VecDeque::new() };
+        session.exchange(&startup("postgres", database))?;
+        for (name, sql) in statements {
+            let mut out = Vec::new();
+            // Parameter types are the server's to infer.
+            message(&mut out, b'P', |body| strings(body, &[name, sql], &[0, 0]));
+            message(&mut out, b'S', |_| ());
+            session.exchange(&out)?;
+        }
+        Ok(session)
+    }
+
+    pub fn call(&mut self, statement: &str, parameters: Parameters) -> Result<Vec<Row>> {
+        self.batch(&[(statement, parameters)])
+    }
+
+    /// In one round trip; the rows of all.
+    pub fn batch(&mut self, calls: &[(&str, Parameters)]) -> Result<Vec<Row>> {
+        let mut out = Vec::new();
+        calls.iter().for_each(|(statement, parameters)| execute(&mut out, statement, parameters));
+        message(&mut out, b'S', |_| ());
+        self.exchange(&out)
+    }
+
+    /// One string, or NULL.
+    pub fn one(&mut self, statement: &str, parameters: Parameters) -> Result<Option<String>> {
+        Ok(self.call(statement, parameters)?.pop().and_then(|mut row| row.swap_remove(0)))
+    }
+
+    pub fn simple(&mut self, sql: &str) -> Result<Vec<Row>> {
+        let mut out = Vec::new();
+        message(&mut out, b'Q', |body| strings(body, &[sql], &[]));
+        self.exchange(&out)
+    }
+
+    /// The payload of the next one.
+    pub fn notification(&mut self) -> Result<String> {
+        while self.notifications.is_empty() {
+            self.receive(|kind| kind == b'A', &mut Vec::new())?;
+        }
+        Ok(self.notifications.pop_front().unwrap_or_default())
+    }
+
+    fn exchange(&mut self, request: &[u8]) -> Result<Vec<Row>> {
+        self.stream.write_all(request)?;
+        let mut rows = Vec::new();
+        self.receive(|kind| kind == b'Z', &mut rows)?;
+        Ok(rows)
+    }
+
+    /// Up to the first message that is the last. An error is told once the server is ready for more.
+    fn receive(&mut self, is_last: impl Fn(u8) -> bool, rows: &mut Vec<Row>) -> Result<()> {
+        let mut failed = None;
+        let mut buffer = [0u8; 8192];
+        loop {
+            while let Some((kind, body, next)) = split_message(&self.input) {
+                match kind {
+                    b'D' => rows.push(columns(body).map(|column| column.map(text)).collect()),
+                    b'E' => failed = failed.or_else(|| Some(reason(body))),
+                    b'A' => self.notifications.push_back(payload(body)),
+                    b'R' if body.get(..4) != Some(&[0; 4]) => {
+                        return Err("the server wants a password; these benchmarks use trust".into());
+                    }
+                    _ => (),
+                }
+                let left = next.len();
+                self.input.drain(..self.input.len() - left);
+                if is_last(kind) {
+                    return failed.map_or(Ok(()), |reason| Err(reason.into()));
+                }
+            }
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(failed.unwrap_or("the server closed the connection".into()).into()),
+                got => self.input.extend_from_slice(&buffer[..got]),
+            }
+        }
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 }
 
@@ -79,44 +168,38 @@ fn message(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
+fn strings(body: &mut Vec<u8>, words: &[&str], end: &[u8]) {
+    for word in words {
+        body.extend_from_slice(word.as_bytes());
+        body.push(0);
+    }
+    body.extend_from_slice(end);
+}
+
 fn startup(user: &str, database: &str) -> Vec<u8> {
     let mut out = Vec::new();
     message(&mut out, 0, |body| {
         body.extend_from_slice(&PROTOCOL_3.to_be_bytes());
-        for word in ["user", user, "database", database, "application_name", "rounds-client", ""] {
-            body.extend_from_slice(word.as_bytes());
-            body.push(0);
-        }
+        strings(body, &["user", user, "database", database, "application_name", "bench-driver"], &[0]);
     });
     out.remove(0); // the first message of a connection has no kind
     out
 }
 
-fn prepare(name: &str, sql: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    message(&mut out, b'P', |body| {
-        for word in [name, sql] {
-            body.extend_from_slice(word.as_bytes());
-            body.push(0);
-        }
-        body.extend_from_slice(&0i16.to_be_bytes()); // parameter types are the server's to infer
-    });
-    message(&mut out, b'S', |_| ());
-    out
-}
-
-fn bind(out: &mut Vec<u8>, statement: &[u8], parameters: &[&[u8]]) {
+fn execute(out: &mut Vec<u8>, statement: &str, parameters: Parameters) {
     message(out, b'B', |body| {
         body.push(0); // the unnamed portal
-        body.extend_from_slice(statement);
+        body.extend_from_slice(statement.as_bytes());
         body.extend_from_slice(&[0, 0, 0]); // end of name, all parameters as text
         body.extend_from_slice(&(parameters.len() as i16).to_be_bytes());
         for parameter in parameters {
-            body.extend_from_slice(&(parameter.len() as i32).to_be_bytes());
-            body.extend_from_slice(parameter);
+            body.extend_from_slice(&parameter.map_or(-1, |bytes| bytes.len() as i32).to_be_bytes());
+            body.extend_from_slice(parameter.unwrap_or_default());
         }
         body.extend_from_slice(&[0, 0]); // all results as text
     });
+    message(out, b'D', |body| body.extend_from_slice(b"P\0"));
+    message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
 }
 
 /// Kind, body and what follows, or None while the message is incomplete.
@@ -126,51 +209,34 @@ fn split_message(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((input[0], input.get(5..end)?, &input[end..]))
 }
 
-fn first_column(row: &[u8]) -> Option<&[u8]> {
-    let length = i32::from_be_bytes(row.get(2..6)?.try_into().ok()?);
-    row.get(6..6 + usize::try_from(length).ok()?)
+/// Of a row; NULL is None.
+fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = row.get(2..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk::<4>()?;
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            rest = after;
+            return Some(None);
+        };
+        let column = after.get(..length)?;
+        rest = &after[length..];
+        Some(Some(column))
+    })
 }
 
-fn error_text(body: &[u8]) -> String {
+fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).replace('\0', " ")
 }
 
-fn wait_until_ready(stream: &mut Stream) -> IoResult<()> {
-    let mut input = Vec::new();
-    let mut buffer = [0u8; 4096];
-    loop {
-        let got = stream.read(&mut buffer)?;
-        input.extend_from_slice(&buffer[..got]);
-        match Ending::of(&input) {
-            Ending::Ready => return Ok(()),
-            Ending::Failed(text) => return Err(Error::other(text)),
-            Ending::Open if got == 0 => return Err(Error::other("the server closed the connection")),
-            Ending::Open => (),
-        }
-    }
+/// Of an error: SQLSTATE and message, among other fields.
+fn reason(body: &[u8]) -> String {
+    let fields = body.split(|byte| *byte == 0).filter(|field| matches!(field.first(), Some(b'C' | b'M')));
+    fields.map(|field| text(&field[1..])).collect::<Vec<_>>().join(": ")
 }
 
-enum Ending {
-    Ready,
-    Failed(String),
-    Open,
-}
-
-impl Ending {
-    fn of(input: &[u8]) -> Ending {
-        let mut rest = input;
-        while let Some((kind, body, next)) = split_message(rest) {
-            match kind {
-                b'Z' => return Ending::Ready,
-                b'E' => return Ending::Failed(error_text(body)),
-                b'R' if body.get(..4) != Some(&[0; 4]) => {
-                    return Ending::Failed("the server wants a password; the rounds use trust".into());
-                }
-                _ => rest = next,
-            }
-        }
-        Ending::Open
-    }
+/// Of a notification: what stands behind the process and the channel.
+fn payload(body: &[u8]) -> String {
+    text(body.get(4..).unwrap_or_default().split(|byte| *byte == 0).nth(1).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -179,7 +245,7 @@ mod tests {
 
     const READY: &[u8] = b"Z\0\0\0\x05I";
 
-    fn decode(parts: &[&[u8]]) -> Result<Option<Reply>, String> {
+    fn decode(parts: &[&[u8]]) -> Result<Option<Reply>> {
         let server = Postgres { database: String::new(), read_sql: String::new(), write_sql: String::new() };
         server.decode(&parts.concat(), &Command::Get(1), b"abc")
     }
@@ -187,14 +253,14 @@ mod tests {
     #[test]
     fn an_answer_counts_once_the_server_is_ready() {
         let row = b"D\0\0\0\x0d\0\x01\0\0\0\x03abc";
-        assert_eq!(decode(&[row]), Ok(None));
-        assert_eq!(decode(&[row, READY]), Ok(Some(Reply::Hit)));
+        assert_eq!(decode(&[row]).unwrap(), None);
+        assert_eq!(decode(&[row, READY]).unwrap(), Some(Reply::Hit));
     }
 
     #[test]
     fn null_and_no_row_are_misses() {
-        assert_eq!(decode(&[b"D\0\0\0\x0a\0\x01\xff\xff\xff\xff", READY]), Ok(Some(Reply::Miss)));
-        assert_eq!(decode(&[READY]), Ok(Some(Reply::Miss)));
+        assert_eq!(decode(&[b"D\0\0\0\x0a\0\x01\xff\xff\xff\xff", READY]).unwrap(), Some(Reply::Miss));
+        assert_eq!(decode(&[READY]).unwrap(), Some(Reply::Miss));
     }
 
     #[test]
@@ -206,7 +272,23 @@ mod tests {
     #[test]
     fn bind_carries_its_length() {
         let mut out = Vec::new();
-        bind(&mut out, b"read", &[b"k"]);
-        assert_eq!(out, b"B\0\0\0\x15\0read\0\0\0\0\x01\0\0\0\x01k\0\0");
+        execute(&mut out, "read", &[Some(b"k"), None]);
+        assert!(out.starts_with(b"B\0\0\0\x19\0read\0\0\0\0\x02\0\0\0\x01k\xff\xff\xff\xff\0\0D"), "{out:?}");
+    }
+
+    #[test]
+    fn a_row_is_split_and_null_is_none() {
+        let row = b"\0\x03\0\0\0\x01a\xff\xff\xff\xff\0\0\0\0";
+        assert_eq!(columns(row).collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b""[..])]);
+    }
+
+    #[test]
+    fn an_error_is_its_code_and_message() {
+        assert_eq!(reason(b"SERROR\0C22023\0Mttl is not positive\0L1\0\0"), "22023: ttl is not positive");
+    }
+
+    #[test]
+    fn a_notification_is_its_payload() {
+        assert_eq!(payload(b"\0\0\0\x07channel\0{}\0"), "{}");
     }
 }

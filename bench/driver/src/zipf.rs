@@ -1,9 +1,9 @@
 //! Zipfian ranks: rank r is drawn in proportion to 1 / r^0.99, the skew that cache benchmarks agree on.
 //!
-//! Drawn by rejection under the integral of the law, which is exact, needs no table, and takes one or two
+//! Drawn by rejection under the integral of the weights, which is exact, needs no table, and takes one or two
 //! draws whatever the number of entries.
 
-use crate::law::Random;
+use crate::key_distribution::Random;
 
 const SKEW: f64 = 0.99;
 

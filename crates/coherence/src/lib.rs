@@ -22,8 +22,8 @@
 //! | rule | says | code |
 //! |---|---|---|
 //! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
-//! | 2 mark | PRE_COMMIT: remove the entry, `pend++`, `ver++`; a cache: `pend++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pend--`; a cache: `epoch++`, then `pend--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
+//! | 2 mark | PRE_COMMIT: remove the entry, `pending_writers++`, `ver++`; a cache: `pending_writers++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pending_writers--`; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
 //! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
 //! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |

@@ -255,7 +255,10 @@ impl State {
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,
-            MarkedOn::Global => Some((&mut self.shared.global.epoch, &mut self.shared.global.pend)),
+            MarkedOn::Global => Some((
+                &mut self.shared.global.epoch,
+                &mut self.shared.global.pending_writers,
+            )),
             MarkedOn::Slot(generation) => {
                 let slot = self.shared.slot.as_mut()?;
                 let same =

@@ -1,0 +1,1 @@
+"""The benchmarks: one package, one workload a module, one command (run.sh)."""

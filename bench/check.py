@@ -1,0 +1,107 @@
+"""That the systems do the work: no figure counts unless the reads hit and the writes arrive."""
+
+from math import sqrt
+
+from . import key_distribution as kd
+from .base import insist, output
+from .servers import DATABASE
+from .tools import Driver, Pgbench
+
+TOLERANCE = 0.02
+WARM = 0.98
+ENOUGH = 100  # for each connection of the driver
+READS, WRITES = 1000, 500  # of the checked pass, for each of its clients
+CLIENTS = 8
+
+
+def tier_for(entries, value_size):
+    """Room for all entries and for what the writes add: Redis takes what it needs as well."""
+    return max(2048, int(entries * (value_size + 160) * 1.25 / 1024**2))
+
+
+def near(share, wanted, samples):
+    """Within two points; a short run on a slow machine may stray by chance, five standard deviations at most."""
+    return abs(share - wanted) <= max(TOLERANCE, 5 * sqrt(wanted * (1 - wanted) / samples))
+
+
+def preload(server):
+    wanted, name = server.setup.entries, server.system.name
+    found = server.entries()
+    insist(found == wanted, f"{name} holds {found} of {wanted} entries")
+    if server.system.tier and server.setup.tier_mb >= tier_for(wanted, server.setup.value_size):
+        copies = server.tier_entries()  # a tier that is cold says nothing about the tier
+        insist(copies >= WARM * wanted, f"{name}: the hot tier holds {copies} of {wanted} entries")
+
+
+def timed_run(server, job, result):
+    """What a run tells about itself: the driver counts hits, pgbench how often each script ran."""
+    name, rate = f"{server.system.name}, {job.workload} by {job.tool}", result.get("hit_rate")
+    right = rate is None or near(rate, kd.HIT_RATE, result["reads"])
+    insist(right, f"{name}: {rate} of the reads hit, not {kd.HIT_RATE}")
+    shares = result.get("script_counts") or []
+    if len(shares) == 2:
+        share = shares[1] / sum(shares)
+        insist(near(share, kd.WRITE_SHARE, sum(shares)), f"{name}: {share} were writes, not {kd.WRITE_SHARE}")
+
+
+def growth(server, job, result, before):
+    """A timed run of writes leaves nine new entries for ten writes; the warm-up's come on top."""
+    if job.workload != "write":
+        return
+    grown = server.entries() - before
+    writes = result.get("sets") or result["requests"]
+    enough = grown >= writes * kd.NEW_SHARE or near(grown / writes, kd.NEW_SHARE, writes)
+    insist(enough, f"{server.system.name}: {grown} new entries after {writes} writes by {job.tool}")
+
+
+def system(server):
+    """The checked pass, outside of the timed runs. Returns the shares it found."""
+    if not server.system.is_postgres:  # its reads are counted in every timed run of the driver, each SET is answered OK
+        return driver_writes(server)
+    if server.slow_to_scan:  # what was overwritten can only be seen by a scan; that writes arrive, each run has shown
+        return {"hit_rate": hit_rate(server)}
+    return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # in this order: the writes change values
+
+
+def driver_writes(server):
+    """Enough of them that those in flight at the end, which nobody counts, do not matter."""
+    for seconds in (0.2, 1, 5, 25):
+        before = server.entries()
+        writes = Driver.count_writes(server, seconds)
+        if writes >= ENOUGH * server.setup.clients:
+            break
+    return {"new_share": share_of(server, "new", server.entries() - before, writes, kd.NEW_SHARE)}
+
+
+def pgbench_writes(server):
+    """The write script with another value: every key it wrote must hold that value, old keys too."""
+    other = "checked" + kd.value(server.setup.value_size)
+    before, writes = server.entries(), CLIENTS * WRITES
+    pgbench(server, kd.pgbench_script(server.system.write), WRITES, "-D", f"value={other}")
+    new = server.entries() - before
+    written = server.number(f"SELECT count(*) FROM bench WHERE value = '{other}'")
+    old = share_of(server, "overwritten", written - new, writes, 1 - kd.NEW_SHARE)
+    return {"new_share": share_of(server, "new", new, writes, kd.NEW_SHARE), "overwritten_share": old}
+
+
+def share_of(server, word, count, writes, wanted):
+    share = count / writes
+    insist(near(share, wanted, writes), f"{server.system.name}: {share:.1%} of {writes} writes were {word}, not {wanted:.0%}")
+    return share
+
+
+def hit_rate(server):
+    """The read as it is, its answers kept in a table: a wrong value is no hit."""
+    server.sql("CREATE UNLOGGED TABLE IF NOT EXISTS checked (value text)", "TRUNCATE checked")
+    pgbench(server, kd.pgbench_script(f"INSERT INTO checked VALUES (({server.system.read}))"), READS)
+    value = kd.value(server.setup.value_size)
+    counts = server.sql(f"SELECT count(*) FILTER (WHERE value = '{value}'), count(*) FROM checked")
+    hits, answers = map(int, counts.split("|"))
+    insist(answers == CLIENTS * READS, f"{server.system.name}: {answers} answers to {CLIENTS * READS} reads")
+    insist(near(hits / answers, kd.HIT_RATE, answers), f"{server.system.name}: {hits / answers:.1%} of the checked reads hit")
+    return hits / answers
+
+
+def pgbench(server, script, transactions, *more):
+    words = [*Pgbench.base(server, CLIENTS, 1), *more, "-t", transactions]
+    output([*words, "-f", "/dev/stdin", DATABASE], input=script)

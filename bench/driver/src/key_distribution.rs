@@ -1,0 +1,196 @@
+//! The distribution of keys: which number is drawn, and which UUID it becomes.
+//!
+//! Numbers 0 .. slots-1 are laid out so that every fifth is absent: a uniform draw hits an existing key in
+//! 80 of 100 cases, and misses lie between the hits instead of beyond them. `bench/key_distribution.py`
+//! follows the same rule; change both or none.
+
+use crate::zipf::Zipf;
+
+pub const PREFIX: &[u8; 24] = b"6f1d7a52-3c08-4b9e-a5d4-";
+pub const KEY_LEN: usize = 36;
+const DIGITS: usize = 12;
+const FIRST_NEW: u64 = 200_000_000_000;
+const END_NEW: u64 = 1_000_000_000_000;
+/// Prime, and far from a power of two: ranks next to each other land far apart.
+const SCATTER: u64 = 2_654_435_761;
+
+#[derive(Clone, Copy)]
+pub struct KeyDistribution {
+    pub entries: u64,
+    /// Added to every number of the layout. pgbench cannot pad with zeros and starts at 100000000000;
+    /// redis-benchmark pads and cannot add, so it is 0 there. The key has 36 bytes either way.
+    pub offset: u64,
+    pub keys: Keys,
+}
+
+#[derive(Clone, Copy)]
+pub enum Keys {
+    Uniform,
+    /// Existing keys by rank, scattered over the layout; absent ones uniformly, still 20 of 100.
+    Zipf(Zipf),
+    /// 80 of 100 draws go to the first fifth of the entries. All exist, once somebody has set them.
+    Hot,
+}
+
+impl KeyDistribution {
+    /// Numbers a read draws from: the entries and a quarter more.
+    fn slots(self) -> u64 {
+        self.entries / 4 * 5
+    }
+
+    /// The i-th existing number.
+    pub fn existing(self, i: u64) -> u64 {
+        self.offset + i / 4 * 5 + i % 4 + 1
+    }
+
+    fn absent(self, i: u64) -> u64 {
+        self.offset + i * 5
+    }
+
+    /// Also what the workload `set` draws, as redis-benchmark does.
+    pub fn read(self, random: &mut Random) -> u64 {
+        match self.keys {
+            Keys::Uniform => self.offset + random.below(self.slots()),
+            Keys::Zipf(_) if random.below(5) == 0 => self.absent(random.below(self.entries / 4)),
+            Keys::Zipf(_) | Keys::Hot => self.overwrite(random),
+        }
+    }
+
+    fn overwrite(self, random: &mut Random) -> u64 {
+        let place = match self.keys {
+            Keys::Uniform => random.below(self.entries),
+            Keys::Zipf(zipf) => scattered(zipf.draw(random), self.entries),
+            Keys::Hot if random.below(5) == 0 => self.hot() + random.below(self.entries - self.hot()),
+            Keys::Hot => random.below(self.hot()),
+        };
+        self.existing(place)
+    }
+
+    /// One write in ten overwrites; the others take a number from a space so wide that none comes twice.
+    pub fn write(self, random: &mut Random) -> u64 {
+        if random.below(10) == 0 {
+            self.overwrite(random)
+        } else {
+            FIRST_NEW + random.below(END_NEW - FIRST_NEW)
+        }
+    }
+
+    fn hot(self) -> u64 {
+        self.entries / 5
+    }
+
+    /// Whether `Keys::Hot` counts the number among the wanted fifth.
+    pub fn is_hot(self, number: u64) -> bool {
+        number < self.existing(self.hot())
+    }
+}
+
+/// A permutation, as long as the prime does not divide the number of entries.
+pub fn scattered(rank: u64, entries: u64) -> u64 {
+    ((u128::from(rank) * u128::from(SCATTER)) % u128::from(entries)) as u64
+}
+
+pub fn key(number: u64) -> [u8; KEY_LEN] {
+    let mut out = [b'0'; KEY_LEN];
+    out[..PREFIX.len()].copy_from_slice(PREFIX);
+    let mut rest = number;
+    for place in 0..DIGITS {
+        out[KEY_LEN - 1 - place] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out
+}
+
+/// Letters and digits that no compression shortens, the same in every run.
+pub fn value(size: usize) -> Vec<u8> {
+    const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut random = Random(37);
+    (0..size).map(|_| LETTERS[random.below(62) as usize]).collect()
+}
+
+/// splitmix64: a few nanoseconds a draw.
+pub struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// From 0, below 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: KeyDistribution = KeyDistribution { entries: 1000, offset: 0, keys: Keys::Uniform };
+
+    #[test]
+    fn key_is_a_uuid_of_36_bytes() {
+        assert_eq!(&key(42), b"6f1d7a52-3c08-4b9e-a5d4-000000000042");
+        assert_eq!(&key(987_654_321_012), b"6f1d7a52-3c08-4b9e-a5d4-987654321012");
+    }
+
+    fn exists(number: u64) -> bool {
+        !number.is_multiple_of(5)
+    }
+
+    #[test]
+    fn existing_numbers_are_all_that_five_does_not_divide() {
+        let listed: Vec<u64> = (0..1000).map(|i| KEYS.existing(i)).collect();
+        let wanted: Vec<u64> = (0..KEYS.slots()).filter(|n| exists(*n)).collect();
+        assert_eq!(listed, wanted);
+    }
+
+    #[test]
+    fn four_reads_in_five_hit_whatever_the_skew() {
+        for keys in [Keys::Uniform, Keys::Zipf(Zipf::new(1000))] {
+            let keys = KeyDistribution { keys, ..KEYS };
+            let mut random = Random(1);
+            let hits = (0..100_000).filter(|_| exists(keys.read(&mut random))).count();
+            assert!((79_000..81_000).contains(&hits), "{hits}");
+        }
+    }
+
+    #[test]
+    fn one_write_in_ten_overwrites() {
+        let mut random = Random(1);
+        let old = (0..100_000).filter(|_| KEYS.write(&mut random) < KEYS.slots()).count();
+        assert!((9_500..10_500).contains(&old), "{old}");
+    }
+
+    #[test]
+    fn four_draws_in_five_are_hot() {
+        let keys = KeyDistribution { keys: Keys::Hot, ..KEYS };
+        let mut random = Random(1);
+        let drawn: Vec<u64> = (0..100_000).map(|_| keys.read(&mut random)).collect();
+        let hot = drawn.iter().filter(|number| keys.is_hot(**number)).count();
+        assert!((79_000..81_000).contains(&hot), "{hot}");
+        assert!(drawn.iter().all(|number| exists(*number)));
+    }
+
+    #[test]
+    fn scattering_loses_no_rank() {
+        let mut places: Vec<u64> = (0..1000).map(|rank| scattered(rank, 1000)).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..1000).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_value_has_its_length_and_does_not_repeat() {
+        let value = value(1000);
+        assert_eq!(value.len(), 1000);
+        assert_ne!(value[..100], value[100..200]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Processes that work at the same time, and what they report.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::{Duration, Instant};
+
+use super::work::{BATCH, Tier, Work};
+use super::{from, shared};
+use crate::Result;
+
+/// What the processes tell each other.
+struct Board {
+    ready: AtomicUsize,
+    /// 1: begin; 2: end.
+    signal: AtomicUsize,
+    done: AtomicU64,
+    /// Nanoseconds on a processor.
+    busy: AtomicU64,
+    waits: AtomicU64,
+}
+
+pub struct Found {
+    /// In all.
+    pub per_second: f64,
+    /// On a processor, for one; the load of others on the machine is not in it.
+    pub nanoseconds: f64,
+    /// How many of them had to wait for a lock.
+    pub waits: f64,
+}
+
+pub fn measure(tier: &Tier, draws: &[u32], work: Work, processes: usize, time: Duration) -> Result<Found> {
+    // SAFETY: a `Board` is atomics alone, which are valid as zeroes and may be used by several processes.
+    let board: &Board = unsafe { &shared::array(1)?[0] };
+    let children: Vec<i32> = (0..processes)
+        .map(|number| fork(|| child(board, tier, draws, work, number)))
+        .collect::<Result<_>>()?;
+    while board.ready.load(SeqCst) < processes {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    board.signal.store(1, SeqCst);
+    std::thread::sleep(time);
+    board.signal.store(2, SeqCst);
+    let seconds = began.elapsed().as_secs_f64();
+    children.into_iter().try_for_each(wait)?;
+    let done = board.done.load(SeqCst) as f64;
+    Ok(Found {
+        per_second: done / seconds,
+        nanoseconds: board.busy.load(SeqCst) as f64 / done,
+        waits: board.waits.load(SeqCst) as f64 / done,
+    })
+}
+
+fn child(board: &Board, tier: &Tier, draws: &[u32], work: Work, number: usize) {
+    let mut draws = from(draws, number);
+    let mut next = || std::array::from_fn::<u32, BATCH, _>(|_| draws.next().unwrap_or(0));
+    // A new process has touched none of the shared pages yet: that is not what is asked here.
+    (0..1500).for_each(|_| tier.run(work, &next()));
+    board.ready.fetch_add(1, SeqCst);
+    while board.signal.load(SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    let (began, waits, mut done) = (on_processor(), tier.waits(), 0);
+    loop {
+        (0..8).for_each(|_| tier.run(work, &next()));
+        done += 8 * BATCH as u64;
+        if board.signal.load(SeqCst) != 1 {
+            break;
+        }
+    }
+    board.done.fetch_add(done, SeqCst);
+    board.busy.fetch_add(on_processor() - began, SeqCst);
+    board.waits.fetch_add(tier.waits() - waits, SeqCst);
+}
+
+fn fork(run: impl FnOnce()) -> Result<i32> {
+    // SAFETY: this process has one thread in the mode `scaling`, so the child finds no lock taken; it ends without returning.
+    unsafe {
+        let pid = libc::fork();
+        if pid < 0 {
+            return Err(std::io::Error::last_os_error().into());
+        }
+        if pid == 0 {
+            run();
+            libc::_exit(0);
+        }
+        Ok(pid)
+    }
+}
+
+fn wait(pid: i32) -> Result<()> {
+    let mut status = 0;
+    // SAFETY: the status is ours to be written; the process is a child that nobody else waits for.
+    let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
+    if ended == pid && status == 0 { Ok(()) } else { Err("a process failed".into()) }
+}
+
+/// Nanoseconds that this process has been on a processor.
+fn on_processor() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock is one that every Linux has, and the time is ours to be written.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,36 @@
+//! Memory that forked processes share.
+
+use std::io::Error;
+use std::ptr::NonNull;
+
+use crate::Result;
+
+/// Zeroed memory that the processes forked from now on share with this one; never given back.
+pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
+    // SAFETY: no address is asked for, so that the kernel gives a new mapping and touches none that is there.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    match NonNull::new(memory.cast()) {
+        Some(start) if memory != libc::MAP_FAILED => Ok(start),
+        _ => Err(Error::last_os_error().into()),
+    }
+}
+
+/// An array of such memory.
+///
+/// # Safety
+/// Zeroes are a valid `T`, and `T` may be used by several processes at once: atomics.
+pub unsafe fn array<T>(count: usize) -> Result<&'static [T]> {
+    assert!(align_of::<T>() <= 4096);
+    let memory = zeroed(count * size_of::<T>())?;
+    // SAFETY: page-aligned, large enough, zeroed, and never unmapped.
+    Ok(unsafe { std::slice::from_raw_parts(memory.cast().as_ptr(), count) })
+}

@@ -1,3 +1,0 @@
-\set i random(1, 1000000)
-\set ttl random(30000, 300000)
-SELECT cache_get('key:' || :i, 'bench');

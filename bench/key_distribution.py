@@ -1,0 +1,48 @@
+"""The distribution of keys, as bench/driver/src/key_distribution.rs has it too: change both or none.
+
+Numbers 0 .. slots-1 are laid out so that every fifth is absent. A uniform draw hits in 80 of 100 cases, and
+misses lie between the hits, not beyond them. A number becomes a UUID by 24 fixed characters and its 12 digits.
+"""
+
+import random
+import string
+
+PREFIX = "6f1d7a52-3c08-4b9e-a5d4-"
+HIT_RATE = 0.80
+NEW_SHARE = 0.90  # of the writes
+WRITE_SHARE = 0.20  # of the workload `mixed`
+
+# pgbench cannot pad with zeros, so its numbers start where they have 12 digits; redis-benchmark pads and
+# cannot add. The key has 36 bytes either way.
+PGBENCH_OFFSET = 100_000_000_000
+
+# What pgbench draws before a statement: for a read, and for a write, of which a tenth overwrites.
+DRAW_READ = f"\\set n {PGBENCH_OFFSET} + random(0, :slots - 1)\n"
+DRAW_WRITE = f"""\\set i random(0, :entries - 1)
+\\set old {PGBENCH_OFFSET} + :i / 4 * 5 + :i % 4 + 1
+\\set n CASE WHEN random(1, 10) = 1 THEN :old ELSE random(200000000000, 999999999999) END
+"""
+
+
+def pgbench_script(sql):
+    """A statement whose $1 is the key and $2 the value, with the draws before it, on one line."""
+    text = sql.replace("$1", f"'{PREFIX}' || :n").replace("$2", ":value")
+    return (DRAW_WRITE if "$2" in sql else DRAW_READ if "$1" in sql else "") + f"{text};\n"
+
+
+def slots(entries):
+    return entries // 4 * 5
+
+
+def value(size):
+    """Letters and digits that no compression shortens, the same in every run."""
+    letters = random.Random(37)
+    return "".join(letters.choices(string.ascii_letters + string.digits, k=size))
+
+
+def rows_sql(entries, text):
+    """The entries to preload, in random order, as keys of this kind would have come."""
+    return (
+        f"SELECT '{PREFIX}' || ({PGBENCH_OFFSET} + n) AS key, '{text}' AS value "
+        f"FROM generate_series(0, {slots(entries) - 1}::bigint) AS n WHERE n % 5 <> 0 ORDER BY hashint8(n)"
+    )

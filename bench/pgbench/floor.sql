@@ -1,2 +1,0 @@
--- What does any prepared statement cost, with no work behind it?
-SELECT 1;

@@ -1,0 +1,92 @@
+"""The systems, side by side. A new one is one entry here: a name, a label, a colour, and how it is made."""
+
+from dataclasses import dataclass, replace
+
+TABLE = 'CREATE {kind} TABLE bench (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz)'
+CACHE = "CREATE EXTENSION IF NOT EXISTS pgcache; SELECT cache_create('bench', storage => '{storage}')"
+UPSERT = "INSERT INTO bench (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+INSERT_ROWS = "INSERT INTO bench (key, value) {rows}"
+SET_ROWS = "SELECT count(cache_set(key, value, NULL, 'bench')) FROM ({rows}) AS entry"  # where INSERT cannot
+HEAT_ROWS = INSERT_ROWS + "; SELECT count(cache_get(key, 'bench')) FROM bench"  # a copy of each in the hot tier
+
+WORKLOADS = ("read", "mixed", "write")
+
+
+@dataclass(frozen=True)
+class System:
+    name: str
+    label: str
+    colour: str  # the same in every chart
+    create: str = ""  # SQL; none for Redis and its kind
+    read: str = "SELECT cache_get($1, 'bench')"
+    write: str = "SELECT cache_set($1, $2, NULL, 'bench')"
+    load: str = INSERT_ROWS
+    tier: bool = False  # with the library preloaded and room for all entries
+    program: str = ""  # the server, when it is not Postgres
+    options: tuple = ()  # of that program, beyond its defaults; {mb} is a limit in MiB
+    suite: str = ""  # of Debian, when the program is not the machine's own
+    baseline: bool = False  # the baselines of its driver are taken on this one
+
+    @property
+    def is_redis(self):
+        return self.program in ("redis-server", "valkey-server")
+
+    @property
+    def is_postgres(self):
+        return not self.program
+
+    def limited(self, mb):
+        return replace(self, options=tuple(option.format(mb=mb) for option in self.options))
+
+
+def table(name, label, colour, kind, **more):
+    read = "SELECT value FROM bench WHERE key = $1"
+    return System(name, label, colour, TABLE.format(kind=kind), read, UPSERT, **more)
+
+
+def cache(name, label, colour, storage, **more):
+    return System(name, label, colour, CACHE.format(storage=storage), **more)
+
+
+HOT = cache("pgcache_hot", "pgcache, unlogged + hot tier", "#1f9d8b", "unlogged", load=HEAT_ROWS, tier=True)
+MEMORY = cache("pgcache_memory", "pgcache, memory", "#7b4fb3", "memory", load=SET_ROWS, tier=True)
+SYSTEMS = (
+    System("redis", "Redis", "#c8502d", program="redis-server", baseline=True),
+    table("table_unlogged", "table, unlogged", "#9aa5b1", "UNLOGGED", baseline=True),
+    table("table_logged", "table, logged", "#5f6b7a", ""),
+    cache("pgcache_unlogged", "pgcache, unlogged", "#2f80c3", "unlogged"),
+    HOT,
+    MEMORY,
+    cache("pgcache_logged", "pgcache, logged", "#174a7c", "logged"),
+)
+
+# What their documentation offers beyond the defaults. I/O threads are meant for four cores and more: on two
+# they spin on the core that the client needs.
+NO_SAVE = ("--save", "")
+IO_THREADS = (*NO_SAVE, "--io-threads", "2")
+ROOMY = ("-m", "8192")
+NEWER = "forky"
+
+
+def other(name, label, colour, options=(), suite=NEWER, program="redis-server"):
+    return System(name, label, colour, program=program, options=options, suite=suite)
+
+
+# Not part of the usual run: asked for by name.
+COMPETITORS = (
+    other("redis_no_save", "Redis, no snapshots", "#d9764f", NO_SAVE, ""),
+    other("redis_io_threads", "Redis, no snapshots, 2 I/O threads", "#e08a68", IO_THREADS, ""),
+    other("redis_new", "newer Redis", "#a83a1a"),
+    other("redis_new_no_save", "newer Redis, no snapshots", "#b95231", NO_SAVE),
+    other("redis_new_io_threads", "newer Redis, no snapshots, 2 I/O threads", "#c96848", IO_THREADS),
+    other("valkey_new", "Valkey", "#8a4fa8", program="valkey-server"),
+    other("valkey_new_no_save", "Valkey, no snapshots", "#9f6cb8", NO_SAVE, program="valkey-server"),
+    other("valkey_new_io_threads", "Valkey, no snapshots, 2 I/O threads", "#b48ac8", IO_THREADS, program="valkey-server"),
+    other("memcached", "memcached", "#5b8a3c", ROOMY, "", "memcached"),
+    other("memcached_new", "newer memcached", "#8ab56c", ROOMY, program="memcached"),
+)
+ALL = SYSTEMS + COMPETITORS
+OF_EACH_KIND = "redis,table_unlogged,pgcache_hot,pgcache_memory"
+LABELS = {system.name: system.label for system in ALL}
+COLOURS = {system.name: system.colour for system in ALL}

@@ -1,0 +1,227 @@
+"""The hot tier beside what it is measured against, as ratios: one server of each, one run, medians.
+
+Every statement is prepared and run by pgbench with 8 clients over a unix socket, each repetition takes all of
+them in turn, and a ratio is formed within a repetition. All keys exist; entries are copied to the tier before,
+and the caches that are read are not the one that is written.
+"""
+
+import contextlib
+import json
+import lzma
+import os
+
+from . import key_distribution as kd
+from .base import ROOT, Journal, driver_words, ground, insist, output, say
+from .servers import DATABASE, Postgres, Redis, Setup
+from .stats import middle
+from .systems import SYSTEMS
+from .tables import markdown
+from .tools import number
+
+SIZES = {
+    "full": {"seconds": 6, "entries": 1_000_000, "repeats": 5},
+    "quick": {"seconds": 1, "entries": 1_000_000, "repeats": 5},
+    "smoke": {"seconds": 1, "entries": 2_000, "repeats": 1},
+}
+CLIENTS = 8
+LATENCIES = ',"latency":'  # of the driver: a histogram that no figure here comes from
+# Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement is the function
+# and its parameter and nothing else.
+FIRST = 1_000_000_000_000_000
+
+SETUP = """CREATE EXTENSION pgcache;
+SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
+CREATE UNLOGGED TABLE plain (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz);
+INSERT INTO plain SELECT {first} + n, '{value}' FROM generate_series(1, {entries}) AS n;
+INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
+SELECT count(cache_set(key, value, NULL, 'memory')) FROM plain;
+SELECT count(cache_get(key, 'hot')) FROM plain;
+SELECT cache_create('mixed', storage => 'memory'); SELECT count(cache_set(key, value, NULL, 'mixed')) FROM ({rows}) AS entry;
+CREATE TABLE keys AS SELECT key AS k FROM plain ORDER BY hashtext(key) LIMIT {some};
+VACUUM (ANALYZE) plain, hot, written; CHECKPOINT"""
+
+STATEMENTS = {
+    "select 1": "SELECT 1",
+    "select by key": "SELECT value FROM plain WHERE key = :n",
+    "get hot": "SELECT cache_get(:n, 'hot')",
+    "get memory": "SELECT cache_get(:n, 'memory')",
+    "get, tier off": "SELECT cache_get(:n, 'hot')",
+    "upsert": "INSERT INTO plain (key, value, expires_at) VALUES (:n, :value, NULL) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at",
+    "set unlogged": "SELECT cache_set(:n, :value, NULL, 'written')",
+    "set memory": "SELECT cache_set(:n, :value, NULL, 'memory')",
+}
+
+# What is measured, over what, must, aim.
+RATIOS = (
+    ("get hot", "select 1", 0.85, 0.92),
+    ("get hot", "select by key", 1.4, 1.6),
+    ("get hot", "redis GET", 1.0, 1.2),
+    ("get memory", "redis GET", None, None),
+    ("set memory", "redis SET", 1.0, 1.2),
+    ("mixed memory", "redis mixed", 1.0, 1.2),
+    ("set unlogged", "upsert", 0.97, 1.1),
+    ("get, tier off", "select by key", 0.95, 1.0),
+)
+
+# Again with the servers on one core and the clients on another: what the operating system's scheduler does to
+# ten processes on a few cores is no property of a server.
+PINNED = ("select 1", "select by key", "get hot", "get memory", "set memory")
+PINNED_RATIOS = [ratio for ratio in RATIOS if ratio[0] in PINNED and ratio[2]]
+INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")  # nanoseconds inside a running query
+INSIDE_ROWS = 100_000
+
+
+def add_options(parser):
+    parser.add_argument("--entries", type=int)
+    parser.add_argument("--tier", type=int, default=640, help="megabytes: three caches of a million entries, and the index")
+
+
+def run(options):
+    options.seconds = round(options.seconds)
+    setup = Setup(options.out, options.entries, clients=CLIENTS, tier_mb=options.tier)
+    journal = Journal(options.out, ("repetition",))
+    with Redis(setup, SYSTEMS[0]) as redis, Postgres(setup) as postgres:
+        prepare(postgres, redis, options)
+        journal.facts["versions"] = [postgres.version(), redis.version()]
+        for repetition in range(options.repeats):
+            if not journal.has(repetition):
+                journal.add({"repetition": repetition, **measure(postgres, redis, options)})
+                say(f"repetition {repetition + 1} of {options.repeats}")
+    summary = summarise(journal, options)
+    if options.size == "smoke":
+        insist(all(row["median"] > 0 for row in summary["ratios"]), "a ratio is zero")
+    journal.report(summary, render(summary))
+
+
+def prepare(postgres, redis, options):
+    value, entries = kd.value(37), options.entries
+    rows = kd.rows_sql(entries, value)
+    setup = SETUP.format(value=value, entries=entries, first=FIRST, rows=rows, some=min(entries, INSIDE_ROWS))
+    for statement in setup.split(";"):
+        postgres.sql(statement)
+    redis_benchmark(redis, options, "set", 1, entries * 3)
+    redis.load()
+
+
+def measure(postgres, redis, options):
+    """Each as tps; of 1 and 2 threads of a client the better one counts, for every system."""
+    tried = (1,) if options.size == "smoke" else (1, 2)
+    row = {name: max(pgbench(postgres, options, name, threads) for threads in tried) for name in STATEMENTS}
+    for command in ("get", "set"):
+        found = (redis_benchmark(redis, options, command, threads, 100_000 * options.seconds) for threads in tried)
+        row[f"redis {command.upper()}"] = max(found)
+    # No tool of either server mixes reads and writes of old and new keys: one driver does it for both.
+    sql = {"read_sql": "SELECT cache_get($1, 'mixed')", "write_sql": "SELECT cache_set($1, $2, NULL, 'mixed')"}
+    for name, words in {"mixed memory": {**postgres.to_driver, **sql}, "redis mixed": redis.to_driver}.items():
+        row[name] = max(mixed(words, options, threads) for threads in tried)
+    for expression in INSIDE:
+        row[f"ns {expression}"] = inside(postgres, options, expression)
+    return row | (measure_pinned(postgres, redis, options) if len(os.sched_getaffinity(0)) > 1 else {})
+
+
+def measure_pinned(postgres, redis, options):
+    with one_core_for([postgres.pid, redis.pid]):
+        row = {name: pgbench(postgres, options, name, 1) for name in PINNED}
+        for command in ("get", "set"):
+            row[f"redis {command.upper()}"] = redis_benchmark(redis, options, command, 1, 100_000 * options.seconds)
+    return {f"pinned {name}": tps for name, tps in row.items()}
+
+
+@contextlib.contextmanager
+def one_core_for(servers):
+    """The servers, and backends that they start from now on, on the first core; this process, whose children the
+    clients are, on the second."""
+    first, second, *_ = cores = sorted(os.sched_getaffinity(0))
+    place(servers, [first])
+    os.sched_setaffinity(0, [second])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        place(servers, cores)
+
+
+def place(servers, cores):
+    for pid in servers:
+        output(["taskset", "--all-tasks", "--cpu-list", "--pid", ",".join(map(str, cores)), pid])
+
+
+def pgbench(postgres, options, name, threads):
+    sql = STATEMENTS[name]
+    draw = f"\\set n {FIRST} + random(1, {options.entries})\n" if ":n" in sql else ""
+    words = ["env", "PGOPTIONS=-c pgcache.hot_tier=off"] if "tier off" in name else []
+    words += [postgres.bin / "pgbench", *postgres.connection, "-n", "-M", "prepared", "-c", CLIENTS, "-j", threads]
+    words += ["-T", options.seconds, "-D", f"value={kd.value(37)}", "-f", "-", DATABASE]
+    return number(r"tps = ([\d.]+)", kept(options, words, f"{draw}{sql};\n"))
+
+
+def redis_benchmark(redis, options, command, threads, requests):
+    words = ["redis-benchmark", "-s", redis.socket, "-c", CLIENTS, "-n", requests, "-r", options.entries, "--csv"]
+    words += ["--threads", threads] if threads > 1 else []
+    stdout = kept(options, [*words, "-t", command, "-d", 37])
+    return float(stdout.strip().splitlines()[-1].split(",")[1].strip('"'))
+
+
+def mixed(where, options, threads):
+    load = {"workload": "mixed", "clients": CLIENTS, "threads": threads, "value": kd.value(37)}
+    words = driver_words("requests", {**load, "entries": options.entries, "seconds": options.seconds, **where})
+    return json.loads(kept(options, words))["tps"]
+
+
+def kept(options, words, script=None):
+    """What a tool printed, beside the command that made it: every figure can be traced."""
+    stdout = output(words, input=script)
+    printed = stdout.partition(LATENCIES)[0]
+    said = f"$ {' '.join(map(str, words))}\n{script or ''}{printed}\n"
+    with lzma.open(options.out / "raw.log.xz", "at", encoding="utf-8") as log:
+        log.write(said.replace(f"{ROOT}/", ""))  # where the checkout lay is nobody's business
+    return stdout
+
+
+def inside(postgres, options, expression):
+    """Server time a row in nanoseconds, over keys in random order. Of a session that has seen the pages: the first
+    query of a new one also pays for page faults."""
+    query = f"SELECT count({expression}) FROM keys"
+    timed = postgres.sql(query, f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
+    return json.loads(timed[timed.index("[") :])[0]["Execution Time"] * 1e6 / min(options.entries, INSIDE_ROWS)
+
+
+def summarise(journal, options):
+    rows = journal.rows
+    ratios = [ratio_row(rows, *ratio) for ratio in RATIOS]
+    if f"pinned {PINNED[0]}" in rows[0]:
+        ratios += [ratio_row(rows, *ratio, "pinned ") for ratio in PINNED_RATIOS]
+    for expression in INSIDE[1:]:
+        what = f"a hit inside a query, {expression} over length(k), ns"
+        found = [row[f"ns {expression}"] - row["ns length(k)"] for row in rows]
+        ratios.append({"what": what, "must": 400, "aim": 250, **spread(found), "tps": None})
+    sizes = {"entries": options.entries, "seconds": options.seconds, "tier_mb": options.tier, "clients": CLIENTS}
+    return {**journal.facts, **sizes, "runs": len(rows), "ratios": ratios}
+
+
+def spread(found):
+    return dict(zip(("median", "least", "most"), middle(found)))
+
+
+def ratio_row(rows, name, beside, must, aim, way=""):
+    found = [row[way + name] / row[way + beside] for row in rows]
+    tps = middle([row[way + name] for row in rows])[0]
+    return {"what": f"{way}{name} over {beside}", "must": must, "aim": aim, **spread(found), "tps": tps}
+
+
+def render(summary):
+    def text(number):
+        return "" if number is None else f"{number:.{0 if abs(number) > 50 else 2}f}"
+
+    lines = [
+        (row["what"], row["must"] or "", row["aim"] or "", text(row["median"]), f"{text(row['least'])} to {text(row['most'])}",
+         "" if row["tps"] is None else f"{row['tps']:,.0f}")
+        for row in summary["ratios"]
+    ]  # fmt: skip
+    return f"""# The hot tier beside what it is measured against
+
+{', '.join(summary['versions'])}; {ground(summary['machine'])}; {summary['entries']:,} keys, 37-byte values, hot_size {summary['tier_mb']} MB,
+{summary['clients']} clients, unix socket, prepared; {summary['runs']} repetitions of {summary['seconds']} s. A ratio is formed within a repetition.
+
+{markdown(('what', 'must', 'aim', 'median', 'spread', 'tps'), lines)}"""
