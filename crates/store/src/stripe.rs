@@ -1,8 +1,10 @@
-//! Stripes: a version and a count of pending writers for a group of keys, present whether or not a key is.
+//! Stripes: a version and a count of pending writers for a group of keys, present whether or not a
+//! key is.
 //!
 //! What it is not: the coherence protocol. That is the caller's; here are only its counters.
-//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with the
-//! removal of the entry, so a look-up that misses and reads the token under one lock sees both or neither.
+//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with
+//! the removal of the entry, so a look-up that misses and reads the token under one lock sees both
+//! or neither.
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
@@ -45,7 +47,8 @@ impl PartitionMut<'_> {
         stripe
     }
 
-    /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new token.
+    /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new
+    /// token.
     pub fn mark(&mut self, key: &Key) -> Stripe {
         let Stripe {
             ver,

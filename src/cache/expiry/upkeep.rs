@@ -50,8 +50,8 @@ pub struct Work {
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Looks for what is due. On a standby tables are read only, and memory caches are not. The extension may have
-/// gone since a worker came.
+/// Looks for what is due. On a standby tables are read only, and memory caches are not. The
+/// extension may have gone since a worker came.
 pub fn due(shmem: WorkerShmem) -> Work {
     let mut work = Work::default();
     if !database::keeps_extension() {
@@ -127,8 +127,9 @@ fn due_table(relation: Oid, record: Option<&SweepState>) -> Option<Due> {
     })
 }
 
-/// Lets the next sweep look at a table in which nothing has changed: because its settings have, when the caller
-/// holds a lock on it that keeps sweeps off until they count; or because it could not be vacuumed.
+/// Lets the next sweep look at a table in which nothing has changed: because its settings have,
+/// when the caller holds a lock on it that keeps sweeps off until they count; or because it could
+/// not be vacuumed.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);

@@ -122,8 +122,9 @@ fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning. Once they
-                // are gone it is looked at again, though nothing may change in the table any more.
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a
+                // warning. Once they are gone it is looked at again, though nothing may change in
+                // the table any more.
                 if needs_vacuum(table, place, state) {
                     upkeep::look_again(cache);
                 }

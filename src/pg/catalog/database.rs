@@ -6,8 +6,8 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::session::lock;
 
-/// The databases that one can connect to. Not templates as `template1`: what is in them is copied, and
-/// a worker in one would be in the way of CREATE DATABASE.
+/// The databases that one can connect to. Not templates as `template1`: what is in them is copied,
+/// and a worker in one would be in the way of CREATE DATABASE.
 pub fn connectable() -> Vec<Oid> {
     let mut databases = Vec::new();
     // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
@@ -51,8 +51,9 @@ pub fn is_there(database: Oid) -> bool {
     }
 }
 
-/// Whether the extension is in this database, and its own view over the caches is there: version 0.1.0 had
-/// none. One of that name that somebody else made is not read: a worker reads it as a superuser.
+/// Whether the extension is in this database, and its own view over the caches is there: version
+/// 0.1.0 had none. One of that name that somebody else made is not read: a worker reads it as a
+/// superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for what is not there.
     unsafe {
@@ -66,8 +67,8 @@ pub fn has_extension() -> bool {
     }
 }
 
-/// The same for who reads that view in this transaction: nobody can put another one in its place meanwhile. Not while
-/// somebody changes it.
+/// The same for who reads that view in this transaction: nobody can put another one in its place
+/// meanwhile. Not while somebody changes it.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");
     view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()

@@ -1,9 +1,10 @@
-//! What tells a session that what it remembers of a relation, or of a privilege, may be out of date.
+//! What tells a session that what it remembers of a relation, or of a privilege, may be out of
+//! date.
 //!
 //! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics),
-//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and the
-//! database's owner, who is the one member of `pg_database_owner`. The callbacks may come whenever a lock is
-//! taken; they only raise flags and never touch the catalogs.
+//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and
+//! the database's owner, who is the one member of `pg_database_owner`. The callbacks may come
+//! whenever a lock is taken; they only raise flags and never touch the catalogs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -48,16 +49,16 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Whether any role or membership may have changed since. They decide which policies apply to a role, and
-    /// a plan is made for the policies that applied. Postgres makes it anew for another role; for another
-    /// membership only in its latest minor releases.
+    /// Whether any role or membership may have changed since. They decide which policies apply to a
+    /// role, and a plan is made for the policies that applied. Postgres makes it anew for another
+    /// role; for another membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
 }
 
-/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have seen no change
-/// between them.
+/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have
+/// seen no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
@@ -91,8 +92,8 @@ pub struct Grant {
     pub mask: u64,
 }
 
-/// How many grants a session remembers: few caches are in use at a time. Two that fall into one place push each
-/// other out.
+/// How many grants a session remembers: few caches are in use at a time. Two that fall into one
+/// place push each other out.
 const GRANTS: usize = 64;
 
 thread_local! {
@@ -109,8 +110,9 @@ impl Grant {
         mixed as usize % GRANTS
     }
 
-    /// Whether it was granted when last asked, and no message since says that it may have changed. This is as
-    /// fresh as the system caches that the answer came from: they change by the same messages.
+    /// Whether it was granted when last asked, and no message since says that it may have changed.
+    /// This is as fresh as the system caches that the answer came from: they change by the same
+    /// messages.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
@@ -127,8 +129,8 @@ impl Grant {
     }
 }
 
-/// Forgets the grants on a relation, whose privileges or owner may have changed; with None all grants, after a
-/// message of a role, a membership or the database's owner.
+/// Forgets the grants on a relation, whose privileges or owner may have changed; with None all
+/// grants, after a message of a role, a membership or the database's owner.
 fn forget_grants(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {
@@ -149,8 +151,8 @@ unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash
 
 /// Registers the callbacks; called when the library is loaded.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; the callbacks live as long as the library, which Postgres
-    // never unloads.
+    // SAFETY: called once while the library is loaded; the callbacks live as long as the library,
+    // which Postgres never unloads.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::null());
         pg_sys::CacheRegisterSyscacheCallback(

@@ -75,7 +75,8 @@ pub fn quote_literal(text: &str) -> String {
     String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
 }
 
-/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's bytes only.
+/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's
+/// bytes only.
 pub fn literal(text: &[u8]) -> Vec<u8> {
     let quotes: &[u8] = match text.contains(&b'\\') {
         true => b"E'",

@@ -1,7 +1,8 @@
-//! The facts about a relation that decide whether and how it is a cache: its columns, its key, pgcache's
-//! triggers or view, and the settings that stand in these.
+//! The facts about a relation that decide whether and how it is a cache: its columns, its key,
+//! pgcache's triggers or view, and the settings that stand in these.
 //!
-//! Not what they mean: whether the relation makes a good cache is judged in `cache::catalog::registry`.
+//! Not what they mean: whether the relation makes a good cache is judged in
+//! `cache::catalog::registry`.
 
 use std::ffi::{CStr, CString};
 
@@ -36,12 +37,13 @@ pub struct Shape {
     pub value_type: Option<ValueType>,
     /// A column `expires_at timestamptz`.
     pub has_deadline: bool,
-    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view; None
-    /// when there is neither.
+    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view;
+    /// None when there is neither.
     pub settings: Option<Vec<Vec<u8>>>,
     /// The table as a direct access sees it.
     pub target: Option<Target>,
-    /// The table and its indexes; none if a statement that reads the table may run somebody else's code.
+    /// The table and its indexes; none if a statement that reads the table may run somebody else's
+    /// code.
     pub own_relations: Vec<pg_sys::Oid>,
 }
 
@@ -83,7 +85,8 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
-/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or not.
+/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or
+/// not.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
@@ -215,14 +218,15 @@ const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// The settings in a memory cache's view, from the catalogs alone: the number may be one that somebody has
-/// made up, so no lock is taken on what it names, nor waited for. None for a temporary view, which is no cache.
+/// The settings in a memory cache's view, from the catalogs alone: the number may be one that
+/// somebody has made up, so no lock is taken on what it names, nor waited for. None for a temporary
+/// view, which is no cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
     }
-    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action of a
-    // view's rule is the text of a list of queries.
+    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action
+    // of a view's rule is the text of a list of queries.
     unsafe {
         let rule = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::RULERELNAME as i32,
@@ -250,8 +254,8 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
 /// # Safety
 /// `relation` must be open.
 unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the relation, which
-    // is open.
+    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the
+    // relation, which is open.
     unsafe {
         if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_VIEW as i8
             || (*relation).rd_rules.is_null()
@@ -270,8 +274,8 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
 /// `actions` are those of a view's rule for SELECT.
 unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     let function = own::MEMORY_ENTRIES.oid();
-    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only after
-    // their tag.
+    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only
+    // after their tag.
     unsafe {
         let query: *mut pg_sys::Query = *list::pointers(actions).first()?;
         list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)

@@ -40,8 +40,8 @@ pub fn toast_table(relation: Oid) -> Option<Oid> {
     }
 }
 
-/// What Postgres has counted of a table. Sessions report what they did within a second, or when they
-/// come to rest.
+/// What Postgres has counted of a table. Sessions report what they did within a second, or when
+/// they come to rest.
 #[derive(Clone, Copy)]
 pub struct Counted {
     /// Rows inserted, updated and deleted so far.
