@@ -1,6 +1,6 @@
 //! pgcache: a cache that lives in Postgres.
 //!
-//! The map, from the top down; arrows point down only:
+//! The map, from the top down; a module names only those below it:
 //!
 //! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
 //! - `worker`: what sweeps by itself. A launcher, and its visits to databases.

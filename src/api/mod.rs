@@ -2,7 +2,7 @@
 //!
 //! Here arguments are checked, privileges named and values converted; what a call means is said in
 //! `cache`. The SQL declarations are written by hand; a wrong one would be undefined behaviour, so
-//! `make lint` compares each with its function here.
+//! `t/tests/signatures.rs` compares each with its function here.
 
 pub mod batch;
 pub mod definition;
@@ -24,7 +24,7 @@ use crate::pg::catalog::privilege::Privileges;
 /// What every function gives: its result, or an error for the user.
 pub type Answer<T> = Result<T, ErrorReport>;
 
-/// Privileges by kind of function, as the reference lists them.
+/// Privileges by kind of function, as docs/reference.md lists them.
 pub const TO_READ: Privileges = Privileges::SELECT;
 pub const TO_WRITE: Privileges = Privileges::SELECT
     .and(Privileges::INSERT)

@@ -93,7 +93,7 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
         key.prefetch();
         key
     };
-    let key = Key::read(key).map(|key| key.map(hashed));
+    let key = Key::of_read(key).map(|key| key.map(hashed));
     privilege::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),

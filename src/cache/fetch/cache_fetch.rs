@@ -42,18 +42,14 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::spi::loader::Loaded;
 use crate::pg::value::datum::Text;
 
-/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its
-/// time.
-const TO_STORE: Privileges = Privileges::SELECT
-    .and(Privileges::INSERT)
-    .and(Privileges::UPDATE);
-
 /// One call of `cache_fetch`.
 pub struct Fetch {
     pub relation: Oid,
     pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
+    /// The privileges; asked again when the value is stored, because the loader takes its time.
+    pub needs: Privileges,
 }
 
 impl Fetch {
@@ -67,7 +63,7 @@ impl Fetch {
         let mut commit = None;
         loop {
             let cache = open::known(self.relation)?; // each time: somebody may have been waited for
-            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             let live = found.filter(|found| deadline::is_live(found.deadline));
             if let Some(live) = live
                 && !refreshes_early(&cache, &live)
@@ -114,7 +110,7 @@ impl Fetch {
         refresh: bool,
     ) -> Result<Entry, Error> {
         if !refresh && sees_others(cache) {
-            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
                 lease.map(held::release);
                 return Ok(live);
@@ -174,7 +170,7 @@ impl Fetch {
         put: impl FnOnce(&Cache, Entry) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
         let relation = Some(self.relation);
-        let cache = open::to_write(relation, TO_STORE, c"cache_fetch()")?;
+        let cache = open::to_write(relation, self.needs, c"cache_fetch()")?;
         let entry = self.entry(&cache, loaded)?;
         put(&cache, entry)?;
         Ok(entry)
