@@ -8,13 +8,11 @@ pub mod batch;
 pub mod definition;
 pub mod depend;
 pub mod expiry;
-pub mod hot;
 pub mod limit;
-pub mod path;
+pub mod monitor;
 pub mod read;
 pub mod refresh;
 pub mod remove;
-pub mod sweeps;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;
