@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::pace::{self, LONG};
 use crate::cache::catalog::registry::Storage;
-use crate::cache::expiry::open;
 use crate::cache::expiry::sweep::{Step, StepSize, Sweep};
+use crate::cache::expiry::sweepable;
 use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
@@ -98,8 +98,8 @@ impl Job {
 
     /// One step, inside of a transaction; None when the cache cannot be swept.
     pub fn step(&mut self) -> Option<Step> {
-        let open = open::to_sweep(self.due.relation)?;
-        let cache = &*open.cache;
+        let sweepable = sweepable::open(self.due.relation)?;
+        let cache = &*sweepable.cache;
         if cache.storage == Storage::Memory || !advisory::try_sweep(self.due.relation) {
             return None;
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
-use super::open;
+use super::sweepable;
 use super::upkeep::{self, Due};
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Expiring;
@@ -90,7 +90,7 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
 /// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be
 /// worked on now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
-    open::to_sweep(relation)?;
+    sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
     Some(Due {
         relation,
