@@ -33,9 +33,9 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
             cache.value_type.oid(),
             TIMESTAMPTZOID,
         ])?;
-        memory_cache::all(&cache, &mut |make| {
+        memory_cache::all(&cache, &mut |copy_out| {
             sink.row(|| {
-                let (key, entry) = make()?;
+                let (key, entry) = copy_out()?;
                 Some([
                     key.into(),
                     entry.value.into(),
@@ -161,9 +161,9 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
         let cache = open::to_read(cache, TO_READ)?;
-        verify::each(&cache, &mut |find| {
+        verify::each(&cache, &mut |compare| {
             sink.row(|| {
-                let (key, copy, row) = find()?;
+                let (key, copy, row) = compare()?;
                 let [hot_value, _] = columns(&copy);
                 let row_value = row.map_or(Typed::NULL, |row| columns(&row)[0]);
                 Some([key.into(), hot_value, row_value])

@@ -75,9 +75,9 @@ fn cache_scan(
             return Err(Error::NegativeCount("max_rows"));
         }
         let prefix = prefix.unwrap_or(Text::new(b""));
-        entries::scan(&cache, prefix, after, max_rows as usize, &mut |make| {
+        entries::scan(&cache, prefix, after, max_rows as usize, &mut |copy_out| {
             sink.row(|| {
-                let (key, entry) = make()?;
+                let (key, entry) = copy_out()?;
                 let [value, deadline] = columns(&entry);
                 Some([key.into(), value, deadline])
             });

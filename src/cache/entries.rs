@@ -9,7 +9,7 @@ use pgrx::pg_sys::Oid;
 use super::catalog::reading::Reading;
 use super::catalog::registry::{self, Cache, Storage};
 use super::commit::changes;
-use super::memory::ops::{Decision, Make};
+use super::memory::ops::{CopyOut, Decision};
 use super::memory::{handle, ops as memory_cache};
 use super::model::counter;
 use super::model::deadline::Deadline;
@@ -156,7 +156,7 @@ pub fn scan(
     prefix: Text,
     after: Option<Text>,
     max_rows: usize,
-    show: &mut dyn FnMut(Make),
+    show: &mut dyn FnMut(CopyOut),
 ) -> Result<(), Error> {
     match cache.storage {
         Storage::Memory => memory_cache::scan(cache, prefix, after, max_rows, show)?,
