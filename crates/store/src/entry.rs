@@ -30,7 +30,7 @@ pub struct Key<'k> {
 /// What `set` stores under a key.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'v> {
-    /// Generation and epoch of the cache in one number, never used twice for one cache.
+    /// The caller's number for the cache's present content, never used twice for one cache.
     pub version: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,

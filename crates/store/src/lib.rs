@@ -99,21 +99,21 @@
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
 //! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
-//! | `PartitionRef::stripe(hash) -> Stripe { ver, pending_writers }` | the token; exists whether or not the key does |
+//! | `PartitionRef::stripe(hash) -> Stripe { epoch, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
-//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
+//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pending_writers++, epoch++`; `epoch++, pending_writers--` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.
 //!
-//! **Validity.** `Header.version` is the caller's number for the present content of a cache:
-//! generation and epoch in one u64, never used twice for one cache slot. The store never compares
-//! it; the `valid` closure of `get` does. Entries of old versions are overwritten by a `set` of the
-//! same key, evicted, or removed by a `sweep` whose judge knows the versions.
+//! **Validity.** `Header.version` is the caller's number for the present content of a cache: never
+//! used twice for one cache slot. The store never compares it; the `valid` closure of `get` does.
+//! Entries of old versions are overwritten by a `set` of the same key, evicted, or removed by a
+//! `sweep` whose judge knows the versions.
 //!
 //! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve
 //! stale values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it

@@ -271,7 +271,7 @@ impl<'m> Model<'m> {
         }
         let expected = self.stripe(key);
         *expected = Stripe {
-            ver: expected.ver + 1,
+            epoch: expected.epoch + 1,
             pending_writers: expected.pending_writers + 1,
         };
         assert_eq!(stripe, *expected);
@@ -281,7 +281,7 @@ impl<'m> Model<'m> {
         let stripe = self.on_key(key, |part, key| part.unmark(key.hash));
         let expected = self.stripe(key);
         *expected = Stripe {
-            ver: expected.ver + 1,
+            epoch: expected.epoch + 1,
             pending_writers: expected.pending_writers.saturating_sub(1),
         };
         assert_eq!(stripe, *expected);
