@@ -84,30 +84,30 @@ impl Drop for Watch {
     }
 }
 
-/// A privilege that was found granted.
+/// Privileges of a user on a relation, which the session remembers once they were found granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub struct KnownPrivilege {
     pub relation: pg_sys::Oid,
     pub user: pg_sys::Oid,
     pub mask: u64,
 }
 
-/// How many grants a session remembers: few caches are in use at a time. Two that fall into one
+/// How many of them a session remembers: few caches are in use at a time. Two that fall into one
 /// place push each other out.
-const GRANTS: usize = 64;
+const PLACES: usize = 64;
 
 thread_local! {
-    static GRANTED: [Cell<Option<Grant>>; GRANTS] = const { [const { Cell::new(None) }; GRANTS] };
+    static GRANTED: [Cell<Option<KnownPrivilege>>; PLACES] = const { [const { Cell::new(None) }; PLACES] };
     /// Rises with each message that can take a privilege away.
     static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Rises with each message of a role, a membership or the database's owner.
     static ROLES: Cell<u64> = const { Cell::new(0) };
 }
 
-impl Grant {
+impl KnownPrivilege {
     fn place(self) -> usize {
         let mixed = self.relation.to_u32() ^ (self.mask as u32).wrapping_mul(0x9E37_79B9);
-        mixed as usize % GRANTS
+        mixed as usize % PLACES
     }
 
     /// Whether it was granted when last asked, and no message since says that it may have changed.
@@ -129,13 +129,13 @@ impl Grant {
     }
 }
 
-/// Forgets the grants on a relation, whose privileges or owner may have changed; with None all
-/// grants, after a message of a role, a membership or the database's owner.
-fn forget_grants(of: Option<pg_sys::Oid>) {
+/// Forgets the privileges on a relation that may have changed, as may its owner; with None all of
+/// them, after a message of a role, a membership or the database's owner.
+fn forget_privileges(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {
         for place in granted {
-            let goes = |grant: Grant| of.is_none_or(|relation| grant.relation == relation);
+            let goes = |known: KnownPrivilege| of.is_none_or(|relation| known.relation == relation);
             if place.get().is_some_and(goes) {
                 place.set(None);
             }
@@ -146,7 +146,7 @@ fn forget_grants(of: Option<pg_sys::Oid>) {
 #[pg_guard]
 unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
     ROLES.set(ROLES.get() + 1);
-    forget_grants(None);
+    forget_privileges(None);
 }
 
 /// Registers the callbacks; called when the library is loaded.
@@ -177,7 +177,7 @@ pub fn register() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
-    forget_grants((relation != pg_sys::InvalidOid).then_some(relation));
+    forget_privileges((relation != pg_sys::InvalidOid).then_some(relation));
     if relation == pg_sys::InvalidOid {
         return flag_all();
     }

@@ -3,7 +3,7 @@
 
 use pgrx::pg_sys;
 
-use super::invalidation::Grant;
+use super::invalidation::KnownPrivilege;
 use super::relation;
 use crate::pg::memory::emergency;
 use crate::pg::{session, version};
@@ -60,13 +60,13 @@ pub fn accept_invalidations() {
 /// processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
-    let grant = Grant {
+    let known = KnownPrivilege {
         relation,
         user: session::user(),
         mask: privileges.0,
     };
-    grant.is_known()
-        || grant.learn(|| {
+    known.is_known()
+        || known.learn(|| {
             // SAFETY: a syscache look-up inside a transaction.
             let result = unsafe { aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL) };
             result == pg_sys::AclResult::ACLCHECK_OK
