@@ -44,7 +44,7 @@ pub struct Due {
 
 /// What there is to do in a database.
 #[derive(Default)]
-pub struct Work {
+pub struct DueCaches {
     pub tables: Vec<Due>,
     /// Memory caches with entries: slot, and the deadline up to which its entries have expired.
     pub memory: Vec<(u32, Timestamp)>,
@@ -52,8 +52,8 @@ pub struct Work {
 
 /// Looks for what is due. On a standby tables are read only, and memory caches are not. The
 /// extension may have gone since a worker came.
-pub fn due(shmem: WorkerShmem) -> Work {
-    let mut work = Work::default();
+pub fn due(shmem: WorkerShmem) -> DueCaches {
+    let mut work = DueCaches::default();
     if !database::keeps_extension() {
         return work;
     }
@@ -79,7 +79,7 @@ pub fn due(shmem: WorkerShmem) -> Work {
     work
 }
 
-fn add(work: &mut Work, relation: Oid, state: Option<&SweepState>) {
+fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     if relation::is_view(relation) {
         work.memory.extend(due_memory(relation));
         if let Some(state) = state {

@@ -3,7 +3,7 @@
 use pgrx::pg_sys::{self, Oid};
 
 use super::lookup;
-use crate::pg::memory::{list, unguarded};
+use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::session::lock::Mode;
 
 unsafe extern "C-unwind" {
@@ -22,7 +22,7 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     unsafe {
         let inheritors =
             unguarded::guarded(|| find_all_inheritors(table, mode.number(), std::ptr::null_mut()));
-        list::oids(inheritors)
+        pg_list::oids(inheritors)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::called_functions::{is_of_a_user, shows_its_functions};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
@@ -26,7 +26,7 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
         if description.is_null() {
             return true; // enabled without a policy: nobody sees anything
         }
-        list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
+        pg_list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
             .into_iter()
             .all(|policy| {
                 let policy = &*policy;

@@ -227,7 +227,7 @@ fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool 
             (asked, patient) = (Instant::now(), false);
         }
         shut = shut || !patient && try_in(gate, SHUT);
-        wait::pause(pause);
+        wait::sleep(pause);
         pause = ATTEMPT.min(pause * 2);
     }
     if shut {

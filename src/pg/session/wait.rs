@@ -53,7 +53,7 @@ fn blocking(process: i32) -> Vec<i32> {
 }
 
 /// Sleeps for some milliseconds; raises an error when the statement is cancelled.
-pub fn pause(millis: i64) {
+pub fn sleep(millis: i64) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: every backend has a latch; what set it is looked at below, or by who asked for it.
     unsafe {

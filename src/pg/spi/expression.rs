@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::plan::{Paths, Plan};
 use crate::error::Error;
 use crate::pg::catalog::relation;
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::Text;
 
 /// An analysed expression, in the memory of the call.
@@ -88,7 +88,7 @@ fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
     // tags.
     unsafe {
         let parsed = pg_sys::raw_parser(select.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        let [raw] = list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
+        let [raw] = pg_list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
             return Err(Error::NotAnExpression);
         };
         let statement: *mut pg_sys::SelectStmt = (*raw).stmt.cast();
@@ -110,7 +110,7 @@ fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
             && s.lockingClause.is_null()
             && s.withClause.is_null()
             && s.op == pg_sys::SetOperation::SETOP_NONE;
-        match list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
+        match pg_list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
             [target] if plain && (*target).name.is_null() => Ok((*target).val),
             _ => Err(Error::NotAnExpression),
         }

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::connection::{Connection, current_context, failed};
 use super::output::Output;
 use crate::pg::hooks::name_guard::NameGuard;
-use crate::pg::memory::{self, list};
+use crate::pg::memory::{self, pg_list};
 use crate::pg::session::{self, lock};
 use crate::pg::value::stored::refuse;
 use crate::pg::value::typed::Typed;
@@ -168,7 +168,7 @@ pub fn run_once(sql: &CStr) {
     // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
     let statements = unsafe {
         let mode = pg_sys::RawParseMode::RAW_PARSE_DEFAULT;
-        list::pointers::<pg_sys::RawStmt>(pg_sys::raw_parser(sql.as_ptr(), mode)).len()
+        pg_list::pointers::<pg_sys::RawStmt>(pg_sys::raw_parser(sql.as_ptr(), mode)).len()
     };
     if statements != 1 {
         refuse();

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
 
-use super::scan::{UsePlan, key_equals};
+use super::read::{UsePlan, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory;

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::target::{self, Target};
 use crate::pg::catalog::own;
 use crate::pg::catalog::relation::{self, qualified_name};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
 
@@ -277,8 +277,8 @@ unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only
     // after their tag.
     unsafe {
-        let query: *mut pg_sys::Query = *list::pointers(actions).first()?;
-        list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
+        let query: *mut pg_sys::Query = *pg_list::pointers(actions).first()?;
+        pg_list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
             .into_iter()
             .filter(|&table| (*table).rtekind == pg_sys::RTEKind::RTE_FUNCTION)
             .find_map(|table| text_argument((*table).functions, function))
@@ -298,12 +298,13 @@ unsafe fn text_argument(functions: *mut pg_sys::List, function: pg_sys::Oid) -> 
     // SAFETY: each node is looked at only after its tag was; a non-null constant of type text holds
     // a varlena.
     unsafe {
-        let function_in_from: *mut pg_sys::RangeTblFunction = *list::pointers(functions).first()?;
+        let function_in_from: *mut pg_sys::RangeTblFunction =
+            *pg_list::pointers(functions).first()?;
         let call: *mut pg_sys::FuncExpr = (*function_in_from).funcexpr.cast();
         if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr || (*call).funcid != function {
             return None;
         }
-        let constant: *mut pg_sys::Const = *list::pointers((*call).args).first()?;
+        let constant: *mut pg_sys::Const = *pg_list::pointers((*call).args).first()?;
         let is_text = (*constant).xpr.type_ == pg_sys::NodeTag::T_Const
             && !(*constant).constisnull
             && (*constant).consttype == pg_sys::TEXTOID;

@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::row::{New, RowAction, Version, fill};
-use super::scan::Row;
+use super::new_row::{New, RowAction, Version, fill};
+use super::read::Row;
 use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;

@@ -8,7 +8,7 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
 use crate::pg::catalog::{own, policies, relation};
-use crate::pg::memory::{list, unguarded};
+use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
 
@@ -195,8 +195,8 @@ pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oi
             && !class.relispartition
             && (constraints.is_null() || (*constraints).num_check == 0)
             && !descriptor.iter().any(version::is_virtual)
-            && list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
-        let mut relations = list::oids(pg_sys::RelationGetIndexList(relation));
+            && pg_list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
+        let mut relations = pg_list::oids(pg_sys::RelationGetIndexList(relation));
         if !alone || relations.iter().any(|&index| evaluates(index)) {
             return Vec::new();
         }
@@ -257,7 +257,7 @@ unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
 unsafe fn indexes_are_plain(relation: pg_sys::Relation, primary: pg_sys::Oid) -> bool {
     // SAFETY: the list is a copy; each index is open between open and close, under a lock.
     unsafe {
-        list::oids(pg_sys::RelationGetIndexList(relation))
+        pg_list::oids(pg_sys::RelationGetIndexList(relation))
             .into_iter()
             .all(|oid| {
                 let index = pg_sys::index_open(oid, pg_sys::AccessShareLock as i32);

@@ -19,13 +19,13 @@
 //! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only
 //!   the page stays pinned that the update itself holds on to, as any writer's does.
 //!
-//! This file decides and repeats; `step` has the single steps, `writer` what is open, `row` what is
-//! written.
+//! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row` what
+//! is written.
 
 use pgrx::pg_sys::Datum;
 
-use super::row::{New, RowAction};
-use super::scan::{Row, UsePlan};
+use super::new_row::{New, RowAction};
+use super::read::{Row, UsePlan};
 use super::search::RowPlace;
 use super::step::{self, Step};
 use super::target::Target;

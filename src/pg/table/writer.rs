@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum};
 
-use super::scan::{Row, copy_row, key_equals};
+use super::read::{Row, copy_row, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
