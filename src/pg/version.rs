@@ -388,7 +388,7 @@ pub unsafe fn try_lock(
 
 /// Whether the transaction has a lock in this very mode.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
-    // SAFETY: looks the tag up in this process.
+    // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {
         pg_sys::LockHeldByMe(
             tag,

@@ -44,7 +44,7 @@ pub fn connectable() -> Vec<Oid> {
 
 /// Whether there is such a database.
 pub fn is_there(database: Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, for any number; it keeps no pointer.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
         pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
@@ -76,7 +76,8 @@ pub fn keeps_extension() -> bool {
 
 /// A relation in schema pgcache; InvalidOid where it is not there.
 fn internal_relation(name: &CStr) -> Oid {
-    // SAFETY: syscache look-ups.
+    // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them;
+    // both give 0 for what is not there.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
         match schema {

@@ -59,7 +59,7 @@ fn longest_prefix(name: &[u8]) -> usize {
 
 /// The relation of that name in that schema, if any.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction; the name lives through it.
     let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }

@@ -109,14 +109,10 @@ pub fn require_owner(relation: pg_sys::Oid) {
     }
 }
 
-/// The role that owns the relation.
-pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
-    relation::owner(relation)
-}
-
 /// Whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, which for a relation that is gone says
+    // that no policies apply.
     unsafe {
         pg_sys::check_enable_rls(relation, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32

@@ -40,7 +40,8 @@ pub fn is_table(relation: pg_sys::Oid) -> bool {
 
 /// Whether it has partitions in place of rows.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is
+    // gone.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
 }
 
@@ -98,7 +99,8 @@ pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
 
 /// Whether it is a temporary relation, of whatever session.
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: syscache look-ups inside of a transaction; no schema of a relation that is gone is a
+    // temporary one.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 

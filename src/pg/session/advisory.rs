@@ -189,7 +189,8 @@ fn shut(relation: pg_sys::Oid) {
         gate(relation).tag(),
         pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE,
     );
-    // SAFETY: LockAcquire copies the tag.
+    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
+    // lock back at its end.
     as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, false) });
 }
 

@@ -93,7 +93,7 @@ impl Drop for Uninterrupted {
 /// Whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
-    // SAFETY: reads shared memory.
+    // SAFETY: reads a flag of shared memory, which is there in every process that runs our code.
     unsafe { RecoveryInProgress() }
 }
 

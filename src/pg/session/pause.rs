@@ -81,7 +81,7 @@ mod paused {
             }
             return;
         }
-        // SAFETY: reads the clock.
+        // SAFETY: reads the system's clock and raises nothing.
         let now = unsafe { pg_sys::GetCurrentTimestamp() } as u64;
         let chance = (now ^ window as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         std::thread::sleep(std::time::Duration::from_micros(chance % longest));

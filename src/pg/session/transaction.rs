@@ -22,7 +22,7 @@ pub fn is_own(xmin: u32) -> bool {
 
 /// Raises 25006 in a read-only transaction and on a standby. `function` is the caller's name.
 pub fn require_writable(function: &std::ffi::CStr) {
-    // SAFETY: the name lives through the call.
+    // SAFETY: the name lives through both calls, which raise errors or return.
     unsafe {
         pg_sys::PreventCommandIfReadOnly(function.as_ptr());
         pg_sys::PreventCommandDuringRecovery(function.as_ptr());

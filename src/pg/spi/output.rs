@@ -42,7 +42,8 @@ impl Output {
     pub fn columns(&self) -> usize {
         match self.table.is_null() {
             true => 0,
-            // SAFETY: the descriptor lives as long as the table.
+            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives
+            // this, and every table has a descriptor.
             false => unsafe { (*(*self.table).tupdesc).natts as usize },
         }
     }

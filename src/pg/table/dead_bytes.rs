@@ -104,7 +104,7 @@ impl DeadBytes {
 /// A row of a table.
 #[inline(always)]
 unsafe fn has_toasted(row: HeapTuple) -> bool {
-    // SAFETY: reads its header.
+    // SAFETY: a row of a table, by the caller's word, has its header at `t_data`.
     unsafe { u32::from((*(*row).t_data).t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0 }
 }
 

@@ -107,7 +107,8 @@ unsafe fn is_long(key: Datum) -> bool {
     /// The longest varlena, header included, that is always stored with a header of one byte.
     const SHORT: usize = 130;
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
-    // SAFETY: reads the header.
+    // SAFETY: a varlena, by the caller's word, so there is a header to read; its size is read only
+    // where the header has one.
     unsafe {
         varatt_is_1b_e(varlena)
             || varatt_is_4b_c(varlena)

@@ -257,7 +257,8 @@ unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
 /// # Safety
 /// Inside of `guarded`; the pass has begun and is no longer used afterwards.
 unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
-    // SAFETY: the slot lets go of its page first.
+    // SAFETY: the table is open, so it has an access method, which began this pass and is asked to
+    // end it once; the slot lets go of its page first.
     unsafe {
         unguarded::clear_slot(search.slot);
         if let Some(end) = (*(*search.table).rd_tableam).scan_end {

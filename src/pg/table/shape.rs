@@ -178,7 +178,8 @@ unsafe fn trigger_arguments(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
 ) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: a trigger has tgnargs C strings.
+    // SAFETY: the relation is open, by the caller's word, so its triggers stay; each has tgnargs C
+    // strings, which are copied.
     unsafe {
         let trigger = trigger_calling(relation, function)?;
         let arguments = (0..trigger.tgnargs as usize)
@@ -202,7 +203,8 @@ const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_T
 /// # Safety
 /// `relation` must be open.
 unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events: u32) -> bool {
-    // SAFETY: the relation is open.
+    // SAFETY: the relation is open, by the caller's word, so its triggers stay while plain fields
+    // of one are read.
     unsafe {
         trigger_calling(relation, function).is_some_and(|trigger| {
             trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8

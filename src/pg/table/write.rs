@@ -19,8 +19,8 @@
 //! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only
 //!   the page stays pinned that the update itself holds on to, as any writer's does.
 //!
-//! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row` what
-//! is written.
+//! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row`
+//! what is written.
 
 use pgrx::pg_sys::Datum;
 
@@ -143,7 +143,8 @@ pub fn remove_all(
             gone.is_some()
         },
     );
-    // SAFETY: a single call.
+    // SAFETY: a sequence of one call, which holds nothing; `possible` has said that nothing runs in
+    // parallel, where no command may begin.
     unsafe { guarded(|| unguarded::CommandCounterIncrement()) };
     writer.close();
     done

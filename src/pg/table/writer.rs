@@ -94,7 +94,8 @@ pub struct Writer<'t> {
 impl<'t> Writer<'t> {
     /// Opens a writer that outlives one sequence; None as in `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: a sequence of plain values.
+        // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the
+        // table.
         unsafe { guarded(|| Writer::open(target)) }
     }
 

@@ -126,7 +126,8 @@ macro_rules! argument {
             }
 
             unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-                // SAFETY: the argument has the declared type.
+                // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the
+                // argument this type.
                 unsafe { arg.unbox_arg_using_from_datum().into() }
             }
         }
@@ -264,7 +265,8 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     }
 
     unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-        // SAFETY: the argument has the declared type.
+        // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the argument
+        // this type.
         unsafe { arg.unbox_arg_using_from_datum().into() }
     }
 }

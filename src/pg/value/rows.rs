@@ -63,7 +63,8 @@ unsafe impl<const N: usize> BoxRet for QueryStream<N> {
 // names.
 unsafe impl<const N: usize> BoxRet for Stream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: Postgres passes a valid call.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
+        // declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), self.options) };
         if let Err(error) = (self.produce)(&mut sink) {
             ErrorReport::from(error).report(PgLogLevel::ERROR);
@@ -181,7 +182,8 @@ pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 // SAFETY: the sink compares each row with the columns that the function declares.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: Postgres passes a valid call.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
+        // declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), 0) };
         for row in self.0 {
             sink.row(|| Some(row));

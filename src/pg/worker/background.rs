@@ -43,7 +43,8 @@ pub fn register(tasks: Tasks) {
     }
     let mut worker = description(c"pgcache launcher", c"pgcache_launcher_main");
     worker.bgw_restart_time = RESTART_AFTER;
-    // SAFETY: the description is copied.
+    // SAFETY: while preloading, in the postmaster, where workers may be registered; the description
+    // is copied.
     unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) };
 }
 
@@ -180,7 +181,7 @@ pub fn wake(pid: u32) {
 
 /// Whether the launcher was asked to end.
 pub fn asked_to_end() -> bool {
-    // SAFETY: a flag that the signal handler sets.
+    // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
@@ -230,7 +231,7 @@ pub fn show(activity: Option<&str>) {
     };
     let text = activity.map(|text| CString::new(text).unwrap_or_default());
     let pointer = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-    // SAFETY: the text is copied.
+    // SAFETY: the pointer is NULL or a C string that lives through the call, which copies it.
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 

@@ -41,7 +41,8 @@ thread_local! {
     // Memory for one statement at a time; what one leaves that ends with an error goes with the
     // next.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
-        // SAFETY: made once and kept as long as the process.
+        // SAFETY: TopMemoryContext is there in every process, and outlives the new context, which
+        // is made once and never deleted; the name is static, as Postgres keeps a pointer to it.
         unsafe {
             pg_sys::AllocSetContextCreateInternal(
                 pg_sys::TopMemoryContext,
