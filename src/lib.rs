@@ -4,7 +4,7 @@
 //!
 //! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
 //! - `worker`: what sweeps by itself. A launcher, and its visits to databases.
-//! - `cache`: what it means. Keys, deadlines, statements, definitions, expiry.
+//! - `cache`: what a call means. Keys, deadlines, entries, definitions, expiry, coherence.
 //! - `pg`: everything that touches Postgres' C interface; all unsafe code.
 //!
 //! The SQL declarations stand in `sql/pgcache--<version>.sql`, written by hand: the front page of
