@@ -1,4 +1,5 @@
-//! What a cache knows of others: cache_depend, cache_undepend, cache_watch, cache_unwatch.
+//! What changes of a table do to a cache, and whom a cache tells of its own: cache_depend,
+//! cache_undepend, cache_watch, cache_unwatch.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;

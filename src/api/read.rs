@@ -75,9 +75,9 @@ fn cache_scan(
             return Err(Error::NegativeCount("max_rows"));
         }
         let prefix = prefix.unwrap_or(Text::new(b""));
-        entries::scan(&cache, prefix, after, max_rows as usize, &mut |make| {
+        entries::scan(&cache, prefix, after, max_rows as usize, &mut |copy_out| {
             sink.row(|| {
-                let (key, entry) = make()?;
+                let (key, entry) = copy_out()?;
                 let [value, deadline] = columns(&entry);
                 Some([key.into(), value, deadline])
             });
@@ -93,7 +93,7 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
         key.prefetch();
         key
     };
-    let key = Key::read(key).map(|key| key.map(hashed));
+    let key = Key::of_read(key).map(|key| key.map(hashed));
     privilege::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),

@@ -19,7 +19,7 @@ use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::tier::hashed_key::HashedKey;
-use crate::cache::tier::walk;
+use crate::cache::tier::{io, walk};
 use crate::error::Error;
 use crate::pg::events::RowChange;
 use crate::pg::session;
@@ -34,9 +34,9 @@ pub enum Decision<R> {
     Remove(R),
 }
 
-/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides
-/// in which memory that happens.
-pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
+/// Copies one entry and its key when it is called; None if the entry is gone by then. Whoever is
+/// shown it decides in which memory the copies are made.
+pub type CopyOut<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
@@ -182,7 +182,7 @@ pub fn scan(
     prefix: Text,
     after: Option<Text>,
     max_rows: usize,
-    show: &mut dyn FnMut(Make),
+    show: &mut dyn FnMut(CopyOut),
 ) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
@@ -212,7 +212,7 @@ pub fn scan(
 }
 
 /// Shows all live entries, in no order.
-pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
+pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     walk::each_key(handle.tier, handle.slot, |key| {
         show(&|| handle.entry(cache, key));
@@ -235,7 +235,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let live = Cell::new(0);
     walk::remove_entries(handle.tier, handle.slot, RemovalCause::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
-        if matches && entry.header().version == version && now < entry.header().deadline {
+        if matches && entry.header().version == version && io::is_live(&entry.header(), now) {
             live.set(live.get() + 1);
         }
         matches

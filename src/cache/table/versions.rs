@@ -4,7 +4,7 @@
 //! Guards the rule by which one is chosen: **the version that this transaction has written is the
 //! entry**. The other one must have been removed by somebody else whose commit the snapshot does
 //! not show, or the key would not have been free. A plain SELECT shows both. The direct way to the
-//! table keeps to the same rule (`pg::table::scan`).
+//! table keeps to the same rule (`pg::table::read`).
 //!
 //! There are never more: what is committed has each key once, at the snapshot and now. And there is
 //! one unless the transaction has written, so that under READ COMMITTED and for those that only

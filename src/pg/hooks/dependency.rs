@@ -20,7 +20,7 @@ use super::trigger::called_as_trigger;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{own, relation};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::{events, session};
 
@@ -180,7 +180,7 @@ impl Condition {
             if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
                 return None;
             }
-            let [_, call] = list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
+            let [_, call] = pg_list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
                 return None;
             };
             if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
@@ -188,7 +188,7 @@ impl Condition {
             {
                 return None;
             }
-            let [cache, key] = list::pointers::<pg_sys::Node>((*call).args)[..] else {
+            let [cache, key] = pg_list::pointers::<pg_sys::Node>((*call).args)[..] else {
                 return None;
             };
             let constant: *mut pg_sys::Const = cache.cast();

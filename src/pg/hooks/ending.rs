@@ -12,7 +12,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::pg::events::{self, Moment};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
 thread_local! {
@@ -96,7 +96,7 @@ fn closes_cursors() -> bool {
     unsafe {
         let active = pg_sys::ActivePortal;
         !active.is_null()
-            && list::pointers::<pg_sys::PlannedStmt>((*active).stmts)
+            && pg_list::pointers::<pg_sys::PlannedStmt>((*active).stmts)
                 .into_iter()
                 .any(|statement| {
                     let utility = (*statement).utilityStmt;

@@ -1,9 +1,10 @@
 //! Delays in the windows of the coherence protocol, for tests that must hit them.
 //!
 //! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
-//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each time is
-//! random, so that the windows of several sessions meet in every order. With `pgcache.pause_window`,
-//! the number of one, a session waits in that alone, and for the whole time.
+//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
+//! time is random, so that the windows of several sessions meet in every order. With
+//! `pgcache.pause_window`, the number of one, a session waits in that alone, and for the whole
+//! time.
 
 /// Where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +81,7 @@ mod paused {
             }
             return;
         }
-        // SAFETY: reads the clock.
+        // SAFETY: reads the system's clock and raises nothing.
         let now = unsafe { pg_sys::GetCurrentTimestamp() } as u64;
         let chance = (now ^ window as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         std::thread::sleep(std::time::Duration::from_micros(chance % longest));

@@ -1,8 +1,8 @@
 //! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
 //!
-//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared memory, which begins
-//! zeroed. They are read and changed with or without a lock: the marks in the order that `cache::commit::changes`
-//! explains, the figures in any order.
+//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared
+//! memory, which begins zeroed. They are read and changed with or without a lock: the marks in the
+//! order that `cache::commit::changes` explains, the figures in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -103,8 +103,8 @@ impl Slot {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Notes that a change which is visible now has removed entries: what older snapshots have read is out of
-    /// date. `now` is a timestamp of Postgres', in microseconds.
+    /// Notes that a change which is visible now has removed entries: what older snapshots have read
+    /// is out of date. `now` is a timestamp of Postgres', in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
@@ -119,7 +119,8 @@ impl Slot {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment one may be lost.
+    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment
+    /// one may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
