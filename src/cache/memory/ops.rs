@@ -46,14 +46,23 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
     Ok(handle.copy_out_within(cache, &hot_key, grace))
 }
 
+/// Tells the cache's watchers, if it has any, that an entry was set or is gone.
+#[inline]
+fn note(cache: &Cache, key: &[u8], change: RowChange) {
+    if cache.settings.watch.is_some() {
+        notify::note(cache.relation, key, change);
+    }
+}
+
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
     // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
     // dropped, which ends the loop with an error.
     loop {
         let handle = TierHandle::of(cache)?;
-        if handle.put(cache, &key.in_slot(handle.slot), entry, |_| true)? {
-            notify::note(cache.relation, key.bytes(), RowChange::Set);
+        let hot_key = key.in_slot(handle.slot);
+        if handle.put(cache, &hot_key, entry, |_| true)? {
+            note(cache, hot_key.bytes, RowChange::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -72,7 +81,7 @@ pub fn set_leased(
     let still = |_: &PartitionRef| leases::holds(handle.tier, lease, clock::now());
     let stored = handle.put(cache, &hot_key, entry, still)?;
     if stored {
-        notify::note(cache.relation, key.bytes(), RowChange::Set);
+        note(cache, key.bytes(), RowChange::Set);
     }
     Ok(stored)
 }
@@ -92,7 +101,7 @@ pub fn set_if_unchanged(
         token.holds_in(cache, partition) && (refresh || handle.live(partition, &hot_key).is_none())
     };
     if handle.put(cache, &hot_key, entry, still)? {
-        notify::note(cache.relation, key.bytes(), RowChange::Set);
+        note(cache, key.bytes(), RowChange::Set);
     }
     Ok(())
 }
@@ -123,7 +132,7 @@ pub fn update<R>(
         };
         if done {
             if let Some(change) = change {
-                notify::note(cache.relation, key.bytes(), change);
+                note(cache, key.bytes(), change);
             }
             return Ok(answer);
         }
@@ -141,7 +150,7 @@ pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
         true
     });
     if live.get() {
-        notify::note(cache.relation, key.bytes(), RowChange::Gone);
+        note(cache, key.bytes(), RowChange::Gone);
     }
     Ok(live.get())
 }
@@ -168,7 +177,7 @@ pub fn touch<R>(
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
-            notify::note(cache.relation, key.bytes(), RowChange::Set);
+            note(cache, key.bytes(), RowChange::Set);
             return Ok(Some(answer));
         }
         session::check_for_interrupts();
@@ -229,7 +238,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
         for key in walk::least_keys(handle.tier, handle.slot, usize::MAX, matches) {
-            notify::note(cache.relation, &key, RowChange::Gone);
+            note(cache, &key, RowChange::Gone);
         }
     }
     let live = Cell::new(0);

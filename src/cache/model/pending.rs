@@ -274,6 +274,7 @@ pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
 }
 
 /// This session has stored an entry of a memory cache, whatever it was made of.
+#[inline]
 pub fn note_stored(cache: Oid, key: &[u8]) {
     if hides(cache, key) {
         with(|t| {
