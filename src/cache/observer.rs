@@ -68,6 +68,10 @@ fn remove_what_depends() {
 fn remove_what_needs_others() {
     while pending::has_children() || removal::runs_others_code() {
         pending::note_end();
+        // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.
+        if pending::has_noted() {
+            ending::close_cursors();
+        }
         declare::follow_children();
         removal::at_end();
     }
