@@ -212,6 +212,8 @@ pub struct DependencyTrigger {
     pub is_clone: bool,
     /// It fires whatever session_replication_role is, as it was made.
     pub is_always: bool,
+    /// It fires but where session_replication_role is replica, as ENABLE TRIGGER leaves it.
+    pub is_at_origin: bool,
     /// The key's expression, as the trigger's condition has it.
     key: *mut pg_sys::Node,
     /// When it fires: Postgres' tgtype bits.
@@ -280,6 +282,7 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
                     cache: condition.cache,
                     is_clone: trigger.tgisclone,
                     is_always: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8,
+                    is_at_origin: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ON_ORIGIN as i8,
                     key: condition.key,
                     kind: trigger.tgtype,
                 })

@@ -49,6 +49,14 @@ pub fn reset() {
     PASSED.set(false);
 }
 
+/// Closes the transaction's cursors, as Postgres is about to, while the observer sees to the end: it closes portals in
+/// no order that anybody could rely on, and a table that a cursor reads is neither altered nor truncated.
+pub fn close_cursors() {
+    // SAFETY: what the commit itself calls, and lets the cleanup of a portal call anything; it passes over
+    // ours, which is active, and looks at all portals anew after each one that it has closed.
+    unsafe { pg_sys::PreCommit_Portals(false) };
+}
+
 /// Postgres calls this when the portal goes: at the end of the transaction, of its savepoint, with CLOSE ALL.
 unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     WAITS.set(false);
