@@ -48,8 +48,8 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
-    // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
-    // dropped, which ends the loop with an error.
+    // Refused where the cache was cleared at this moment: the entry comes after that, so it is
+    // stored again. Or where it was dropped: then the next handle is an error.
     loop {
         let handle = TierHandle::of(cache)?;
         if handle.put(cache, &key.in_slot(handle.slot), entry, |_| true)? {
