@@ -125,7 +125,8 @@ impl Job {
         if !step.worthwhile {
             self.fruitless += took;
         }
-        if !sweep.is_complete() && !(sweep.may_end_early() && self.fruitless > share) {
+        let ends_early = sweep.may_end_early() && self.fruitless > share;
+        if !sweep.is_complete() && !ends_early {
             return;
         }
         let too_long = self.began.elapsed() > share * SHARE;
