@@ -92,8 +92,8 @@ pub fn define(preloading: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Too late for a setting of the postmaster's; known all the same, or each session that
-        // finds it in the configuration file would begin with a warning.
+        // Without preloading it is too late for a setting of the postmaster. It is defined all the
+        // same: else each session would warn of what it finds in the configuration file.
         match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,

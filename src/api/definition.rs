@@ -141,6 +141,6 @@ pub fn open_as_owner(
     privilege::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
     let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
-    privilege::require_owner(relation); // they may have waited for the lock
+    privilege::require_owner(relation); // asked again: the lock may have been waited for
     Ok(cache)
 }

@@ -27,7 +27,7 @@ fn cache_depend(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
-    privilege::require(relation, TO_DELETE); // they may have waited for the lock
+    privilege::require(relation, TO_DELETE); // asked again: the lock may have been waited for
     let cache = registry::find(relation)?;
     if define::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());
@@ -57,7 +57,7 @@ fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
         return Err(Error::SourceNotATable(relation::display_name(source)).into());
     }
     lock::relation(source, Mode::Define);
-    privilege::require_owner(source); // they may have waited for the lock
+    privilege::require_owner(source); // asked again: the lock may have been waited for
     Ok(source)
 }
 

@@ -98,7 +98,7 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+            open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
             Ok(None)
         }
     }

@@ -67,7 +67,7 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         return Err(Error::NegativeWait.into());
     }
     let Some(key) = Key::of_read(key)? else {
-        open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+        open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
         return Ok(OutRow([Typed::NULL; 3]));
     };
     let key = HashedKey::of(CacheId::of(relation), key);

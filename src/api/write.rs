@@ -136,7 +136,7 @@ fn cache_get_touch(
     cache: Option<Oid>,
 ) -> Answer<Option<Text>> {
     if key.is_none() {
-        open::to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
+        open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
         return Ok(None);
     }
     let value = touch(key, ttl, cache, c"cache_get_touch()", |entry| {

@@ -157,8 +157,7 @@ pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Entries of this cache go because somebody says that what they were made of changes with our
-/// commit.
+/// Entries of this cache are removed because what they were made of changes with our commit.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }

@@ -141,7 +141,7 @@ fn copies_in_tier(cache: &Cache) -> i64 {
 fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
     cache
         .plan(Statement::Census)
-        .run_on_present(&pass::range(from, to), |output| {
+        .run_as_of_now(&pass::range(from, to), |output| {
             let number = |row, column| output.number(row, column).unwrap_or(0);
             for row in 0..output.rows() {
                 *classes.entry(number(row, 0)).or_default() += number(row, 1);
@@ -155,7 +155,7 @@ fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64
     let age = Typed::number(age);
     let [from, to] = pass::range(from, to);
     let aged = cache.plan(Statement::Aged);
-    let keys: Vec<Key> = aged.run_on_present(&[from, to, age], |output| {
+    let keys: Vec<Key> = aged.run_as_of_now(&[from, to, age], |output| {
         (0..output.rows())
             .filter_map(|row| output.text(row, 0))
             .map(Key::stored)
@@ -169,7 +169,7 @@ fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64
     let array = Typed::texts(keys.iter().map(|key| key.text()));
     let trimmed = cache
         .plan(Statement::Trim)
-        .run_on_present(&[array, age], |output| output.processed);
+        .run_as_of_now(&[array, age], |output| output.processed);
     cache.count(Figure::Trimmed, trimmed);
     trimmed as i64
 }

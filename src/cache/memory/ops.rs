@@ -56,8 +56,8 @@ fn note(cache: &Cache, key: &[u8], change: RowChange) {
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
-    // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
-    // dropped, which ends the loop with an error.
+    // Refused where the cache was cleared at this moment: the entry comes after that, so it is
+    // stored again. Or where it was dropped: then the next handle is an error.
     loop {
         let handle = TierHandle::of(cache)?;
         let hot_key = key.in_slot(handle.slot);

@@ -88,7 +88,7 @@ pub fn scan(
 /// Rows that are read at once.
 const LONGEST_READ: usize = 20_000;
 
-/// How a statement that changes a live entry must be told which row it is about.
+/// The address of the row that a statement must change, where there are two versions of its key.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     match may_be_two() {
         true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
@@ -102,10 +102,10 @@ pub enum Removal {
     Plain,
     /// Nothing: there is only what a sweep takes.
     Nothing,
-    /// Of this row alone.
+    /// The statement, on this row alone.
     Only(Typed),
-    /// Of this row, and if it goes, of the other one too, which ends in 40001: the transaction
-    /// would see it from then on, as if its key had not been removed.
+    /// The statement on this row, and if that goes, on the other one too, which ends in 40001: the
+    /// transaction would see it from then on, as if its key had not been removed.
     Both(Typed),
 }
 
@@ -145,9 +145,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// In the order of the keys, of each the one that counts. None where the transaction has changed
-/// what the entry depends on: then it has removed what there was, and what it still sees, somebody
-/// else has.
+/// In the order of the keys, of each the version that counts. A version that others have written
+/// does not count where the transaction has changed what the entry depends on: it has removed the
+/// entry that there was, and one that it still sees somebody else has removed.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| (one.key.bytes(), other.own).cmp(&(other.key.bytes(), one.own)));
     found.dedup_by(|next, kept| next.key.bytes() == kept.key.bytes());

@@ -1,4 +1,5 @@
-//! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
+//! A slot: a cache's place in the hot tier, with its version, its marks and its figures, as all
+//! backends see it.
 //!
 //! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared
 //! memory, which begins zeroed. They are read and changed with or without a lock: the marks in the
@@ -29,15 +30,15 @@ pub enum Figure {
 /// One cache as all backends see it.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Generation and epoch in one number: entries with another version are not of this cache's
-    /// present content. Taken from one counter for all slots, so it never comes twice.
+    /// Of the cache's present content: entries with another version are not part of it. Taken from
+    /// one counter for all slots, so it never comes twice.
     pub version: AtomicU64,
     /// Writers of the whole cache between mark and unmark.
     pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
-    pub memory: AtomicU64,
+    pub memory_id: AtomicU64,
     /// When an entry was last removed because somebody said that its source has changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,

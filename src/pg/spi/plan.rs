@@ -105,7 +105,7 @@ impl Plan {
 
     /// Runs the statement as [`Plan::run`] does, but on rows as they are now, also where the
     /// transaction has one snapshot for all its statements.
-    pub fn run_on_present<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
+    pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
         }
@@ -146,9 +146,8 @@ impl Plan {
         read(&Output::of_last_statement(caller))
     }
 
-    /// Runs a statement that changes rows as they are now, whatever the transaction's snapshot
-    /// shows.
-    pub fn run_on_latest(&self, arguments: &[Typed]) {
+    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does; nothing is read.
+    pub fn change_as_of_now(&self, arguments: &[Typed]) {
         // SAFETY: a transaction is open; SPI copies the snapshot.
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, |_| ());
     }

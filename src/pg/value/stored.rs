@@ -1,4 +1,5 @@
-//! A value and the type that it has, which go together wherever a value goes.
+//! A value in the form in which caches store it, with its type: the two go together wherever a
+//! value goes.
 //!
 //! Guards that a datum reaches a table, the tier or a caller only as what it was made as. What a
 //! session knows of a table is no help: whatever runs meanwhile (a loader, a trigger, another
