@@ -124,7 +124,7 @@ fn is_same_result(rust: &str, is_set: bool, columns: &str, sql: &str) -> bool {
         .unwrap_or(rust);
     let rust = inside(rust, "Option").unwrap_or(rust);
     let rows = inside(rust, "Rows").or(inside(rust, "Stream"));
-    match (rows, inside(rust, "Record")) {
+    match (rows, inside(rust, "OutRow")) {
         // The query names the columns, and QueryStream itself compares them with its own at run time.
         _ if rust.starts_with("QueryStream") => is_set && columns == "0",
         (Some(number), _) => is_set && number == columns,
@@ -189,7 +189,7 @@ fn each_kind_of_difference_is_found() {
     };
     let text = || function(&[("key", "Option<Text>")], "Answer<Option<Text>>");
     let rows = || function(&[], "Answer<Rows<2>>");
-    let record = || function(&[], "Result<Record<2>,Error>");
+    let record = || function(&[], "Result<OutRow<2>,Error>");
     let stream = || function(&[], "QueryStream<3>");
     assert_eq!(found(text(), "f_wrapper|f|f|0|text|key text"), 0);
     assert_eq!(found(rows(), "f_wrapper|f|t|2|record|"), 0);
