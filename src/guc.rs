@@ -83,8 +83,8 @@ pub fn hot_tier() -> bool {
     HOT_TIER.get()
 }
 
-/// Defines the settings. `preloaded`: shared memory can still be asked for.
-pub fn define(preloaded: bool) {
+/// Defines the settings. `preloading`: shared memory can still be asked for.
+pub fn define(preloading: bool) {
     GucRegistry::define_int_guc(
         c"pgcache.hot_size",
         c"Shared memory for the hot tier.",
@@ -92,9 +92,9 @@ pub fn define(preloaded: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Too late for a setting of the postmaster's; known all the same, or each session that
-        // finds it in the configuration file would begin with a warning.
-        match preloaded {
+        // Without preloading it is too late for a setting of the postmaster. It is defined all the
+        // same: else each session would warn of what it finds in the configuration file.
+        match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,
         },
@@ -167,7 +167,7 @@ fn define_leases() {
     GucRegistry::define_int_guc(
         c"pgcache.lease_time",
         c"How long a lease lasts.",
-        c"Whoever loads or computes a value for longer may be overtaken, and his value is not stored.",
+        c"Whoever loads or computes a value for longer may be overtaken, and their value is not stored.",
         &LEASE_TIME,
         1,
         24 * HOUR,

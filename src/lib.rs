@@ -1,10 +1,10 @@
 //! pgcache: a cache that lives in Postgres.
 //!
-//! The map, from the top down; arrows point down only:
+//! The map, from the top down; a module names only those below it:
 //!
 //! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
 //! - `worker`: what sweeps by itself. A launcher, and its visits to databases.
-//! - `cache`: what it means. Keys, deadlines, statements, definitions, expiry.
+//! - `cache`: what a call means. Keys, deadlines, entries, definitions, expiry, coherence.
 //! - `pg`: everything that touches Postgres' C interface; all unsafe code.
 //!
 //! The SQL declarations stand in `sql/pgcache--<version>.sql`, written by hand: the front page of

@@ -13,8 +13,8 @@ use crate::cache::definition::define;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
-use crate::pg::catalog::name;
 use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::catalog::{name, relation};
 use crate::pg::encoding;
 use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
@@ -47,7 +47,7 @@ fn cache_create(
             skip_existing(cache);
             Ok(cache)
         }
-        Some(cache) => Err(Error::CacheExists(define::display_name(cache)).into()),
+        Some(cache) => Err(Error::CacheExists(relation::display_name(cache)).into()),
     }
 }
 
@@ -57,7 +57,7 @@ fn skip_existing(cache: Oid) {
         PgSqlErrorCode::ERRCODE_DUPLICATE_TABLE,
         encoding::printable(format!(
             "cache \"{}\" already exists, skipping",
-            define::display_name(cache)
+            relation::display_name(cache)
         ))
     );
 }
@@ -141,6 +141,6 @@ pub fn open_as_owner(
     privilege::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
     let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
-    privilege::require_owner(relation); // they may have waited for the lock
+    privilege::require_owner(relation); // asked again: the lock may have been waited for
     Ok(cache)
 }

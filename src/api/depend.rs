@@ -1,4 +1,5 @@
-//! What a cache knows of others: cache_depend, cache_undepend, cache_watch, cache_unwatch.
+//! What changes of a table do to a cache, and whom a cache tells of its own: cache_depend,
+//! cache_undepend, cache_watch, cache_unwatch.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -26,7 +27,7 @@ fn cache_depend(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
-    privilege::require(relation, TO_DELETE); // they may have waited for the lock
+    privilege::require(relation, TO_DELETE); // asked again: the lock may have been waited for
     let cache = registry::find(relation)?;
     if define::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());
@@ -56,7 +57,7 @@ fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
         return Err(Error::SourceNotATable(relation::display_name(source)).into());
     }
     lock::relation(source, Mode::Define);
-    privilege::require_owner(source); // they may have waited for the lock
+    privilege::require_owner(source); // asked again: the lock may have been waited for
     Ok(source)
 }
 

@@ -5,12 +5,11 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::Answer;
-use super::write::{add_to, open, parse_counter};
+use super::write::open_with_key;
 use crate::cache::limit;
 use crate::cache::model::deadline;
 use crate::error::Error;
 use crate::pg::session::clock;
-use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
@@ -22,27 +21,14 @@ fn cache_rate_limit(
     per: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<OutRow<3>> {
-    let (cache, key) = open(key, cache, c"cache_rate_limit()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_rate_limit()")?;
     let max_hits = max_hits.ok_or(Error::NullArgument("max_hits"))?;
     let per = per.ok_or(Error::NullArgument("per"))?;
     if max_hits <= 0 {
         return Err(Error::LimitNotPositive.into());
     }
     deadline::check_ttl(&per).map_err(|_| Error::WindowNotPositive)?;
-    let verdict = limit::hit(
-        &cache,
-        key,
-        max_hits,
-        per,
-        |entry| match entry.value {
-            Some(value) => parse_counter(convert::result::<Text>(value).bytes()),
-            None => Ok(0),
-        },
-        |value| match value {
-            Some(value) => add_to(value, 1),
-            None => Ok(Text::new(b"1")),
-        },
-    )?;
+    let verdict = limit::hit(&cache, key, max_hits, per)?;
     let wait = verdict.until.map(|until| (until - clock::now()).max(0));
     let retry_after = match verdict.allowed {
         true => clock::interval(0, 0, 0),

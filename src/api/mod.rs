@@ -2,19 +2,17 @@
 //!
 //! Here arguments are checked, privileges named and values converted; what a call means is said in
 //! `cache`. The SQL declarations are written by hand; a wrong one would be undefined behaviour, so
-//! `make lint` compares each with its function here.
+//! `t/tests/signatures.rs` compares each with its function here.
 
 pub mod batch;
 pub mod definition;
 pub mod depend;
 pub mod expiry;
-pub mod hot;
 pub mod limit;
-pub mod path;
+pub mod monitor;
 pub mod read;
 pub mod refresh;
 pub mod remove;
-pub mod sweeps;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;
@@ -24,7 +22,7 @@ use crate::pg::catalog::privilege::Privileges;
 /// What every function gives: its result, or an error for the user.
 pub type Answer<T> = Result<T, ErrorReport>;
 
-/// Privileges by kind of function, as the reference lists them.
+/// Privileges by kind of function, as docs/reference.md lists them.
 pub const TO_READ: Privileges = Privileges::SELECT;
 pub const TO_WRITE: Privileges = Privileges::SELECT
     .and(Privileges::INSERT)

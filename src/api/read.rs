@@ -75,9 +75,9 @@ fn cache_scan(
             return Err(Error::NegativeCount("max_rows"));
         }
         let prefix = prefix.unwrap_or(Text::new(b""));
-        entries::scan(&cache, prefix, after, max_rows as usize, &mut |make| {
+        entries::scan(&cache, prefix, after, max_rows as usize, &mut |copy_out| {
             sink.row(|| {
-                let (key, entry) = make()?;
+                let (key, entry) = copy_out()?;
                 let [value, deadline] = columns(&entry);
                 Some([key.into(), value, deadline])
             });
@@ -93,12 +93,12 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
         key.prefetch();
         key
     };
-    let key = Key::read(key).map(|key| key.map(hashed));
+    let key = Key::of_read(key).map(|key| key.map(hashed));
     privilege::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+            open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
             Ok(None)
         }
     }

@@ -49,9 +49,10 @@ fn fetch<V: Value>(
     privilege::require(relation, TO_WRITE);
     let fetch = Fetch {
         relation,
-        key: HashedKey::of(CacheId::of(relation), Key::write(key)?),
+        key: HashedKey::of(CacheId::of(relation), Key::of_write(key)?),
         loader: loader.ok_or(Error::NullArgument("loader"))?,
         ttl,
+        needs: TO_WRITE,
     };
     Ok(fetch.run()?.value.map(convert::result))
 }
@@ -65,8 +66,8 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
     if wait.as_micros() < 0 {
         return Err(Error::NegativeWait.into());
     }
-    let Some(key) = Key::read(key)? else {
-        open::lock_to_read(relation, TO_READ)?; // a NULL key is no excuse for what is no cache
+    let Some(key) = Key::of_read(key)? else {
+        open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
         return Ok(OutRow([Typed::NULL; 3]));
     };
     let key = HashedKey::of(CacheId::of(relation), key);
@@ -94,7 +95,7 @@ fn cache_set_leased(
     cache: Option<Oid>,
 ) -> Answer<bool> {
     let cache = open::to_write(cache, TO_WRITE, c"cache_set_leased()")?;
-    let key = cache.hashed(Key::write(key)?);
+    let key = cache.hashed(Key::of_write(key)?);
     let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(cache_lease::set(&cache, key, entry, lease)?)
 }
@@ -106,7 +107,7 @@ fn cache_release(
     cache: Option<Oid>,
 ) -> Answer<Option<bool>> {
     let cache = open::to_read(cache, TO_READ)?;
-    let Some(key) = Key::read(key)? else {
+    let Some(key) = Key::of_read(key)? else {
         return Ok(None);
     };
     let key = cache.hashed(key);

@@ -10,6 +10,7 @@ use pgrx::prelude::*;
 use super::{Answer, TO_WRITE};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::entries::{self, Entry};
+use crate::cache::model::counter;
 use crate::cache::model::deadline::{self, FOREVER_MONTHS};
 use crate::cache::model::key::Key;
 use crate::cache::open;
@@ -55,7 +56,7 @@ fn set<V: Value>(
     cache: Option<Oid>,
     function: &CStr,
 ) -> Answer<()> {
-    let (cache, key) = open(key, cache, function)?;
+    let (cache, key) = open_with_key(key, cache, function)?;
     Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
 }
 
@@ -66,7 +67,7 @@ fn cache_add(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open(key, cache, c"cache_add()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_add()")?;
     Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
 }
 
@@ -77,7 +78,7 @@ fn cache_replace(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open(key, cache, c"cache_replace()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_replace()")?;
     Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
 }
 
@@ -89,7 +90,7 @@ fn cache_cas(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open(key, cache, c"cache_cas()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_cas()")?;
     let expected = stored(&cache, expected);
     Ok(entries::replace_if(
         &cache,
@@ -106,44 +107,21 @@ fn cache_incr(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<Option<i64>> {
-    let (cache, key) = open(key, cache, c"cache_incr()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_incr()")?;
     let delta = delta.ok_or(Error::NullArgument("delta"))?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
-    let sum = entries::increment(&cache, key, delta, deadline, |value| match value {
-        Some(value) => add_to(value, delta),
-        None => Ok(Text::new(delta.to_string().as_bytes())),
-    })?;
+    let sum = entries::increment(&cache, key, delta, deadline)?;
     let sum = sum.map(convert::result::<Text>);
-    Ok(sum.map(|text| parse_counter(text.bytes())).transpose()?)
+    Ok(sum.map(|text| counter::parse(text.bytes())).transpose()?)
 }
 
-/// `value + delta` for the statement behind `cache_incr`: 22P02 and 22003 as documented there.
+/// `value + delta`, for the statement that `cache_incr` runs over a table.
 #[pg_extern]
 fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> {
     let (Some(value), Some(delta)) = (value, delta) else {
         return Ok(None);
     };
-    Ok(Some(add_to(value, delta)?))
-}
-
-/// The text of `value + delta`.
-pub fn add_to(value: Text, delta: i64) -> Result<Text, Error> {
-    let sum = parse_counter(value.bytes())?
-        .checked_add(delta)
-        .ok_or(Error::CounterOverflow)?;
-    Ok(Text::new(sum.to_string().as_bytes()))
-}
-
-/// A counter is a decimal integer and nothing else: no blanks, no plus sign, no exponent.
-pub fn parse_counter(bytes: &[u8]) -> Result<i64, Error> {
-    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(Error::NotAnInteger);
-    }
-    std::str::from_utf8(bytes)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .ok_or(Error::CounterOverflow)
+    Ok(Some(counter::sum(Some(value), delta)?))
 }
 
 #[pg_extern]
@@ -158,7 +136,7 @@ fn cache_get_touch(
     cache: Option<Oid>,
 ) -> Answer<Option<Text>> {
     if key.is_none() {
-        open::to_read(cache, TO_WRITE)?; // a NULL key is no excuse for what is no cache
+        open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
         return Ok(None);
     }
     let value = touch(key, ttl, cache, c"cache_get_touch()", |entry| {
@@ -175,7 +153,7 @@ fn touch<R>(
     function: &CStr,
     project: impl Fn(&Entry) -> R,
 ) -> Answer<Option<R>> {
-    let (cache, key) = open(key, cache, function)?;
+    let (cache, key) = open_with_key(key, cache, function)?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
     Ok(match ttl.or(cache.settings.ttl) {
         Some(_) => entries::touch(&cache, key, deadline, project)?,
@@ -185,7 +163,7 @@ fn touch<R>(
 
 #[pg_extern]
 fn cache_persist(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let (cache, key) = open(key, cache, c"cache_persist()")?;
+    let (cache, key) = open_with_key(key, cache, c"cache_persist()")?;
     Ok(entries::persist(&cache, key)?)
 }
 
@@ -195,9 +173,13 @@ fn cache_forever() -> Interval {
 }
 
 /// What every write begins with: the privileges first, then the key.
-pub fn open(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<(Rc<Cache>, Key)> {
+pub fn open_with_key(
+    key: Option<Text>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<(Rc<Cache>, Key)> {
     let cache = open::to_write(cache, TO_WRITE, function)?;
-    Ok((cache, Key::write(key)?))
+    Ok((cache, Key::of_write(key)?))
 }
 
 /// What is to be stored: the value in the cache's own type, and when it ends.

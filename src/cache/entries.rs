@@ -3,16 +3,15 @@
 //! The one place that knows both. A read of a table cache asks the hot tier first and fills it in
 //! after a miss.
 
-use std::rc::Rc;
-
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::catalog::reading::Reading;
 use super::catalog::registry::{self, Cache, Storage};
 use super::commit::changes;
-use super::memory::ops::{Decision, Make};
+use super::memory::ops::{CopyOut, Decision};
 use super::memory::{handle, ops as memory_cache};
+use super::model::counter;
 use super::model::deadline::Deadline;
 use super::model::key::Key;
 use super::open;
@@ -157,7 +156,7 @@ pub fn scan(
     prefix: Text,
     after: Option<Text>,
     max_rows: usize,
-    show: &mut dyn FnMut(Make),
+    show: &mut dyn FnMut(CopyOut),
 ) -> Result<(), Error> {
     match cache.storage {
         Storage::Memory => memory_cache::scan(cache, prefix, after, max_rows, show)?,
@@ -253,17 +252,16 @@ fn same_value(one: Option<Stored>, other: Option<Stored>) -> bool {
     }
 }
 
-/// Adds to a counter; the stored form of the sum. `sum` adds the delta to the text of a value, or
-/// gives the delta's own text. A deadline counts only where there is no live entry.
+/// Adds to a counter; the stored form of the sum. The deadline counts only where there is no live
+/// entry.
 pub fn increment(
     cache: &Cache,
     key: Key,
     delta: i64,
     deadline: Deadline,
-    sum: impl Fn(Option<Text>) -> Result<Text, Error>,
 ) -> Result<Option<Stored>, Error> {
     let sum = |value: Option<Stored>| {
-        let text = sum(value.map(convert::result))?;
+        let text = counter::sum(value.map(convert::result), delta)?;
         Ok(convert::argument(text, cache.value_type))
     };
     let done = match cache.storage {
@@ -291,6 +289,11 @@ pub fn touch<R>(
         Storage::Memory => memory_cache::touch(cache, cache.hashed(key), deadline, project),
         _ => Ok(table::touch(cache, key, deadline).as_ref().map(project)),
     }
+}
+
+/// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
+pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
+    get(cache.relation, cache.hashed(key))
 }
 
 /// Takes a live entry's deadline away.
@@ -389,9 +392,4 @@ fn note_deletion(cache: &Cache, key: Key) {
 fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {
     cache.count(figure, u64::from(done));
     done
-}
-
-/// What a read inside of a write finds: `cache_touch` without a ttl.
-pub fn get_to_touch(cache: &Rc<Cache>, key: Key) -> Result<Option<Entry>, Error> {
-    get(cache.relation, cache.hashed(key))
 }

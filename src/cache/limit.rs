@@ -7,56 +7,54 @@
 use pgrx::datum::Interval;
 
 use super::catalog::registry::Cache;
-use super::entries::{self, Entry};
+use super::entries;
+use super::model::counter;
 use super::model::deadline::{self, Deadline};
 use super::model::key::Key;
 use crate::error::Error;
-use crate::pg::session::clock;
+use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
+use crate::pg::value::stored::Stored;
 
 /// The answer to one hit.
 pub struct Verdict {
     pub allowed: bool,
     /// How many more hits this window lets through.
     pub remaining: i64,
-    /// The end of the window, for a hit that was refused.
+    /// The end of the window, for a hit that was refused; None: nobody knows.
     pub until: Deadline,
 }
 
-/// Counts one hit, if the window has room. `parse` reads a stored counter, `sum` adds 1 to one.
-pub fn hit(
-    cache: &Cache,
-    key: Key,
-    max_hits: i64,
-    per: Interval,
-    parse: impl Fn(&Entry) -> Result<i64, Error>,
-    sum: impl Fn(Option<Text>) -> Result<Text, Error>,
-) -> Result<Verdict, Error> {
+/// Counts one hit, if the window has room.
+pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verdict, Error> {
     let hashed = cache.hashed(key);
     loop {
         let present = entries::get(cache.relation, hashed)?;
-        let hits = present.as_ref().map(&parse).transpose()?.unwrap_or(0);
+        let hits = present.map_or(Ok(0), |entry| hits_in(entry.value))?;
         if let Some(entry) = present.filter(|_| hits >= max_hits) {
             return Ok(refused(entry.deadline));
         }
         let end = deadline::deadline(Some(per), None)?;
-        let Some(value) = entries::increment(cache, key, 1, end, &sum)? else {
+        let Some(value) = entries::increment(cache, key, 1, end)? else {
             return Ok(refused(None)); // a trigger of the user's kept it from being counted
         };
-        let entry = Entry {
-            value: Some(value),
-            deadline: None,
-        };
-        let hits = parse(&entry)?;
+        let hits = hits_in(Some(value))?;
         if hits <= max_hits {
             return Ok(Verdict {
                 allowed: true,
                 remaining: max_hits - hits,
-                until: Some(clock::now()),
+                until: None,
             });
         }
         // Others were faster; the next round finds the window full, or over.
     }
+}
+
+/// The hits that a stored counter stands for; a negative entry stands for none.
+fn hits_in(value: Option<Stored>) -> Result<i64, Error> {
+    value.map_or(Ok(0), |value| {
+        counter::parse(convert::result::<Text>(value).bytes())
+    })
 }
 
 fn refused(until: Deadline) -> Verdict {

@@ -1,4 +1,4 @@
-//! What a cache means. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
+//! What a call on a cache means. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
 //!
 //! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own
 //! folder:
@@ -11,9 +11,11 @@
 //! 6. `commit`: what a transaction changes, marked before its commit and unmarked after it.
 //! 7. `open`: locks and privileges of a call; removals that are due come first.
 //! 8. `memory`: entries of memory caches.
-//! 9. `entries`, `limit`: the one match on storage; `expiry`: sweeps.
-//! 10. `fetch`: loading; `definition`: making and changing caches; `observer`: the steps of a
-//!     commit.
+//! 9. `expiry`: sweeps.
+//! 10. `entries`: the one place that chooses between table and memory; `limit`: rate limits over it.
+//! 11. `definition`: making and changing caches.
+//! 12. `fetch`: loading.
+//! 13. `observer`: the steps of a commit.
 
 pub mod catalog;
 pub mod commit;

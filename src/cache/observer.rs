@@ -10,7 +10,7 @@ use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::removal;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
-use crate::pg::hooks::{callbacks, ending};
+use crate::pg::hooks::{callbacks, ending, source};
 use crate::pg::session::pause::{self, Window};
 
 /// Makes this module hear of changes; called when the library is loaded.
@@ -58,16 +58,23 @@ fn remove_at_once_if_committing() {
     }
 }
 
-/// Children of sources first: what is in them may be new to those who read the parent.
+/// Triggers and children of sources first: what these have missed, or what is in them, may be new to those who read
+/// the source.
 fn remove_what_depends() {
+    declare::enable_always();
     declare::follow_children();
     removal::at_commit();
 }
 
 /// The same where code of others may still run, if some is needed for it; and what that brings.
 fn remove_what_needs_others() {
-    while pending::has_children() || removal::runs_others_code() {
+    while source::has_altered() || pending::has_children() || removal::runs_others_code() {
         pending::note_end();
+        // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.
+        if pending::has_noted() {
+            ending::close_cursors();
+        }
+        declare::enable_always();
         declare::follow_children();
         removal::at_end();
     }

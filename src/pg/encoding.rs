@@ -1,11 +1,11 @@
 //! Words of the user in our own messages, where the server's encoding is not UTF-8.
 //!
-//! pgrx takes a message as UTF-8 and gives its bytes to Postgres as if they were in the server's encoding. So
-//! names are read from that encoding here, and what is not ASCII is written as Unicode escapes: correct in
-//! every encoding, and no client is sent bytes that it cannot convert.
+//! pgrx takes a message as UTF-8 and gives its bytes to Postgres as if they were in the server's
+//! encoding. So names are read from that encoding here, and what is not ASCII is written as Unicode
+//! escapes: correct in every encoding, and no client is sent bytes that it cannot convert.
 //!
-//! An error of Postgres that passes through Rust is taken as UTF-8 too, with U+FFFD for what is none. So its
-//! bytes are kept when Postgres reports it, and put back when pgrx reports it anew.
+//! An error of Postgres that passes through Rust is taken as UTF-8 too, with U+FFFD for what is
+//! none. So its bytes are kept when Postgres reports it, and put back when pgrx reports it anew.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -18,8 +18,8 @@ const SQL_ASCII: i32 = 0;
 /// Postgres' number of UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
-// Without the guard that pgrx puts around calls: some are made in the middle of a report, where an error could
-// not be caught.
+// Without the guard that pgrx puts around calls: some are made in the middle of a report, where an
+// error could not be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
     fn CopyErrorData() -> *mut pg_sys::ErrorData;
@@ -39,8 +39,8 @@ pub fn decode(bytes: &[u8]) -> String {
     if !known || bytes.is_ascii() {
         return String::from_utf8_lossy(bytes).into_owned();
     }
-    // SAFETY: the conversion reads so many bytes. There is one from every encoding of a database to UTF-8, which
-    // gives a palloc'd C string, since the bytes are not ASCII; it is copied.
+    // SAFETY: the conversion reads so many bytes. There is one from every encoding of a database to
+    // UTF-8, which gives a palloc'd C string, since the bytes are not ASCII; it is copied.
     unsafe {
         let text = pg_sys::pg_server_to_any(bytes.as_ptr().cast(), bytes.len() as i32, UTF8);
         std::ffi::CStr::from_ptr(text)
@@ -74,14 +74,14 @@ thread_local! {
     };
 }
 
-/// Keeps what an error says, or puts it back if it is one that was kept. Called by Postgres in the middle of a
-/// report.
+/// Keeps what an error says, or puts it back if it is one that was kept. Called by Postgres in the
+/// middle of a report.
 pub fn keep_words() {
     if of_the_database() == UTF8 {
         return;
     }
-    // SAFETY: a report is under way, so there is an error to copy; the copy must not lie in the context of
-    // the report itself, which is current. Its words are NULL or C strings.
+    // SAFETY: a report is under way, so there is an error to copy; the copy must not lie in the
+    // context of the report itself, which is current. Its words are NULL or C strings.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = pg_sys::TopMemoryContext;

@@ -8,7 +8,8 @@ use pgrx::pg_sys::Oid;
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
 pub struct Observer {
-    /// A row with this key came, went or changed; called after the change, before the statement ends.
+    /// A row with this key came, went or changed; called after the change, before the statement
+    /// ends.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
     /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
     pub died: fn(relation: Oid, dead: DeadBytes),
@@ -80,8 +81,9 @@ pub enum Moment {
 pub enum Phase {
     /// The observer has not heard of an end.
     Open,
-    /// It has heard of the commit. What changes from now on is done by callbacks of other extensions that
-    /// run after ours. It must be dealt with at once: the observer is not called again before others see it.
+    /// It has heard of the commit. What changes from now on is done by callbacks of other
+    /// extensions that run after ours. It must be dealt with at once: the observer is not called
+    /// again before others see it.
     Committing,
     /// It has heard of PREPARE TRANSACTION and has not refused it.
     Preparing,

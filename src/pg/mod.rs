@@ -1,6 +1,6 @@
 //! Everything that touches Postgres' C interface: all unsafe code, every version difference.
 //!
-//! Nothing here knows what a cache is; the layer above (`cache`) says that.
+//! What an entry means, and when it counts, is said in the layer above (`cache`).
 
 pub mod catalog;
 pub mod encoding;

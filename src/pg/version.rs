@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
-/// Postgres' number of AddinShmemInitLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
+/// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h in 17 and 18.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// Whether `role` owns the relation or has the owner's rights.
@@ -57,7 +57,8 @@ pub unsafe fn proc_exit(code: i32) -> ! {
         not(feature = "pg18"),
         expect(unreachable_code, reason = "the bindings know it")
     )]
-    // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over all frames.
+    // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over
+    // all frames.
     unsafe {
         pg_sys::proc_exit(code);
         std::process::abort()
@@ -126,20 +127,22 @@ pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
 /// # Safety
 /// `relation` must be open.
 pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
+    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own
+    // memory.
     #[cfg(not(feature = "pg18"))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation)
     }
-    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
+    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own
+    // memory.
     #[cfg(feature = "pg18")]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation, false)
     }
 }
 
-/// Puts the expressions of virtual generated columns in their place; `row` is the number by which the
-/// expression's variables speak of a row of the table.
+/// Puts the expressions of virtual generated columns in their place; `row` is the number by which
+/// the expression's variables speak of a row of the table.
 ///
 /// # Safety
 /// `relation` must be open; `node` is an expression in the current memory context.
@@ -151,8 +154,8 @@ pub unsafe fn expand_generated(
     #[cfg(not(feature = "pg18"))]
     let _ = (relation, row); // all generated columns are stored
     #[cfg(feature = "pg18")]
-    // SAFETY: the relation is open, so its columns' expressions are there; the result is made in the current
-    // memory context, as the node was.
+    // SAFETY: the relation is open, so its columns' expressions are there; the result is made in
+    // the current memory context, as the node was.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
     node
 }
@@ -194,7 +197,8 @@ mod differing {
 }
 
 unsafe extern "C-unwind" {
-    /// Calls `walker` for what is right below a node, until it says true; inside of `unguarded::guarded`.
+    /// Calls `walker` for what is right below a node, until it says true; inside of
+    /// `unguarded::guarded`.
     #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
     pub fn expression_tree_walker(
         node: *mut pg_sys::Node,
@@ -250,7 +254,8 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Whether the new row is in the page of the old one, and no index but a summarizing one knows it (HOT).
+/// Whether the new row is in the page of the old one, and no index but a summarizing one knows it
+/// (HOT).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;
@@ -261,15 +266,16 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
 /// Enters a row that was inserted speculatively; false when somebody else has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its
+/// place.
 pub unsafe fn enter_inserted(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
 ) -> bool {
     let mut conflict = false;
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds the row and its place,
-    // and `conflict` lives through the call.
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds
+    // the row and its place, and `conflict` lives through the call.
     unsafe {
         differing::ExecInsertIndexTuples(
             result,
@@ -296,8 +302,9 @@ pub unsafe fn enter_updated(
     state: *mut pg_sys::EState,
     _which: UpdateIndexes,
 ) {
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, and the slot holds the
-    // new version and its place. No index is asked to report a conflict, so NULL is never written to.
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, and the slot
+    // holds the new version and its place. No index is asked to report a conflict, so NULL is never
+    // written to.
     unsafe {
         differing::ExecInsertIndexTuples(
             result,
@@ -363,8 +370,8 @@ pub unsafe fn try_lock(
     mode: pg_sys::LOCKMODE,
     local: &mut *mut pg_sys::LOCALLOCK,
 ) -> pg_sys::LockAcquireResult::Type {
-    // SAFETY: the tag is copied; with `dontWait` nobody is waited for; `local` lives through the call, which puts
-    // the entry of a lock there that this process now holds.
+    // SAFETY: the tag is copied; with `dontWait` nobody is waited for; `local` lives through the
+    // call, which puts the entry of a lock there that this process now holds.
     unsafe {
         pg_sys::LockAcquireExtended(
             tag,
@@ -381,7 +388,7 @@ pub unsafe fn try_lock(
 
 /// Whether the transaction has a lock in this very mode.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
-    // SAFETY: looks the tag up in this process.
+    // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {
         pg_sys::LockHeldByMe(
             tag,

@@ -1,5 +1,5 @@
-//! The sweep of one cache in a visit, step by step, and once more while writers are so fast that the cache is above
-//! its limit; then its VACUUM. Other caches have their turns between the steps.
+//! The sweep of one cache in a visit, step by step, and once more while writers are so fast that
+//! the cache is above its limit; then its VACUUM. Other caches have their turns between the steps.
 //!
 //! `visit` decides when a step is made, and opens a transaction around each.
 
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::pace::{self, LONG};
 use crate::cache::catalog::registry::Storage;
-use crate::cache::expiry::open;
 use crate::cache::expiry::sweep::{Step, StepSize, Sweep};
+use crate::cache::expiry::sweepable;
 use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A pass that finds little may work for one part in so many of the interval, then goes on at the next visit.
+/// A pass that finds little may work for one part in so many of the interval, then goes on at the
+/// next visit.
 pub const SHARE: u32 = 5;
 
 /// One cache's sweep, as far as it has come.
@@ -63,7 +64,8 @@ impl Job {
         self.state.is_slow()
     }
 
-    /// The cache with the least rank is next: those without long steps first, then by the time used.
+    /// The cache with the least rank is next: those without long steps first, then by the time
+    /// used.
     pub fn rank(&self) -> (u32, Duration) {
         (self.state.slow_since(), self.used)
     }
@@ -96,8 +98,8 @@ impl Job {
 
     /// One step, inside of a transaction; None when the cache cannot be swept.
     pub fn step(&mut self) -> Option<Step> {
-        let open = open::to_sweep(self.due.relation)?;
-        let cache = &*open.cache;
+        let sweepable = sweepable::open(self.due.relation)?;
+        let cache = &*sweepable.cache;
         if cache.storage == Storage::Memory || !advisory::try_sweep(self.due.relation) {
             return None;
         }
@@ -112,8 +114,9 @@ impl Job {
         Some(sweep.step(cache, size))
     }
 
-    /// Goes on after a step. `took` is the step's time, `share` the part of the interval that [`SHARE`]
-    /// stands for: a pass goes on until it is complete, or has spent this on steps that found little.
+    /// Goes on after a step. `took` is the step's time, `share` the part of the interval that
+    /// [`SHARE`] stands for: a pass goes on until it is complete, or has spent this on steps that
+    /// found little.
     pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
         let (Some(step), Some(sweep)) = (step, &self.sweep) else {
             return self.give_up();
@@ -122,7 +125,8 @@ impl Job {
         if !step.worthwhile {
             self.fruitless += took;
         }
-        if !sweep.is_complete() && !(sweep.may_end_early() && self.fruitless > share) {
+        let ends_early = sweep.may_end_early() && self.fruitless > share;
+        if !sweep.is_complete() && !ends_early {
             return;
         }
         let too_long = self.began.elapsed() > share * SHARE;

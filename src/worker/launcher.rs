@@ -1,8 +1,9 @@
 //! The launcher: which database is visited when.
 //!
-//! It reads the list of databases from the catalogs that all databases share, and learns from the visits which
-//! of them have the extension. One without it is looked at again when an extension was made or updated in any
-//! database, and now and then all the same, because a standby does not see that.
+//! It reads the list of databases from the catalogs that all databases share, and learns from the
+//! visits which of them have the extension. One without it is looked at again when an extension was
+//! made or updated in any database, and now and then all the same, because a standby does not see
+//! that.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -19,8 +20,8 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
 
-/// How often a database without the extension is looked at although nothing points there: each look costs the
-/// start of a process.
+/// How often a database without the extension is looked at although nothing points there: each look
+/// costs the start of a process.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 /// On a standby more often: CREATE EXTENSION comes from the primary, and no message with it.
 const LOOK_AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
@@ -29,15 +30,16 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Its shortest sleep while no worker can be started: nothing wakes it when one can.
 const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
-/// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns would
-/// keep all other caches of the database from being swept, and vacuum from its work.
+/// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns
+/// would keep all other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
-/// The longest time that VACUUM waits for others to let go of a page. A cursor that nobody closes may hold one of an
-/// unlogged table's index for ever.
+/// The longest time that VACUUM waits for others to let go of a page. A cursor that nobody closes
+/// may hold one of an unlogged table's index for ever.
 const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
-/// Between two visits to a database that only vacuum; the first one stays while there are more requests.
+/// Between two visits to a database that only vacuum; the first one stays while there are more
+/// requests.
 const REQUESTS_APART: Duration = Duration::from_secs(1);
 
 /// What the launcher knows of a database.
@@ -70,7 +72,8 @@ struct Launcher {
     short_of_workers: bool,
 }
 
-/// The launcher's life. It ends with the server, or when it is terminated, and is then started again.
+/// The launcher's life. It ends with the server, or when it is terminated, and is then started
+/// again.
 pub fn run() {
     let Some(shmem) = worker_shmem() else {
         background::end(0);
@@ -148,7 +151,8 @@ impl Launcher {
         }
     }
 
-    /// A worker has ended in a step: by an error that was made to end it, perhaps, which it could not take note of.
+    /// A worker has ended in a step: by an error that was made to end it, perhaps, which it could
+    /// not take note of.
     fn put_off_after_end(&self, cache: Option<CacheId>) {
         let Some(cache) = cache else {
             return;
@@ -198,7 +202,8 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while there are places. Where one must wait, the workers that could end are asked to.
+    /// Starts visits while there are places. Where one must wait, the workers that could end are
+    /// asked to.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -223,8 +228,8 @@ impl Launcher {
         }
     }
 
-    /// The database that is visited next, and whether only to vacuum. The longest overdue comes first; a
-    /// request for a VACUUM comes after all sweeps that are due.
+    /// The database that is visited next, and whether only to vacuum. The longest overdue comes
+    /// first; a request for a VACUUM comes after all sweeps that are due.
     fn next_visit(&self) -> Option<(Oid, bool)> {
         let now = Instant::now();
         let due = self
@@ -267,8 +272,9 @@ impl Launcher {
         })
     }
 
-    /// When a database that is visited now is due again: an interval after it was due, so that the rhythm
-    /// holds, and at least half an interval from now. A visit that only vacuums leaves the rhythm as it is.
+    /// When a database that is visited now is due again: an interval after it was due, so that the
+    /// rhythm holds, and at least half an interval from now. A visit that only vacuums leaves the
+    /// rhythm as it is.
     fn due_after(
         &self,
         database: Oid,
@@ -305,7 +311,8 @@ impl Launcher {
         })
     }
 
-    /// When a database is due: one without the extension only after a long time, see [`LOOK_AGAIN`].
+    /// When a database is due: one without the extension only after a long time, see
+    /// [`LOOK_AGAIN`].
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
             true => LOOK_AGAIN_ON_STANDBY,
@@ -322,7 +329,8 @@ impl Launcher {
         known.without == Some(self.shmem.extension_generation())
     }
 
-    /// How long to sleep: while there is a visit, not longer than it may wait for a page. None: until a signal comes.
+    /// How long to sleep: while there is a visit, not longer than it may wait for a page. None:
+    /// until a signal comes.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
@@ -333,8 +341,8 @@ impl Launcher {
         }
     }
 
-    /// Until the next visit is due; at most an interval, after which the list of databases is read again. A
-    /// visit that ends wakes the launcher before.
+    /// Until the next visit is due; at most an interval, after which the list of databases is read
+    /// again. A visit that ends wakes the launcher before.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));

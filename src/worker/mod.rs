@@ -1,12 +1,13 @@
-//! The built-in worker: every database that has the extension is swept each `pgcache.expire_interval`.
+//! The built-in worker: every database that has the extension is swept each
+//! `pgcache.expire_interval`.
 //!
 //! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
 //! - [`visit`]: what such a visit does. It connects to its database, sweeps, vacuums, and ends.
 //! - [`turns`], [`job`], [`pace`]: how the caches of a database share its time.
 //! - [`vacuum`]: what it vacuums; on a writer's request the launcher starts a visit early for it.
 //!
-//! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one of
-//! `max_worker_processes`; it gives way to everybody (see `pg::worker::background`).
+//! Not a place for rules about caches: those are in `cache`. A visit is short because it takes one
+//! of `max_worker_processes`; it gives way to everybody (see `pg::worker::background`).
 
 mod job;
 mod launcher;

@@ -1,11 +1,12 @@
 //! How much of a cache one step of its sweep takes on.
 //!
-//! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for each row that goes or
-//! is looked at. Then a step takes fewer rows, so that it lasts about a second and the other caches of the database get
-//! their turn. Where that does not help (a trigger that is slow for each statement) steps stay whole.
+//! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for
+//! each row that goes or is looked at. Then a step takes fewer rows, so that it lasts about a
+//! second and the other caches of the database get their turn. Where that does not help (a trigger
+//! that is slow for each statement) steps stay whole.
 //!
-//! Kept in one byte of the cache's [`SweepState`]: by how many halvings a step is smaller, or that halving is of
-//! no use.
+//! Kept in one byte of the cache's [`SweepState`]: by how many halvings a step is smaller, or that
+//! halving is of no use.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub const LONG: Duration = Duration::from_secs(1);
 
 /// Halvings down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// From this number on: halving was of no use. Each further long step counts up; after the last number halving is
-/// tried again.
+/// From this number on: halving was of no use. Each further long step counts up; after the last
+/// number halving is tried again.
 const OF_NO_USE: u8 = 0xF0;
 /// Halvings after a step that the launcher has ended: nobody knows how long it would have taken.
 const ENDED: u8 = 4;

@@ -1,11 +1,11 @@
 //! Whose turn it is: the caches that one visit sweeps share its time.
 //!
-//! Step by step, the cache that has used the least time is next, whatever its steps did: removed rows, failed,
-//! waited for a lock in vain, vacuumed. A cache is slow from a step of more than a second until a whole sweep of it
-//! had no such step. Slow caches come behind all others, those that have waited longest first. While other caches
-//! have work, all slow ones rest for as long as the last long step took. The rest is kept in shared memory, so it
-//! outlasts a visit. So no cache waits for more than one long step at a time, and at most half of the time goes
-//! into long steps.
+//! Step by step, the cache that has used the least time is next, whatever its steps did: removed
+//! rows, failed, waited for a lock in vain, vacuumed. A cache is slow from a step of more than a
+//! second until a whole sweep of it had no such step. Slow caches come behind all others, those
+//! that have waited longest first. While other caches have work, all slow ones rest for as long as
+//! the last long step took. The rest is kept in shared memory, so it outlasts a visit. So no cache
+//! waits for more than one long step at a time, and at most half of the time goes into long steps.
 
 use super::job::Job;
 
@@ -29,7 +29,8 @@ impl Turns {
         self.shared = self.jobs.len() > 1;
     }
 
-    /// Takes out the sweep that is next; None when there is none. `rests` says whether slow ones rest now.
+    /// Takes out the sweep that is next; None when there is none. `rests` says whether slow ones
+    /// rest now.
     pub fn next(&mut self, rests: impl FnOnce() -> bool) -> Option<Job> {
         let least = |&place: &usize| self.jobs[place].rank();
         let place = (0..self.jobs.len()).min_by_key(least)?;

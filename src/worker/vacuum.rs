@@ -1,5 +1,5 @@
-//! VACUUM of what was emptied: after a sweep, when a writer requests it, and again as long as the rows of a table
-//! die quickly.
+//! VACUUM of what was emptied: after a sweep, when a writer requests it, and again as long as the
+//! rows of a table die quickly.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -62,9 +62,9 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches for which writers have requested it since the last look; called outside of
-    /// transactions. While other caches wait for their turn, one that rests after a long step waits, too: its
-    /// request stays.
+    /// Vacuums the caches for which writers have requested it since the last look; called outside
+    /// of transactions. While other caches wait for their turn, one that rests after a long step
+    /// waits, too: its request stays.
     pub fn answer_requests(&mut self, others_wait: bool) {
         let requests = self.shmem.vacuum_requests();
         if requests == self.answered {
@@ -96,8 +96,9 @@ impl Vacuums {
         self.busy.is_empty()
     }
 
-    /// Stays with the caches whose rows die quickly until all of them have come to rest, or until the moment
-    /// `until`; ends earlier, but not in the first ten seconds, where another database needs the place.
+    /// Stays with the caches whose rows die quickly until all of them have come to rest, or until
+    /// the moment `until`; ends earlier, but not in the first ten seconds, where another database
+    /// needs the place.
     pub fn stay(&mut self, until: Instant) {
         let shmem = self.shmem;
         let began = Instant::now();

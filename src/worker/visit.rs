@@ -1,10 +1,10 @@
-//! A visit to one database: sweep its caches, vacuum what was emptied, end. One that answers a writer's request
-//! for a VACUUM only vacuums.
+//! A visit to one database: sweep its caches, vacuum what was emptied, end. One that answers a
+//! writer's request for a VACUUM only vacuums.
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
-//! snapshot and no lock is older than that. Caches take turns by steps (`turns`). An error ends a cache's sweep, is
-//! logged once, and puts the cache off; the others are swept as ever. A step that takes too long counts as an error,
-//! too: the launcher ends the worker in it.
+//! snapshot and no lock is older than that. Caches take turns by steps (`turns`). An error ends a
+//! cache's sweep, is logged once, and puts the cache off; the others are swept as ever. A step that
+//! takes too long counts as an error, too: the launcher ends the worker in it.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::pg::catalog::database;
 use crate::pg::session::failure::Failure;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{Outcome, VisitState, WorkerShmem, worker_shmem};
-use crate::pg::worker::background;
+use crate::pg::worker::{background, connect};
 
 /// A round lasts at least so long, however short the interval: it begins with a look at all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub fn run(place: usize) {
         background::end(0);
     };
     let shared = shmem.visit(place);
-    background::become_worker(Oid::from_u32(shared.database.load(Relaxed)));
+    connect::as_worker(Oid::from_u32(shared.database.load(Relaxed)));
     background::show(Some("looking for caches"));
     let has_extension = background::in_transaction(database::has_extension).unwrap_or(false);
     shared.set_outcome(match has_extension {
@@ -61,8 +61,8 @@ pub fn run(place: usize) {
 }
 
 impl Work {
-    /// Goes on, interval after interval, while rows die quickly and no other database needs the place: nothing
-    /// would be vacuumed while the next worker starts.
+    /// Goes on, interval after interval, while rows die quickly and no other database needs the
+    /// place: nothing would be vacuumed while the next worker starts.
     fn run(&mut self) {
         let mut until = Instant::now() + self.shared.longest();
         self.vacuums.answer_requests(false);
@@ -83,8 +83,8 @@ impl Work {
         }
     }
 
-    /// Sweeps what is due, in turns. A round ends after an interval, so that a long sweep does not keep caches
-    /// waiting that have become due meanwhile.
+    /// Sweeps what is due, in turns. A round ends after an interval, so that a long sweep does not
+    /// keep caches waiting that have become due meanwhile.
     fn sweep_all(&mut self) {
         let mut turns = Turns::default();
         let mut ends = None;

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
-use crate::native::clock_library;
 use crate::reaper::Reaper;
-use crate::stage::{Stage, succeed};
+use crate::stage::{Stage, clock_library, succeed};
 use crate::template;
 
 /// A running server, which ends with this.

@@ -1,13 +1,10 @@
 //! What the tests need of the server that is no SQL: the modules of `t/native/`, as scripts/stage.sh builds
 //! and installs them.
 
-use std::path::PathBuf;
-
 use postgres::Client;
 
 use crate::ask::Ask;
 use crate::cluster::Cluster;
-use crate::stage::{Stage, succeed};
 
 /// Preloads pgcache and the extension that writes when a transaction ends, in both orders: Postgres asks the
 /// one that was loaded last first.
@@ -15,12 +12,6 @@ pub const BESIDE_A_WRITER: [&str; 2] = [
     "shared_preload_libraries = 'pgcache, pgcache_writer'",
     "shared_preload_libraries = 'pgcache_writer, pgcache'",
 ];
-
-/// The library that moves a server's wall clock.
-pub fn clock_library(stage: &Stage) -> PathBuf {
-    let folder = succeed(stage.command("pg_config").arg("--pkglibdir")).stdout;
-    PathBuf::from(String::from_utf8_lossy(&folder).trim()).join("pgcache_clock.so")
-}
 
 impl Cluster {
     /// Makes the function with which [`reuse`] works.

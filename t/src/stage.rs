@@ -116,3 +116,9 @@ fn optional(variable: &str) -> Option<String> {
 fn required(variable: &str) -> String {
     optional(variable).unwrap_or_else(|| panic!("{variable} {HOW}"))
 }
+
+/// The library that moves a server's wall clock.
+pub fn clock_library(stage: &Stage) -> PathBuf {
+    let folder = succeed(stage.command("pg_config").arg("--pkglibdir")).stdout;
+    PathBuf::from(String::from_utf8_lossy(&folder).trim()).join("pgcache_clock.so")
+}

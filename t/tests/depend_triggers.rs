@@ -43,6 +43,39 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
+/// What pg_restore --disable-triggers does to each table, one statement at a time. A partition's copies come along.
+#[test]
+fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
+    for storage in ["unlogged", "memory"] {
+        let mut session = with_source(storage);
+        session.run(
+            "CREATE TABLE parts (k text, v text) PARTITION BY LIST (k); \
+             CREATE TABLE part PARTITION OF parts DEFAULT; SELECT cache_depend('parts', 'k', 'c'); \
+             INSERT INTO parts VALUES ('k', 'old')",
+        );
+        for table in ["src", "parts", "part"] {
+            session.run(&format!("ALTER TABLE {table} DISABLE TRIGGER ALL"));
+            session.run(&format!(
+                "BEGIN; ALTER TABLE {table} ENABLE TRIGGER ALL; DECLARE cursor CURSOR FOR SELECT * FROM {table}"
+            ));
+            session.run("COMMIT");
+            for change in ["UPDATE TABLE SET v = 'new'", "TRUNCATE TABLE"] {
+                session.run("SELECT cache_set('k', 'old', cache => 'c')");
+                let change = change.replace("TABLE", table);
+                session.run("SET session_replication_role = replica");
+                session.run(&change);
+                session.run("RESET session_replication_role");
+                let left = session.value("SELECT cache_get('k', 'c')");
+                assert_eq!(left, None, "{storage}: {change}");
+            }
+            session.run(&format!("INSERT INTO {table} VALUES ('k', 'old')"));
+        }
+        let not_always =
+            "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache%' AND tgenabled <> 'A'";
+        assert_eq!(session.number(not_always), 0);
+    }
+}
+
 /// Who changes rows and looks at the cache in turn: each key is removed once, and once more at the commit.
 #[test]
 fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {

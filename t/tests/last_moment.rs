@@ -169,3 +169,28 @@ fn who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late(
     session.run("COMMIT");
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
+
+/// Postgres closes portals in the order of their hashed names, and a table that a cursor reads cannot be altered.
+#[test]
+fn cursors_that_read_what_a_commit_changes_are_closed_before() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    cache_with_trigger(&mut session, "");
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        for hold in ["", "WITH HOLD"] {
+            session.run("SELECT cache_set('k', 'v', cache => 'c')");
+            session.run(&format!(
+                "BEGIN; TRUNCATE source; DECLARE {name} CURSOR {hold} FOR SELECT key FROM c; FETCH {name}"
+            ));
+            session.run("COMMIT");
+            assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
+            session.run(&format!(
+                "BEGIN; CREATE TABLE child () INHERITS (source); DECLARE {name}{name} CURSOR {hold} FOR SELECT * FROM source"
+            ));
+            session.run("COMMIT");
+            session.run("SELECT cache_set('x', 'v', cache => 'c'); INSERT INTO child VALUES ('x')");
+            assert_eq!(session.value("SELECT cache_get('x', 'c')"), None);
+            session.run("CLOSE ALL; DROP TABLE child");
+        }
+    }
+}

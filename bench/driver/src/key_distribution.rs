@@ -4,6 +4,7 @@
 //! 80 of 100 cases, and misses lie between the hits instead of beyond them. `bench/key_distribution.py`
 //! follows the same rule; change both or none.
 
+use crate::random::Random;
 use crate::zipf::Zipf;
 
 pub const PREFIX: &[u8; 24] = b"6f1d7a52-3c08-4b9e-a5d4-";
@@ -106,28 +107,6 @@ pub fn value(size: usize) -> Vec<u8> {
     const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut random = Random(37);
     (0..size).map(|_| LETTERS[random.below(62) as usize]).collect()
-}
-
-/// splitmix64: a few nanoseconds a draw.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
-
-    /// From 0, below 1.
-    pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::etcd::Etcd;
-use crate::key_distribution::Random;
 use crate::latency::Latency;
+use crate::random::Random;
 use crate::store::{Entries, Pgcache, Store};
 use crate::{Options, Result};
 

@@ -18,6 +18,7 @@ mod latency;
 mod memcached;
 mod postgres;
 mod protocol;
+mod random;
 mod redis;
 mod requests;
 mod scaling;

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll;
 
 use crate::http::Http;
-use crate::key_distribution::{self, KeyDistribution, Keys, Random};
+use crate::key_distribution::{self, KeyDistribution, Keys};
 use crate::latency::Latency;
 use crate::memcached::Memcached;
 use crate::postgres::Postgres;
 use crate::protocol::{Command, Protocol, Reply, Stream, connect};
+use crate::random::Random;
 use crate::redis::Redis;
 use crate::zipf::Zipf;
 use crate::{Options, Result};

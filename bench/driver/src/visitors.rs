@@ -7,9 +7,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::key_distribution::Random;
 use crate::latency::Latency;
 use crate::postgres::Session;
+use crate::random::Random;
 use crate::{Options, Result};
 
 /// Products that do not exist: ids from 10,001 on. The published load does not say how many there are.

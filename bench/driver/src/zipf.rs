@@ -3,7 +3,7 @@
 //! Drawn by rejection under the integral of the weights, which is exact, needs no table, and takes one or two
 //! draws whatever the number of entries.
 
-use crate::key_distribution::Random;
+use crate::random::Random;
 
 const SKEW: f64 = 0.99;
 

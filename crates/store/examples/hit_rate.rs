@@ -1,7 +1,8 @@
 //! Hit rates of the store beside LRU, S3-FIFO and SIEVE with the same bytes and no overhead.
 //!
-//! `cargo run --release -p pgcache-store --example hit_rate [limit]`: `limit` alone runs the two workloads of
-//! the workloads of `bench/hit_rate` at full scale (2 GiB and 100 MiB); without it the traces run as well.
+//! `cargo run --release -p pgcache-store --example hit_rate [limit]`: `limit` alone runs the two
+//! workloads of the workloads of `bench/hit_rate` at full scale (2 GiB and 100 MiB); without it the
+//! traces run as well.
 
 #![allow(
     unsafe_code,

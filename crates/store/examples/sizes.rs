@@ -1,12 +1,14 @@
 //! The hit rate at many sizes of value: does any size waste memory, or spoil who is evicted?
 //!
-//! `cargo run --release -p pgcache-store --example sizes [MiB [from:to:step ...]]`: a tier of so many MiB (64), and
-//! sizes in bytes; without them from 64 bytes to 1 MiB. Data four times the tier, 20 % of the keys get 80 % of
-//! the gets, a miss sets; one pass of four gets a key to warm up, one counts. One line a size, in tabs:
-//! bytes, hit rate, share of the tier that entries fill, runs moved per thousand sets.
+//! `cargo run --release -p pgcache-store --example sizes [MiB [from:to:step ...]]`: a tier of so
+//! many MiB (64), and sizes in bytes; without them from 64 bytes to 1 MiB. Data four times the
+//! tier, 20 % of the keys get 80 % of the gets, a miss sets; one pass of four gets a key to warm
+//! up, one counts. One line a size, in tabs: bytes, hit rate, share of the tier that entries fill,
+//! runs moved per thousand sets.
 //!
-//! `sizes MiB from/to ...`: a tier filled by two passes over values of one size is taken over by keys of another
-//! size (or the same). One line a pair: the hit rate of the third pass, and that in a tier that was empty.
+//! `sizes MiB from/to ...`: a tier filled by two passes over values of one size is taken over by
+//! keys of another size (or the same). One line a pair: the hit rate of the third pass, and that in
+//! a tier that was empty.
 
 #![allow(
     unsafe_code,

@@ -1,7 +1,8 @@
 //! The unsafe interface: what callers promise, who alone see the memory and its locks.
 //!
-//! What it is not: it takes no lock and touches no memory itself (`region.rs`). The rule it guards: whoever has a
-//! `PartitionRef` or a `PartitionMut` came through here, and so has promised that they hold the lock.
+//! What it is not: it takes no lock and touches no memory itself (`region.rs`). The rule it guards:
+//! whoever has a `PartitionRef` or a `PartitionMut` came through here, and so has promised that
+//! they hold the lock.
 
 use core::ptr::NonNull;
 
@@ -16,8 +17,8 @@ impl Region {
     /// Starts an empty region in memory of any content.
     ///
     /// # Safety
-    /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for as long
-    /// as any `Region` over it lives, and nobody else uses it during this call.
+    /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for
+    /// as long as any `Region` over it lives, and nobody else uses it during this call.
     pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
         // SAFETY: alignment, length and life of the memory are what our caller promises.
         let region = unsafe { Region::over(base, layout) };
@@ -37,8 +38,8 @@ impl Region {
     /// # Safety
     /// As for [`Region::init`], but other users of the region may be at work.
     pub unsafe fn attach(base: NonNull<u8>, layout: &Layout) -> Option<Region> {
-        // SAFETY: alignment, length and life of the memory are what our caller promises; other users go by
-        // the access rules, and all that is read here are words, which are atomics.
+        // SAFETY: alignment, length and life of the memory are what our caller promises; other
+        // users go by the access rules, and all that is read here are words, which are atomics.
         let region = unsafe { Region::over(base, layout) };
         let same = region.load(region_word::MAGIC) == MAGIC
             && region.load(region_word::SIZE) == region.bytes() as u64

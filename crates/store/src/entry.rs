@@ -1,6 +1,7 @@
 //! An entry in the arena: what its header says, and where the bytes of its key and value lie.
 //!
-//! What it is not: it allocates nothing and knows no queue order; the header only carries the links.
+//! What it is not: it allocates nothing and knows no queue order; the header only carries the
+//! links.
 //! The rule it guards: the words of `layout::entry_word` are read and written here alone.
 
 use crate::footprint::{Allocation, Footprint};
@@ -29,7 +30,7 @@ pub struct Key<'k> {
 /// What `set` stores under a key.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'v> {
-    /// Generation and epoch of the cache in one number, never used twice for one cache.
+    /// The caller's number for the cache's present content, never used twice for one cache.
     pub version: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
@@ -236,8 +237,8 @@ impl<'r> EntryRef<'r> {
             })
     }
 
-    /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value until
-    /// one call gives false.
+    /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value
+    /// until one call gives false.
     #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();

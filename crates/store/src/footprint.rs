@@ -1,6 +1,7 @@
 //! How much memory an entry takes, and how it is cut: sums over lengths, without any memory.
 //!
-//! What it is not: it finds no memory (`arena`). The rule it guards: an entry wastes at most 63 bytes a run.
+//! What it is not: it finds no memory (`arena`). The rule it guards: an entry wastes at most 63
+//! bytes a run.
 //!
 //! A value lies in whole pages first, then in the head run, then in the tail run.
 

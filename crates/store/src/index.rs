@@ -1,16 +1,17 @@
-//! The index of a partition: a hash table of 64-byte buckets of eight slots, two candidate buckets for a key.
+//! The index of a partition: a hash table of 64-byte buckets of eight slots, two candidate buckets
+//! for a key.
 //!
 //! What it is not: it stores no keys; a slot leads to the entry, whose key is compared in full.
 //! The rule it guards: the index is never resized and has no chains. A key that finds both of its
-//! buckets full of live entries evicts one of them. Buckets of one cache line with a tag in each slot are those
-//! of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013); but no entry is ever moved to its other bucket, so a walk over
-//! the slots meets each entry once.
+//! buckets full of live entries evicts one of them. Buckets of one cache line with a tag in each
+//! slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013); but no entry is ever moved to its
+//! other bucket, so a walk over the slots meets each entry once.
 //!
 //! ```text
 //! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
 //! ```
-//! An empty slot is 0. A ghost remembers a tag that was evicted from the small queue; its low 32 bits are
-//! the partition's ghost clock at that moment. Only the hits change under a shared lock.
+//! An empty slot is 0. A ghost remembers a tag that was evicted from the small queue; its low 32
+//! bits are the partition's ghost clock at that moment. Only the hits change under a shared lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -91,8 +92,9 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The top bits chose the partition, so the tag is taken from the middle; the second bucket comes
-    /// from a remix (a step of SplitMix64), so that two keys that share one bucket rarely share both.
+    /// The top bits chose the partition, so the tag is taken from the middle; the second bucket
+    /// comes from a remix (a step of SplitMix64), so that two keys that share one bucket rarely
+    /// share both.
     #[inline]
     pub fn new(hash: u64, buckets: u32) -> Probe {
         let first = reduce(hash as u32, buckets);
@@ -116,8 +118,8 @@ impl Probe {
     }
 }
 
-/// Which of a bucket's slots have this tag and are no ghosts, one bit each; without a branch a slot. An empty
-/// slot looks like one of tag 0.
+/// Which of a bucket's slots have this tag and are no ghosts, one bit each; without a branch a
+/// slot. An empty slot looks like one of tag 0.
 #[inline]
 fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     let wanted = tag << 1; // the ghost bit, below the tag, is 0
@@ -126,8 +128,8 @@ fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     })
 }
 
-/// Maps 32 uniform bits to 0..buckets without a division (Lemire, "Fast random integer generation in an
-/// interval", 2019).
+/// Maps 32 uniform bits to 0..buckets without a division (Lemire, "Fast random integer generation
+/// in an interval", 2019).
 #[inline]
 fn reduce(bits: u32, buckets: u32) -> u32 {
     ((u64::from(bits) * u64::from(buckets)) >> 32) as u32
@@ -160,7 +162,8 @@ impl<'r> PartitionRef<'r> {
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(u32, EntryRef<'r>)> {
         let probe = self.probe(key.hash);
-        // Half of all keys are in the second bucket: its line is asked for before the first is read.
+        // Half of all keys are in the second bucket: its line is asked for before the first is
+        // read.
         self.region()
             .prefetch(self.slot_at(probe.buckets[1] * SLOTS_PER_BUCKET));
         probe
@@ -186,7 +189,8 @@ impl<'r> PartitionRef<'r> {
         None
     }
 
-    /// Counts a hit, up to three. A lost race loses a count, never a neighbouring bit: hence no add.
+    /// Counts a hit, up to three. A lost race loses a count, never a neighbouring bit: hence no
+    /// add.
     #[inline]
     pub(crate) fn count_hit(&self, number: u32) {
         let word = self.region().word(self.slot_at(number));

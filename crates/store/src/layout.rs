@@ -1,4 +1,5 @@
-//! Where everything lies in the region: every size, offset and word of the format, and nothing else.
+//! Where everything lies in the region: every size, offset and word of the format, and nothing
+//! else.
 //!
 //! What it is not: it touches no memory. The rule it guards: `region_bytes() <= size`, bookkeeping
 //! included, for every size and number of partitions.
@@ -7,8 +8,8 @@
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
 //!   256 B    1 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
-//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part by
-//! their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
+//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part
+//! by their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
 
 use crate::params::Params;
 
@@ -97,13 +98,15 @@ pub mod page_word {
     pub const NO_OWNER: u64 = (1 << 12) - 1;
 }
 
-/// An entry's header in its head run. The key follows, then the bytes of the value that lie in this run.
+/// An entry's header in its head run. The key follows, then the bytes of the value that lie in this
+/// run.
 pub mod entry_word {
     /// Newer entry (32 bits) | older entry (32): the links of the eviction queue, as locations.
     pub const LINKS: usize = 0;
     /// Number of the index slot (32) | cache (32).
     pub const SLOT_AND_CACHE: usize = 8;
-    /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags (6).
+    /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags
+    /// (6).
     pub const LENGTHS: usize = 16;
     pub const KEY_LEN_SHIFT: u32 = 32;
     pub const HEAD_LEN_SHIFT: u32 = 44;
@@ -123,7 +126,8 @@ pub mod entry_word {
 pub const ENTRY_HEADER: usize = 40;
 /// The same with the flag `EXTENDED`.
 pub const EXTENDED_HEADER: usize = 48;
-/// Bytes before the value's in a tail run: location of the head (32 bits) | granules of the tail (32).
+/// Bytes before the value's in a tail run: location of the head (32 bits) | granules of the tail
+/// (32).
 pub const TAIL_HEADER: usize = 8;
 
 /// Why there is no layout for these parameters.
@@ -241,8 +245,8 @@ impl Layout {
         self.pages as usize * PAGE
     }
 
-    /// Bytes of the longest value that can be stored under a key of this length: half of the arena, so that
-    /// an overwrite finds room beside the old value.
+    /// Bytes of the longest value that can be stored under a key of this length: half of the arena,
+    /// so that an overwrite finds room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {
         let most = (self.pages as usize / 2).saturating_sub(2) * PAGE;
         most.min(u32::MAX as usize)

@@ -1,7 +1,9 @@
-//! What happens to entries: what the caller's ledger is told, and the events that a partition counts.
+//! What happens to entries: what the caller's ledger is told, and the events that a partition
+//! counts.
 //!
 //! What it is not: sums by cache; those are the caller's, kept from [`EntryEvent`].
-//! The rule it guards: an entry that goes is reported with the bytes that it was reported with when it came.
+//! The rule it guards: an entry that goes is reported with the bytes that it was reported with when
+//! it came.
 
 use crate::layout::partition_word;
 

@@ -2,28 +2,29 @@
 //!
 //! What it is: bytes in, bytes out. An index, an arena, S3-FIFO eviction, stripes for the coherence
 //! protocol, and exact accounting, all at offsets inside the region.
-//! What it is not: it takes no lock, reads no clock, draws no random number, allocates nothing after
-//! `Region::init`, knows no SQL and no transaction. Those are the caller's.
+//! What it is not: it takes no lock, reads no clock, draws no random number, allocates nothing
+//! after `Region::init`, knows no SQL and no transaction. Those are the caller's.
 //! The rule it guards: **the structure is valid at each step**, and the region never grows.
 //!
 //! # Access rules
 //!
-//! 1. The region is cut into `Layout::partitions()` partitions. The caller owns one reader-writer lock
-//!    per partition, and holds **at most one** of them at a time.
-//! 2. [`Region::partition`] needs lock `i` shared; [`Region::partition_mut`] needs it exclusively. Both
-//!    are `unsafe` because the crate cannot see the lock; nothing else about them is.
-//! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below 3)
-//!    and statistics, both relaxed atomics.
-//! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and whoever
-//!    clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
-//! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is valid. It
-//!    must not touch the region.
+//! 1. The region is cut into `Layout::partitions()` partitions. The caller owns one reader-writer
+//!    lock per partition, and holds **at most one** of them at a time.
+//! 2. [`Region::partition`] needs lock `i` shared; [`Region::partition_mut`] needs it exclusively.
+//!    Both are `unsafe` because the crate cannot see the lock; nothing else about them is.
+//! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below
+//!    3) and statistics, both relaxed atomics.
+//! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and
+//!    whoever clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
+//! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is
+//!    valid. It must not touch the region.
 //!
 //! # Words
 //!
 //! *Expire* = removed because of time, *evict* = because of space, *invalidate* = because the data
-//! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64 granules.
-//! *Run*: neighbouring granules in one page. *Location*: offset in the region in granules; 0 is none.
+//! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64
+//! granules. *Run*: neighbouring granules in one page. *Location*: offset in the region in
+//! granules; 0 is none.
 //!
 //! # Floors
 //!
@@ -98,32 +99,33 @@
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
 //! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
-//! | `PartitionRef::stripe(hash) -> Stripe { ver, pending_writers }` | the token; exists whether or not the key does |
+//! | `PartitionRef::stripe(hash) -> Stripe { epoch, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
-//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pend++, ver++`; `ver++, pend--` |
+//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pending_writers++, epoch++`; `epoch++, pending_writers--` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.
 //!
-//! **Validity.** `Header.version` is the caller's number for the present content of a cache: generation
-//! and epoch in one u64, never used twice for one cache slot. The store never compares it; the `valid`
-//! closure of `get` does. Entries of old versions are
-//! overwritten by a `set` of the same key, evicted, or removed by a `sweep` whose judge knows the versions.
+//! **Validity.** `Header.version` is the caller's number for the present content of a cache: never
+//! used twice for one cache slot. The store never compares it; the `valid` closure of `get` does.
+//! Entries of old versions are overwritten by a `set` of the same key, evicted, or removed by a
+//! `sweep` whose judge knows the versions.
 //!
-//! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve stale
-//! values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it is a
-//! setting of the cache, applied by the caller's judge in a sweep. Expired entries met by an eviction go first.
+//! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve
+//! stale values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it
+//! is a setting of the cache, applied by the caller's judge in a sweep. Expired entries met by an
+//! eviction go first.
 //!
-//! **Accounting.** Every entry stored or gone is reported to the ledger as [`EntryEvent`] with its cache,
-//! version and bytes (whole granules), so sums by cache are exact.
+//! **Accounting.** Every entry stored or gone is reported to the ledger as [`EntryEvent`] with its
+//! cache, version and bytes (whole granules), so sums by cache are exact.
 //!
 //! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
-//! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry: the
-//! write happened and its entry was evicted at once, which a cache may do.
+//! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry:
+//! the write happened and its entry was evicted at once, which a cache may do.
 #![cfg_attr(not(any(test, feature = "validate")), no_std)]
 #![warn(missing_docs)]
 

@@ -1,6 +1,7 @@
 //! Look-ups under the shared lock.
 //!
-//! What it is not: it finds no slot (`index.rs`) and judges no version; that is the caller's closure.
+//! What it is not: it finds no slot (`index.rs`) and judges no version; that is the caller's
+//! closure.
 //! The rule it guards: a hit costs a counter, a look in place costs nothing.
 
 use crate::entry::{EntryRef, Header, Key};
@@ -19,9 +20,9 @@ pub enum GetOutcome {
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Copies a live value out. `now`: microseconds on the caller's clock; `i64::MIN` where `valid` judges the
-    /// deadline, too. `valid` is the caller's rule about the version; an entry that fails
-    /// it, or whose deadline is not after `now`, is a miss and stays where it is.
+    /// Copies a live value out. `now`: microseconds on the caller's clock; `i64::MIN` where `valid`
+    /// judges the deadline, too. `valid` is the caller's rule about the version; an entry that
+    /// fails it, or whose deadline is not after `now`, is a miss and stays where it is.
     #[inline]
     pub fn get(
         &self,
@@ -48,14 +49,15 @@ impl<'r> PartitionRef<'r> {
         GetOutcome::Hit(header)
     }
 
-    /// The entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
+    /// The entry of a key whatever its deadline and version, for comparing in place. Counts
+    /// nothing.
     #[inline]
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read since it
-    /// came or was last passed over, at most 7. None: there is no entry. Counts nothing.
+    /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read
+    /// since it came or was last passed over, at most 7. None: there is no entry. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

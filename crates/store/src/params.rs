@@ -1,8 +1,8 @@
 //! What a tier is made of: its size, how it is cut, and the three numbers of its eviction policy.
 //!
-//! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction",
-//! SOSP 2023), counted in bytes instead of entries. Where a default differs from the paper's, it says why; what
-//! was measured, `examples/hit_rate.rs` measures again.
+//! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache
+//! eviction", SOSP 2023), counted in bytes instead of entries. Where a default differs from the
+//! paper's, it says why; what was measured, `examples/hit_rate.rs` measures again.
 
 /// What a tier is made of. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,16 +11,17 @@ pub struct Params {
     pub size: usize,
     /// A power of two up to 1024, or 0: chosen by size.
     pub partitions: u32,
-    /// Arena bytes for each 8-byte index slot, at least 16: 5 % for the index at 144, and entries of 37-byte
-    /// values (128 bytes) still fill four fifths of the arena.
+    /// Arena bytes for each 8-byte index slot, at least 16: 5 % for the index at 144, and entries
+    /// of 37-byte values (128 bytes) still fill four fifths of the arena.
     pub bytes_per_slot: u32,
-    /// Percent of a partition's bytes that new entries may hold before they prove themselves, at most 90. The
-    /// paper has 10.
+    /// Percent of a partition's bytes that new entries may hold before they prove themselves, at
+    /// most 90. The paper has 10.
     pub small_percent: u32,
-    /// Evicted bytes that ghosts remember, in percent of the bytes that a partition holds, at most 1000. The
-    /// paper has 90, the size of the main queue.
+    /// Evicted bytes that ghosts remember, in percent of the bytes that a partition holds, at most
+    /// 1000. The paper has 90, the size of the main queue.
     pub ghost_percent: u32,
-    /// Hits in the small queue that move an entry to the main queue; 2 in the paper, too. Hits are counted to 3.
+    /// Hits in the small queue that move an entry to the main queue; 2 in the paper, too. Hits are
+    /// counted to 3.
     pub promote_hits: u32,
 }
 
@@ -31,7 +32,8 @@ impl Params {
             size,
             partitions,
             bytes_per_slot: 144,
-            // Measured against 10, 3 and 20: best or near it on every trace of the hit-rate example.
+            // Measured against 10, 3 and 20: best or near it on every trace of the hit-rate
+            // example.
             small_percent: 5,
             // 20 forgets loops and scans too early, 100 costs the two-class load 1.5 points.
             ghost_percent: 50,

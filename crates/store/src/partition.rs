@@ -1,7 +1,8 @@
 //! A partition as seen under its lock: shared for look-ups, exclusive for changes.
 //!
-//! What it is not: it takes no lock; `Region::partition` and `partition_mut` are where callers promise that
-//! they did. The rule it guards: a [`PartitionRef`] writes only hit counters and statistics.
+//! What it is not: it takes no lock; `Region::partition` and `partition_mut` are where callers
+//! promise that they did. The rule it guards: a [`PartitionRef`] writes only hit counters and
+//! statistics.
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;

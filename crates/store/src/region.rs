@@ -1,10 +1,11 @@
-//! The region: raw shared memory turned into words and byte copies. All unsafe operations of the crate.
+//! The region: raw shared memory turned into words and byte copies. All unsafe operations of the
+//! crate.
 //!
 //! What it is not: it knows no structure, and it does not say what callers promise (`access.rs`).
-//! The rule it guards: no access leaves the region, whatever a
-//! location says; and no reference to shared bytes outlives the call that made it. Every word is an
-//! atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a
-//! statistic, a prefetch) is defined; bytes of entries are copied under the partition's lock only.
+//! The rule it guards: no access leaves the region, whatever a location says; and no reference to
+//! shared bytes outlives the call that made it. Every word is an atomic, accessed relaxed unless
+//! said otherwise, so that even a racing reader of a word (a hint, a statistic, a prefetch) is
+//! defined; bytes of entries are copied under the partition's lock only.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,19 +19,20 @@ pub struct Region {
     pub(crate) layout: Layout,
 }
 
-// SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only through
-// `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
+// SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only
+// through `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
 unsafe impl Send for Region {}
-// SAFETY: `&Region` gives words, which are atomics, and byte copies, which the partitions' locks guard: both
-// may be used from several threads at once.
+// SAFETY: `&Region` gives words, which are atomics, and byte copies, which the partitions' locks
+// guard: both may be used from several threads at once.
 unsafe impl Sync for Region {}
 
 impl Region {
     /// Names memory; reads and writes nothing yet.
     ///
     /// # Safety
-    /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes for as long as
-    /// any `Region` over it lives. Who else uses it meanwhile keeps the crate's access rules.
+    /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes
+    /// for as long as any `Region` over it lives. Who else uses it meanwhile keeps the crate's
+    /// access rules.
     pub(crate) unsafe fn over(base: NonNull<u8>, layout: &Layout) -> Region {
         Region {
             base,
@@ -74,9 +76,9 @@ impl Region {
         } else {
             region_word::SCRAP
         };
-        // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the memory
-        // lives as long as `self`. Non-atomic accesses to the same bytes are the copies below, which
-        // the partition's lock orders against this.
+        // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the
+        // memory lives as long as `self`. Non-atomic accesses to the same bytes are the copies
+        // below, which the partition's lock orders against this.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
@@ -96,9 +98,10 @@ impl Region {
         if at > self.bytes - 64 {
             return [0; 8];
         }
-        // SAFETY: the 64 bytes from `at`, rounded down to a line, lie inside the region and are aligned as its
-        // base is; the memory lives as long as `self`, and is read as atomics, which no writer of words races.
-        // Lines are read of index buckets only, where no bytes of entries are copied.
+        // SAFETY: the 64 bytes from `at`, rounded down to a line, lie inside the region and are
+        // aligned as its base is; the memory lives as long as `self`, and is read as atomics, which
+        // no writer of words races. Lines are read of index buckets only, where no bytes of entries
+        // are copied.
         let line: &[AtomicU64; 8] = unsafe { &*self.base.as_ptr().add(at & !63).cast() };
         line.each_ref().map(|word| word.load(Relaxed))
     }
@@ -113,8 +116,8 @@ impl Region {
     #[inline]
     pub(crate) fn copy_out(&self, at: usize, into: &mut [u8]) {
         if self.inside(at, into.len()) {
-            // SAFETY: the source lies inside the region (checked) and cannot overlap `into`, which is
-            // an exclusive borrow of memory outside it. The partition's lock keeps writers away.
+            // SAFETY: the source lies inside the region (checked) and cannot overlap `into`, which
+            // is an exclusive borrow of memory outside it. The partition's lock keeps writers away.
             unsafe {
                 self.base
                     .as_ptr()
@@ -127,8 +130,9 @@ impl Region {
     #[inline]
     pub(crate) fn copy_in(&self, at: usize, from: &[u8]) {
         if self.inside(at, from.len()) {
-            // SAFETY: the target lies inside the region (checked), in granules of the partition whose
-            // exclusive lock the caller's `PartitionMut` stands for; `from` is the caller's memory.
+            // SAFETY: the target lies inside the region (checked), in granules of the partition
+            // whose exclusive lock the caller's `PartitionMut` stands for; `from` is the caller's
+            // memory.
             unsafe {
                 self.base
                     .as_ptr()
@@ -141,8 +145,8 @@ impl Region {
     /// Moves whole runs during compaction.
     pub(crate) fn copy_within(&self, from: usize, to: usize, len: usize) {
         if self.inside(from, len) && self.inside(to, len) {
-            // SAFETY: both ranges lie inside the region (checked); `copy` allows them to overlap; both
-            // belong to pages of the partition that is locked exclusively.
+            // SAFETY: both ranges lie inside the region (checked); `copy` allows them to overlap;
+            // both belong to pages of the partition that is locked exclusively.
             unsafe {
                 self.base
                     .as_ptr()
@@ -154,8 +158,8 @@ impl Region {
 
     #[inline]
     pub(crate) fn bytes_equal(&self, at: usize, bytes: &[u8]) -> bool {
-        // SAFETY: `len` bytes from `at` lie inside the region (checked first); the slice lives only for
-        // this comparison, during which the partition's lock keeps writers away.
+        // SAFETY: `len` bytes from `at` lie inside the region (checked first); the slice lives only
+        // for this comparison, during which the partition's lock keeps writers away.
         self.inside(at, bytes.len())
             && unsafe { core::slice::from_raw_parts(self.base.as_ptr().add(at), bytes.len()) }
                 == bytes
@@ -167,8 +171,8 @@ impl Region {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if at < self.bytes {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: SSE is part of x86_64; a prefetch reads nothing and cannot fault, and the address
-            // is inside the region anyway.
+            // SAFETY: SSE is part of x86_64; a prefetch reads nothing and cannot fault, and the
+            // address is inside the region anyway.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(at).cast()) }
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]

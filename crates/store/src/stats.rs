@@ -20,7 +20,8 @@ pub struct Stats {
     pub misses: u64,
     /// Entries stored, overwrites included.
     pub sets: u64,
-    /// Entries that another value of their key replaced; from here on, entries by [`crate::RemovalCause`].
+    /// Entries that another value of their key replaced; from here on, entries by
+    /// [`crate::RemovalCause`].
     pub overwritten: u64,
     /// For want of space.
     pub evicted: u64,
@@ -93,8 +94,8 @@ impl Region {
         }
     }
 
-    /// Each byte once: a page that changes hands while the counters are read may be counted twice or not at
-    /// all, which moves bytes between the parts and never makes one of them negative.
+    /// Each byte once: a page that changes hands while the counters are read may be counted twice
+    /// or not at all, which moves bytes between the parts and never makes one of them negative.
     pub fn usage(&self) -> Usage {
         let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)

@@ -1,8 +1,10 @@
-//! Stripes: a version and a count of pending writers for a group of keys, present whether or not a key is.
+//! Stripes: an epoch and a count of pending writers for a group of keys, present whether or not a
+//! key is.
 //!
 //! What it is not: the coherence protocol. That is the caller's; here are only its counters.
-//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with the
-//! removal of the entry, so a look-up that misses and reads the token under one lock sees both or neither.
+//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with
+//! the removal of the entry, so a look-up that misses and reads the token under one lock sees both
+//! or neither.
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
@@ -14,7 +16,7 @@ use crate::region::Region;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stripe {
     /// Rises with each mark, unmark and renewal, and never falls.
-    pub ver: u64,
+    pub epoch: u64,
     /// Writers that have marked and not yet unmarked.
     pub pending_writers: u32,
 }
@@ -30,66 +32,44 @@ impl PartitionRef<'_> {
     pub fn stripe(&self, hash: u64) -> Stripe {
         let at = self.stripe_at(hash);
         Stripe {
-            ver: self.region().load(at),
+            epoch: self.region().load(at),
             pending_writers: self.region().load(at + 8) as u32,
         }
     }
 }
 
 impl PartitionMut<'_> {
-    fn set_stripe(&mut self, hash: u64, stripe: Stripe) -> Stripe {
+    /// Raises the epoch of a hash's stripe, and changes its count of writers. Gives the new token.
+    fn raise_epoch(&mut self, hash: u64, count: impl FnOnce(u32) -> u32) -> Stripe {
+        let former = self.stripe(hash);
+        let stripe = Stripe {
+            epoch: former.epoch + 1,
+            pending_writers: count(former.pending_writers),
+        };
         let at = self.stripe_at(hash);
-        self.region().store(at, stripe.ver);
+        self.region().store(at, stripe.epoch);
         self.region()
             .store(at + 8, u64::from(stripe.pending_writers));
         stripe
     }
 
-    /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new token.
+    /// A writer is about to commit: the entry goes, nobody may fill until `unmark`. Gives the new
+    /// token.
     pub fn mark(&mut self, key: &Key) -> Stripe {
-        let Stripe {
-            ver,
-            pending_writers,
-        } = self.stripe(key.hash);
-        let stripe = self.set_stripe(
-            key.hash,
-            Stripe {
-                ver: ver + 1,
-                pending_writers: pending_writers.saturating_add(1),
-            },
-        );
+        let stripe = self.raise_epoch(key.hash, |pending| pending.saturating_add(1));
         self.remove(key, RemovalCause::Invalidated);
         stripe
     }
 
-    /// Tokens of before count no more: what they speak of was removed, whether it was there or not.
+    /// An entry of this hash was removed, or was to be and was not there: tokens taken before no
+    /// longer hold.
     pub fn renew(&mut self, hash: u64) {
-        let Stripe {
-            ver,
-            pending_writers,
-        } = self.stripe(hash);
-        self.set_stripe(
-            hash,
-            Stripe {
-                ver: ver + 1,
-                pending_writers,
-            },
-        );
+        self.raise_epoch(hash, |pending| pending);
     }
 
     /// The writer is done. Gives the new token; a `pending_writers` of 0 stays 0.
     pub fn unmark(&mut self, hash: u64) -> Stripe {
-        let Stripe {
-            ver,
-            pending_writers,
-        } = self.stripe(hash);
-        self.set_stripe(
-            hash,
-            Stripe {
-                ver: ver + 1,
-                pending_writers: pending_writers.saturating_sub(1),
-            },
-        )
+        self.raise_epoch(hash, |pending| pending.saturating_sub(1))
     }
 }
 

@@ -1,8 +1,9 @@
-//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive one.
+//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive
+//! one.
 //!
 //! What it is not: it keeps no state between steps but the caller's cursor.
-//! The rule it guards: an entry never changes its slot, so a walk meets each entry that stays exactly
-//! once, whatever else happens between its steps.
+//! The rule it guards: an entry never changes its slot, so a walk meets each entry that stays
+//! exactly once, whatever else happens between its steps.
 
 use crate::entry::EntryRef;
 use crate::ledger::RemovalCause;
@@ -33,8 +34,9 @@ pub struct Swept {
 }
 
 impl PartitionRef<'_> {
-    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is complete.
-    /// A visit that gives false ends the step, and the next step goes on after that entry.
+    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is
+    /// complete. A visit that gives false ends the step, and the next step goes on after that
+    /// entry.
     pub fn scan(
         &self,
         cursor: &mut Cursor,
@@ -56,8 +58,8 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Judges the entries in the next `slots` slots and removes those that the judge says. For expiry, for
-    /// entries of a version that is past, for all entries of a cache, for a prefix.
+    /// Judges the entries in the next `slots` slots and removes those that the judge says. For
+    /// expiry, for entries of a version that is past, for all entries of a cache, for a prefix.
     pub fn sweep(
         &mut self,
         cursor: &mut Cursor,
@@ -67,7 +69,8 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// The same for a judge who also asks how much an entry is used; see [`PartitionRef::use_rank`].
+    /// The same for a judge who also asks how much an entry is used; see
+    /// [`PartitionRef::use_rank`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,

@@ -1,9 +1,9 @@
 //! Storing an entry: find memory, evicting as needed, then write, then name it in the index.
 //!
-//! What it is not: it does not take pages from partitions whose lock the caller does not hold; it says
-//! which partition to ask (`NeedPages`).
-//! The rule it guards: memory first, index last. A key's old entry stays until the new one is written, and
-//! a closure of the caller runs only between steps that leave the structure valid.
+//! What it is not: it does not take pages from partitions whose lock the caller does not hold; it
+//! says which partition to ask (`NeedPages`).
+//! The rule it guards: memory first, index last. A key's old entry stays until the new one is
+//! written, and a closure of the caller runs only between steps that leave the structure valid.
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
@@ -30,14 +30,14 @@ pub enum SetOutcome {
         /// The partition to take them from.
         victim: u32,
     },
-    /// Longer than `Layout::max_value`, or a key that is empty or above `MAX_KEY`. Nothing has changed:
-    /// an old entry of the key is still there.
+    /// Longer than `Layout::max_value`, or a key that is empty or above `MAX_KEY`. Nothing has
+    /// changed: an old entry of the key is still there.
     TooLarge,
 }
 
 impl PartitionMut<'_> {
-    /// Inserts or overwrites. `now`: microseconds on the caller's clock, for expired entries met by an eviction.
-    /// An overwrite counts as a hit and keeps the entry's place in its queue.
+    /// Inserts or overwrites. `now`: microseconds on the caller's clock, for expired entries met by
+    /// an eviction. An overwrite counts as a hit and keeps the entry's place in its queue.
     pub fn set(&mut self, key: &Key, new: &NewEntry, now: i64, grant: &mut Grant) -> SetOutcome {
         let longest = self.region().layout.max_value(key.bytes.len());
         if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || new.value.len() > longest {
@@ -133,8 +133,8 @@ impl PartitionMut<'_> {
         SetOutcome::NeedPages { pages, victim }
     }
 
-    /// Gives an entry a new deadline; false if the key has none. Whether the old one has passed is the
-    /// caller's question (`peek`).
+    /// Gives an entry a new deadline; false if the key has none. Whether the old one has passed is
+    /// the caller's question (`peek`).
     pub fn touch(&mut self, key: &Key, deadline: i64) -> bool {
         let found = self.find(key);
         if let Some((slot, entry)) = found {

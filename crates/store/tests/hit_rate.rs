@@ -1,10 +1,11 @@
 //! What the store's eviction is worth: hit rates beside textbook policies with the same bytes.
 //!
-//! What it is not: full scale; `examples/hit_rate.rs` is. The rule it guards: within 1.5 points of textbook
-//! S3-FIFO, above LRU on zipf, and no history of sizes that lowers the rate for good.
+//! What it is not: full scale; `examples/hit_rate.rs` is. The rule it guards: within 1.5 points of
+//! textbook S3-FIFO, above LRU on zipf, and no history of sizes that lowers the rate for good.
 //!
-//! The textbook caches are simulated without any structure. An entry costs them its key, its value and
-//! 56 bytes, what a header and an index slot need in any cache; all else is paid by the store alone.
+//! The textbook caches are simulated without any structure. An entry costs them its key, its value
+//! and 56 bytes, what a header and an index slot need in any cache; all else is paid by the store
+//! alone.
 
 #![allow(
     unsafe_code,
@@ -109,7 +110,8 @@ fn scans_do_not_push_the_hot_set_out() {
     );
 }
 
-/// A loop's rate falls by more than the bytes one has less, so here the textbook gets the arena's bytes.
+/// A loop's rate falls by more than the bytes one has less, so here the textbook gets the arena's
+/// bytes.
 #[test]
 fn a_loop_larger_than_the_tier_still_hits() {
     let trace = || traces::looping(36_000, 700_000);

@@ -247,7 +247,7 @@ impl Cache {
 
     /// A standby is not told when a relation is dropped, and another one may get its oid.
     fn is_own(&self, tier: &Tier, slot: u32) -> bool {
-        tier.slot(slot).memory.load(SeqCst) == self.memory_id()
+        tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
     }
 
     /// By which a slot knows a memory cache; 0 for a table.

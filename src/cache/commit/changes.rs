@@ -3,10 +3,10 @@
 //!
 //! - **Record**: every changed row's key goes to `keys`, every table that changed as a whole to
 //!   `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, `pending_writers` and `ver` of their stripes rise;
+//! - **Mark** (before commit): the entries go, `pending_writers` and `epoch` of their stripes rise;
 //!   of a whole cache `pending_writers` rises and the version changes. From here on nobody fills an
 //!   old row in.
-//! - **Unmark** (after commit or abort): `ver` rises again, `pending_writers` falls; of a cache the
+//! - **Unmark** (after commit or abort): `epoch` rises again, `pending_writers` falls; of a cache the
 //!   version changes before `pending_writers` falls.
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
@@ -157,8 +157,7 @@ pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Entries of this cache go because somebody says that what they were made of changes with our
-/// commit.
+/// Entries of this cache are removed because what they were made of changes with our commit.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| transaction.outdated.insert(CacheId::of(relation)));
 }

@@ -51,8 +51,8 @@ enum Mark {
 
 impl Marks {
     /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
-    /// the commit is visible. Tokens of before count no more, those of all caches: it is rare, and
-    /// one more word in every token would cost all of them.
+    /// the commit is visible. Tokens that were taken before no longer hold, whatever their cache:
+    /// this is rare, and one more word in each token would cost every read.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_global(tier, cache) {
             memory::push(&mut self.0, Mark::Removal(number));
@@ -85,7 +85,7 @@ impl Marks {
 
     fn slot(&mut self, tier: &Tier, number: u32, extent: Extent) {
         let slot = tier.slot(number);
-        if slot.memory.load(SeqCst) != 0 {
+        if slot.memory_id.load(SeqCst) != 0 {
             return; // its entries do not come from a table
         }
         memory::push(&mut self.0, Mark::Cache(number));

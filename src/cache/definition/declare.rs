@@ -105,6 +105,25 @@ pub fn follow_children() {
     }
 }
 
+/// Lets triggers fire in all sessions that an ENABLE has left to fire in most: nobody who enables all triggers, as
+/// pg_restore does, means that these miss what logical replication applies.
+pub fn enable_always() {
+    while let Some(table) = source::take_altered() {
+        let _writable = transaction::Writable::enter();
+        let _snapshot = transaction::Snapshot::enter();
+        let found = dependency::on_table(table).into_iter();
+        for trigger in found.filter(|found| found.is_at_origin) {
+            let _owner = AsOwner::to_maintain(table);
+            ddl::run(&[
+                b"ALTER TABLE ONLY ",
+                relation::qualified(table).as_bytes(),
+                b" ENABLE ALWAYS TRIGGER ",
+                name::quote_identifier(&trigger.name).as_bytes(),
+            ]);
+        }
+    }
+}
+
 /// Gives a child that has come, and its own children, what its parent has. What is in it already is
 /// new to whoever reads the parent.
 fn follow(child: Oid, parent: Oid) {

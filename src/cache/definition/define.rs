@@ -168,11 +168,6 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name of a relation for a NOTICE.
-pub fn display_name(relation: Oid) -> String {
-    relation::display_name(relation)
-}
-
 fn put_triggers(table: &CStr, settings: Settings) {
     put_row_trigger(table, settings);
     ddl::run(&[

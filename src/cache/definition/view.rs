@@ -17,6 +17,7 @@ use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::catalog::relation;
 use crate::pg::table::shape;
 use crate::pg::value::datum::Text;
 
@@ -57,10 +58,10 @@ fn restored(id: u64) -> Option<Oid> {
         .filter(|&relation| has_id(relation, id))
         .collect();
     let (&oldest, others) = known.split_first()?;
-    let owner = privilege::owner(oldest);
+    let owner = relation::owner(oldest);
     others
         .iter()
-        .all(|&other| privilege::owner(other) == owner)
+        .all(|&other| relation::owner(other) == owner)
         .then_some(oldest)
 }
 

@@ -74,8 +74,8 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
-/// Every argument is given with its type: in a schema in which others may create functions somebody could have put one
-/// without arguments beside ours, which the job would run as whoever made it.
+/// Every argument is given with its type: in a schema in which others may create functions somebody
+/// could have put one without arguments beside ours, which the job would run as whoever made it.
 fn command(expire_function: &str) -> String {
     format!("SELECT {expire_function}(NULL::pg_catalog.regclass, {BATCH}::pg_catalog.int4)")
 }

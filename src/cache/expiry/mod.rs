@@ -2,9 +2,9 @@
 
 pub mod cron;
 pub mod on_demand;
-pub mod open;
 pub mod pass;
 pub mod sweep;
+pub mod sweepable;
 pub mod trim;
 pub mod upkeep;
 pub mod vacuum_need;

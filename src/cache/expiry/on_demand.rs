@@ -5,8 +5,8 @@
 
 use pgrx::pg_sys::Oid;
 
-use super::open;
 use super::sweep::{StepSize, Sweep};
+use super::sweepable;
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::table::ops::as_owner_unless;
@@ -89,8 +89,8 @@ pub fn could_not_sweep(name: &str) -> String {
 }
 
 fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
-    match open::to_sweep(relation) {
-        Some(open) => expire(&open.cache, max_rows),
+    match sweepable::open(relation) {
+        Some(sweepable) => expire(&sweepable.cache, max_rows),
         None => Ok(0),
     }
 }

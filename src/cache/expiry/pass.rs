@@ -176,7 +176,7 @@ impl Pass {
             let next = self.next_deadline.unwrap_or(clock::INFINITY);
             state.next_deadline.store(next, Relaxed);
         }
-        // In a large table one visit does not come round; each time it comes to the end counts.
+        // One visit may not get through a large table: each pass that reaches its end counts.
         if self.first + self.walked >= self.blocks {
             state.last_sweep.store(clock::now(), Relaxed);
         }
@@ -208,7 +208,7 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
     };
     cache
         .plan(Statement::Look)
-        .run_on_present(&[from, to, Typed::moment(Some(limit))], read)
+        .run_as_of_now(&[from, to, Typed::moment(Some(limit))], read)
 }
 
 fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
@@ -217,7 +217,7 @@ fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) ->
     let _expiring = Expiring::begin(cache.relation);
     let removed = cache
         .plan(Statement::Expire)
-        .run_on_present(&[from, to, limit, Typed::number(max_rows)], |output| {
+        .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {
             output.processed
         });
     cache.count(Figure::Expired, removed);

@@ -2,9 +2,9 @@
 //!
 //! Expired rows are gone before. Of the others those go first that nobody has read from the hot
 //! tier lately, the oldest of them first; age is counted in transactions since the row was written
-//! (`xmin`). A sort of the whole table is not needed: a census counts rows by age in classes of 1.6
-//! % width, which gives the age from which on so many rows are too old, and a second walk removes
-//! from these. The rows of the last class go in the order in which they lie in the table.
+//! (`xmin`). The table is not sorted. A first walk, the census, counts rows by classes of age, each
+//! 1.6 % wide; from the counts follows the age from which on rows must go. A second walk removes
+//! rows of at least that age, in the order in which they lie in the table, until enough are gone.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
-/// Classes of age for each factor of e, as in the statement.
+/// Classes of age for each factor of e, as in `Statement::Census`.
 const CLASSES: f64 = 64.0;
 
 /// The state of a trimming.
@@ -104,7 +104,7 @@ impl Trim {
             return;
         };
         let spared = match self.spare {
-            Spare::Used => copies(cache),
+            Spare::Used => copies_in_tier(cache),
             Spare::None => 0,
         };
         let mut still = self.excess + spared;
@@ -123,14 +123,14 @@ impl Trim {
     }
 }
 
-/// The least age of a class: the statement's `floor(ln(age + 1) * 64)`, turned round.
+/// The least age of a class: `floor(ln(age + 1) * 64)` of `Statement::Census`, turned round.
 fn least_age(class: i64) -> i64 {
     let age = ((class as f64) / CLASSES).exp() - 1.0;
     (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
 }
 
 /// Copies of the cache's entries in the tier.
-fn copies(cache: &Cache) -> i64 {
+fn copies_in_tier(cache: &Cache) -> i64 {
     tier()
         .and_then(|tier| Some(tier.slot(cache.slot(tier)?)))
         .map_or(0, |slot| {
@@ -141,7 +141,7 @@ fn copies(cache: &Cache) -> i64 {
 fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
     cache
         .plan(Statement::Census)
-        .run_on_present(&pass::range(from, to), |output| {
+        .run_as_of_now(&pass::range(from, to), |output| {
             let number = |row, column| output.number(row, column).unwrap_or(0);
             for row in 0..output.rows() {
                 *classes.entry(number(row, 0)).or_default() += number(row, 1);
@@ -155,7 +155,7 @@ fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64
     let age = Typed::number(age);
     let [from, to] = pass::range(from, to);
     let aged = cache.plan(Statement::Aged);
-    let keys: Vec<Key> = aged.run_on_present(&[from, to, age], |output| {
+    let keys: Vec<Key> = aged.run_as_of_now(&[from, to, age], |output| {
         (0..output.rows())
             .filter_map(|row| output.text(row, 0))
             .map(Key::stored)
@@ -169,7 +169,7 @@ fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64
     let array = Typed::texts(keys.iter().map(|key| key.text()));
     let trimmed = cache
         .plan(Statement::Trim)
-        .run_on_present(&[array, age], |output| output.processed);
+        .run_as_of_now(&[array, age], |output| output.processed);
     cache.count(Figure::Trimmed, trimmed);
     trimmed as i64
 }

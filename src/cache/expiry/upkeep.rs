@@ -44,16 +44,16 @@ pub struct Due {
 
 /// What there is to do in a database.
 #[derive(Default)]
-pub struct Work {
+pub struct DueCaches {
     pub tables: Vec<Due>,
     /// Memory caches with entries: slot, and the deadline up to which its entries have expired.
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Looks for what is due. On a standby tables are read only, and memory caches are not. The extension may have
-/// gone since a worker came.
-pub fn due(shmem: WorkerShmem) -> Work {
-    let mut work = Work::default();
+/// Looks for what is due. On a standby tables are read only, and memory caches are not. The
+/// extension may have gone since a worker came.
+pub fn due(shmem: WorkerShmem) -> DueCaches {
+    let mut work = DueCaches::default();
     if !database::keeps_extension() {
         return work;
     }
@@ -61,17 +61,17 @@ pub fn due(shmem: WorkerShmem) -> Work {
         slots::free_gone(tier);
     }
     for relation in registry::all_caches() {
-        let record = shmem.find(CacheId::of(relation));
-        if record.is_some_and(is_put_off) {
+        let state = shmem.find(CacheId::of(relation));
+        if state.is_some_and(is_put_off) {
             continue;
         }
         // One that fails fails alone.
-        match subtransaction::attempt(|| add(&mut work, relation, record)) {
+        match subtransaction::attempt(|| add(&mut work, relation, state)) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => {}
             Err(failure) => {
-                let record = shmem.sweep_state(CacheId::of(relation));
-                put_off_for(&failure, record, &relation::display_name(relation));
+                let state = shmem.sweep_state(CacheId::of(relation));
+                put_off_for(&failure, state, &relation::display_name(relation));
             }
         }
         session::check_for_interrupts();
@@ -79,14 +79,14 @@ pub fn due(shmem: WorkerShmem) -> Work {
     work
 }
 
-fn add(work: &mut Work, relation: Oid, record: Option<&SweepState>) {
+fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     if relation::is_view(relation) {
         work.memory.extend(due_memory(relation));
-        if let Some(record) = record {
-            record.failures.store(0, Relaxed);
+        if let Some(state) = state {
+            state.failures.store(0, Relaxed);
         }
     } else if !session::in_recovery() {
-        work.tables.extend(due_table(relation, record));
+        work.tables.extend(due_table(relation, state));
     }
 }
 
@@ -105,18 +105,18 @@ fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
     Some(limit)
 }
 
-fn due_table(relation: Oid, record: Option<&SweepState>) -> Option<Due> {
+fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
     let counted = storage::counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
-    if let Some(record) = record
+    if let Some(state) = state
         && counted.is_some()
-        && is_at_rest(record, changes, now)
+        && is_at_rest(state, changes, now)
     {
-        record.last_sweep.store(now, Relaxed);
+        state.last_sweep.store(now, Relaxed);
         return None;
     }
     Some(Due {
@@ -127,8 +127,9 @@ fn due_table(relation: Oid, record: Option<&SweepState>) -> Option<Due> {
     })
 }
 
-/// Lets the next sweep look at a table in which nothing has changed: because its settings have, when the caller
-/// holds a lock on it that keeps sweeps off until they count; or because it could not be vacuumed.
+/// Lets the next sweep look at a table in which nothing has changed: because its settings have,
+/// when the caller holds a lock on it that keeps sweeps off until they count; or because it could
+/// not be vacuumed.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);
@@ -164,8 +165,8 @@ pub fn put_off(state: &SweepState) -> u32 {
 }
 
 /// The same, and says why the first time.
-pub fn put_off_for(failure: &Failure, record: &SweepState, name: &str) {
-    if put_off(record) == 1 {
+pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
+    if put_off(state) == 1 {
         failure.warn(on_demand::could_not_sweep(name));
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::pg_sys::Oid;
 
-use super::open;
+use super::sweepable;
 use super::upkeep::{self, Due};
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Expiring;
@@ -90,7 +90,7 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
 /// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be
 /// worked on now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
-    open::to_sweep(relation)?;
+    sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
     Some(Due {
         relation,
@@ -122,8 +122,9 @@ fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -
         .filter_map(|(place, table)| {
             let table = table.filter(|&table| wanted(table, place))?;
             if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a warning. Once they
-                // are gone it is looked at again, though nothing may change in the table any more.
+                // Another VACUUM is there, or who makes an index: ours would be passed over with a
+                // warning. Once they are gone it is looked at again, though nothing may change in
+                // the table any more.
                 if needs_vacuum(table, place, state) {
                     upkeep::look_again(cache);
                 }

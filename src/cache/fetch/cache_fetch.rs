@@ -6,15 +6,15 @@
 //!    loader and store.
 //! 4. Without it, a stale value is the answer. Where there is none, wait for the holder and begin
 //!    again.
-//! 5. When the wait is over, run the loader and store nothing: to store would be to wait for the
+//! 5. When the wait is over, run the loader and store nothing: storing would have to wait for the
 //!    row that the holder has written.
 //!
 //! Nothing is stored either while a change of the source, or of the key, is being committed: what a
 //! loader reads then is about to be out of date.
 //!
-//! A loader is a stranger's code and may take long, and no lock is held meanwhile. Nothing that was
-//! known of the cache before it holds afterwards: what was loaded is stored as any writer would
-//! store it who comes then, by the privileges, the kind of storage and the type of then.
+//! A loader is a stranger's code and may take long, and no lock is held meanwhile. So nothing that
+//! was known of the cache before the loader ran is relied on afterwards: the value is stored as a
+//! new writer would store it, by the privileges, the storage and the type that the cache has then.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -42,18 +42,14 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::spi::loader::Loaded;
 use crate::pg::value::datum::Text;
 
-/// What a fetch needs; asked again when it stores what it has loaded, because the loader takes its
-/// time.
-const TO_STORE: Privileges = Privileges::SELECT
-    .and(Privileges::INSERT)
-    .and(Privileges::UPDATE);
-
 /// One call of `cache_fetch`.
 pub struct Fetch {
     pub relation: Oid,
     pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
+    /// The privileges; asked again when the value is stored, because the loader takes its time.
+    pub needs: Privileges,
 }
 
 impl Fetch {
@@ -67,7 +63,7 @@ impl Fetch {
         let mut commit = None;
         loop {
             let cache = open::known(self.relation)?; // each time: somebody may have been waited for
-            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             let live = found.filter(|found| deadline::is_live(found.deadline));
             if let Some(live) = live
                 && !refreshes_early(&cache, &live)
@@ -114,7 +110,7 @@ impl Fetch {
         refresh: bool,
     ) -> Result<Entry, Error> {
         if !refresh && sees_others(cache) {
-            let found = entries::get_or_stale(self.relation, self.key, TO_STORE)?;
+            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
                 lease.map(held::release);
                 return Ok(live);
@@ -125,7 +121,7 @@ impl Fetch {
             return self.load_only(cache);
         }
         let loaded = self.load(cache)?;
-        if loaded.is_untracked {
+        if loaded.from_unstored {
             lease.map(held::release);
             return self.unstored(cache, loaded.value);
         }
@@ -135,7 +131,7 @@ impl Fetch {
         })
     }
 
-    /// Without a lease that a change would void. `refresh` as above.
+    /// Without a lease; the token tells whether a change came meanwhile. `refresh` as above.
     fn load_untracked(
         &self,
         cache: &Cache,
@@ -146,7 +142,7 @@ impl Fetch {
             return self.load_only(cache);
         }
         let loaded = self.load(cache)?;
-        if loaded.is_untracked {
+        if loaded.from_unstored {
             return self.unstored(cache, loaded.value);
         }
         self.store(loaded.value, |cache, entry| match (cache.storage, &token) {
@@ -160,9 +156,9 @@ impl Fetch {
                 let lasts = || token.is_none_or(|token| token.holds(cache));
                 let keep = |done: &Result<(), Error>| {
                     pause::at(Window::WrittenToAsked);
-                    told(done.is_ok() && lasts())
+                    note_unless_stored(done.is_ok() && lasts())
                 };
-                kept(subtransaction::keep_if(set, keep))
+                stored_or_noted(subtransaction::keep_if(set, keep))
             }
         })
     }
@@ -174,7 +170,7 @@ impl Fetch {
         put: impl FnOnce(&Cache, Entry) -> Result<(), Error>,
     ) -> Result<Entry, Error> {
         let relation = Some(self.relation);
-        let cache = open::to_write(relation, TO_STORE, c"cache_fetch()")?;
+        let cache = open::to_write(relation, self.needs, c"cache_fetch()")?;
         let entry = self.entry(&cache, loaded)?;
         put(&cache, entry)?;
         Ok(entry)
@@ -208,8 +204,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// The row may have been waited for, and changed by whom we waited for: then their value stays.
-    /// Under REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// If we waited for whoever had locked the row, and they changed it, their value stays. Under
+    /// REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -219,19 +215,19 @@ impl Fetch {
         let set = || self.write(cache, entry);
         let Some(lease) = lease else {
             if lock::one_snapshot_per_transaction() {
-                return kept(subtransaction::keep_if(set, Result::is_ok));
+                return stored_or_noted(subtransaction::keep_if(set, Result::is_ok));
             }
             return set();
         };
         held::note_store(cache);
         if !leases::store(lease) {
-            return kept(None);
+            return stored_or_noted(None);
         }
         let keep = |done: &Result<(), Error>| {
             pause::at(Window::WrittenToAsked);
-            told(done.is_ok() && !leases::is_void(lease))
+            note_unless_stored(done.is_ok() && !leases::is_void(lease))
         };
-        kept(subtransaction::keep_if(set, keep))
+        stored_or_noted(subtransaction::keep_if(set, keep))
     }
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
@@ -257,18 +253,18 @@ impl Fetch {
     }
 
     /// What the loader gives.
-    fn load(&self, cache: &Cache) -> Result<Made, Error> {
+    fn load(&self, cache: &Cache) -> Result<LoaderResult, Error> {
         let begun = clock::now();
         let before = loaders::unstored();
         let value = loaders::run(self.relation, self.key.key, self.loader)?;
         pause::at(Window::LoadToStore);
         note_time(cache, clock::now() - begun);
-        let is_untracked = loaders::unstored() != before
+        let from_unstored = loaders::unstored() != before
             && !session::in_recovery()
             && sources::has_sources(self.relation);
-        Ok(Made {
+        Ok(LoaderResult {
             value,
-            is_untracked,
+            from_unstored,
         })
     }
 
@@ -287,25 +283,26 @@ impl Fetch {
 }
 
 /// What a loader has given.
-struct Made {
+struct LoaderResult {
     value: Loaded,
-    /// Made of what a fetch from another cache has given and not stored: when that changes, no row
-    /// of the other cache goes, and so nobody says that this value is out of date. Only where
-    /// entries depend on something.
-    is_untracked: bool,
+    /// The loader used a value that a fetch from another cache gave and did not store. When that
+    /// value changes, no row of the other cache goes, so nobody would say that this one is out of
+    /// date. Asked only where entries of this cache depend on something.
+    from_unstored: bool,
 }
 
-/// Whether a value stays stored in a table, said to who loads another one from it.
-fn told(stays: bool) -> bool {
+/// Gives back whether a value stays stored in a table. One that does not is noted, for whoever
+/// loads another value from it.
+fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();
     }
     stays
 }
 
-/// What became of storing in a table; None is nothing.
-fn kept(done: Option<Result<(), Error>>) -> Result<(), Error> {
-    told(done.is_some());
+/// The result of storing in a table; None: nothing was stored, which is noted.
+fn stored_or_noted(done: Option<Result<(), Error>>) -> Result<(), Error> {
+    note_unless_stored(done.is_some());
     done.unwrap_or(Ok(()))
 }
 

@@ -44,7 +44,7 @@ impl Patience {
 pub fn for_commit(patience: &Patience) -> bool {
     let waits = patience.left() > 0 && held::may_wait();
     if waits {
-        wait::pause(1);
+        wait::sleep(1);
     }
     waits
 }
@@ -57,7 +57,7 @@ pub fn for_lease(key: HashedKey, other: Option<Other>, patience: &Patience) -> b
         return false;
     }
     let (Some(tier), Some(other)) = (tier(), other) else {
-        wait::pause(POLL.min(left / 1000 + 1));
+        wait::sleep(POLL.min(left / 1000 + 1));
         return true;
     };
     // Past its deadline a lease is taken over; if its value is written already, nothing is gained.

@@ -110,7 +110,7 @@ impl TierHandle {
         partition
             .peek(key)
             .filter(|entry| entry.header().version == self.version())
-            .filter(|entry| now < entry.header().deadline)
+            .filter(|entry| io::is_live(&entry.header(), now))
     }
 
     /// Whether the entry is still what `entry` was copied from.

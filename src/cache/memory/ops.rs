@@ -19,7 +19,7 @@ use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::tier::hashed_key::HashedKey;
-use crate::cache::tier::walk;
+use crate::cache::tier::{io, walk};
 use crate::error::Error;
 use crate::pg::events::RowChange;
 use crate::pg::session;
@@ -34,9 +34,9 @@ pub enum Decision<R> {
     Remove(R),
 }
 
-/// Makes the copy of one entry and its key, unless it is gone by then. Whoever is shown it decides
-/// in which memory that happens.
-pub type Make<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
+/// Copies one entry and its key when it is called; None if the entry is gone by then. Whoever is
+/// shown it decides in which memory the copies are made.
+pub type CopyOut<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
 
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
@@ -46,14 +46,23 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
     Ok(handle.copy_out_within(cache, &hot_key, grace))
 }
 
+/// Tells the cache's watchers, if it has any, that an entry was set or is gone.
+#[inline]
+fn note(cache: &Cache, key: &[u8], change: RowChange) {
+    if cache.settings.watch.is_some() {
+        notify::note(cache.relation, key, change);
+    }
+}
+
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
-    // Refused only when the cache was cleared at this moment: then the entry belongs after it; or
-    // dropped, which ends the loop with an error.
+    // Refused where the cache was cleared at this moment: the entry comes after that, so it is
+    // stored again. Or where it was dropped: then the next handle is an error.
     loop {
         let handle = TierHandle::of(cache)?;
-        if handle.put(cache, &key.in_slot(handle.slot), entry, |_| true)? {
-            notify::note(cache.relation, key.bytes(), RowChange::Set);
+        let hot_key = key.in_slot(handle.slot);
+        if handle.put(cache, &hot_key, entry, |_| true)? {
+            note(cache, hot_key.bytes, RowChange::Set);
             return Ok(());
         }
         session::check_for_interrupts();
@@ -72,7 +81,7 @@ pub fn set_leased(
     let still = |_: &PartitionRef| leases::holds(handle.tier, lease, clock::now());
     let stored = handle.put(cache, &hot_key, entry, still)?;
     if stored {
-        notify::note(cache.relation, key.bytes(), RowChange::Set);
+        note(cache, key.bytes(), RowChange::Set);
     }
     Ok(stored)
 }
@@ -92,7 +101,7 @@ pub fn set_if_unchanged(
         token.holds_in(cache, partition) && (refresh || handle.live(partition, &hot_key).is_none())
     };
     if handle.put(cache, &hot_key, entry, still)? {
-        notify::note(cache.relation, key.bytes(), RowChange::Set);
+        note(cache, key.bytes(), RowChange::Set);
     }
     Ok(())
 }
@@ -123,7 +132,7 @@ pub fn update<R>(
         };
         if done {
             if let Some(change) = change {
-                notify::note(cache.relation, key.bytes(), change);
+                note(cache, key.bytes(), change);
             }
             return Ok(answer);
         }
@@ -141,7 +150,7 @@ pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
         true
     });
     if live.get() {
-        notify::note(cache.relation, key.bytes(), RowChange::Gone);
+        note(cache, key.bytes(), RowChange::Gone);
     }
     Ok(live.get())
 }
@@ -168,7 +177,7 @@ pub fn touch<R>(
                 && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
         });
         if touched {
-            notify::note(cache.relation, key.bytes(), RowChange::Set);
+            note(cache, key.bytes(), RowChange::Set);
             return Ok(Some(answer));
         }
         session::check_for_interrupts();
@@ -182,7 +191,7 @@ pub fn scan(
     prefix: Text,
     after: Option<Text>,
     max_rows: usize,
-    show: &mut dyn FnMut(Make),
+    show: &mut dyn FnMut(CopyOut),
 ) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     let after = after.as_ref().map_or(&[][..], Text::bytes);
@@ -212,7 +221,7 @@ pub fn scan(
 }
 
 /// Shows all live entries, in no order.
-pub fn all(cache: &Cache, show: &mut dyn FnMut(Make)) -> Result<(), Error> {
+pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     walk::each_key(handle.tier, handle.slot, |key| {
         show(&|| handle.entry(cache, key));
@@ -229,13 +238,13 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     if cache.settings.watch.is_some() {
         let matches = |key: &[u8]| key.starts_with(prefix.bytes());
         for key in walk::least_keys(handle.tier, handle.slot, usize::MAX, matches) {
-            notify::note(cache.relation, &key, RowChange::Gone);
+            note(cache, &key, RowChange::Gone);
         }
     }
     let live = Cell::new(0);
     walk::remove_entries(handle.tier, handle.slot, RemovalCause::Cleared, |entry| {
         let matches = entry.key_starts_with(prefix.bytes());
-        if matches && entry.header().version == version && now < entry.header().deadline {
+        if matches && entry.header().version == version && io::is_live(&entry.header(), now) {
             live.set(live.get() + 1);
         }
         matches

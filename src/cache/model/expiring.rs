@@ -1,15 +1,16 @@
 //! Which rows go at this moment because of time.
 //!
-//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here while the
-//! statement of a sweep runs.
+//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here
+//! while the statement of a sweep runs.
 //!
 //! - Set by `expiry::pass`, around its statement.
-//! - Read where a change of a row is noted, in the same session: by the observer, for which watchers are told
-//!   "expire" instead of "delete", and no lease is voided, because what is being computed is not out of date; and
-//!   by `expiry::vacuum_need`, which counts no dead bytes, because a VACUUM follows the sweep anyway.
+//! - Read where a change of a row is noted, in the same session: by the observer, for which
+//!   watchers are told "expire" instead of "delete", and no lease is voided, because what is being
+//!   computed is not out of date; and by `expiry::vacuum_need`, which counts no dead bytes, because
+//!   a VACUUM follows the sweep anyway.
 //!
-//! What triggers on the cache change meanwhile, there or elsewhere, and what goes along by a foreign key, does
-//! not go because of time.
+//! What triggers on the cache change meanwhile, there or elsewhere, and what goes along by a
+//! foreign key, does not go because of time.
 
 use std::cell::Cell;
 
@@ -29,7 +30,8 @@ thread_local! {
     static SWEPT: Cell<Option<Swept>> = const { Cell::new(None) };
 }
 
-/// Rows that the next statement removes from a table have expired. An error that unwinds drops it, too.
+/// Rows that the next statement removes from a table have expired. An error that unwinds drops it,
+/// too.
 pub struct Expiring(Option<Swept>);
 
 impl Expiring {

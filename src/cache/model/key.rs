@@ -23,13 +23,13 @@ impl Key {
         }
     }
 
-    /// A read's key: NULL stays NULL.
-    pub fn read(key: Option<Text>) -> Result<Option<Key>, Error> {
+    /// The key that a read was given: NULL stays NULL.
+    pub fn of_read(key: Option<Text>) -> Result<Option<Key>, Error> {
         key.map(Key::new).transpose()
     }
 
-    /// A write's key: NULL is an error.
-    pub fn write(key: Option<Text>) -> Result<Key, Error> {
+    /// The key that a write was given: NULL is an error.
+    pub fn of_write(key: Option<Text>) -> Result<Key, Error> {
         Key::new(key.ok_or(Error::NullArgument("key"))?)
     }
 

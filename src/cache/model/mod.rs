@@ -1,5 +1,6 @@
 //! What entries, keys and settings are: knows no cache and no table.
 
+pub mod counter;
 pub mod ddl;
 pub mod deadline;
 pub mod entry;

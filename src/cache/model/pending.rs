@@ -280,6 +280,7 @@ pub fn is_noted_in(cache: Oid) -> bool {
 }
 
 /// This session has stored an entry of a memory cache, whatever it was made of.
+#[inline]
 pub fn note_stored(cache: Oid, key: &[u8]) {
     if hides(cache, key) {
         with(|t| {

@@ -21,7 +21,7 @@ pub struct Settings {
     pub grace: Option<Interval>,
     /// The ttl of negative entries that a loader makes. None: the same as that of values.
     pub negative_ttl: Option<Interval>,
-    /// The share of a ttl by which it is made shorter by chance, at most. None: by nothing.
+    /// The largest share of a ttl that is taken off at random. None: nothing is.
     pub ttl_jitter: Option<f64>,
     /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
     pub early_refresh: Option<f64>,

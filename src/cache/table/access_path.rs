@@ -44,8 +44,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// The table as it was judged, unless it has changed since: of a changed one nobody has asked what
-/// a direct access would leave out.
+/// The table as it was judged, unless it has changed since: then a direct access might leave out
+/// what has come.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

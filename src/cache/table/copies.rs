@@ -66,8 +66,8 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         .is_some_and(|used| used > 0)
 }
 
-/// What to hold against the fill. Taken before the snapshot that reads the row; the caller has the
-/// cache open for reading.
+/// A token for the fill, where one may follow. Taken before the snapshot that reads the row; the
+/// caller has the cache open for reading.
 pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     let tier = tier_for(cache)?;
     let slot = cache.slot_or_new(tier)?;

@@ -1,5 +1,5 @@
 //! Entries of a plain table, read and written past the executor: what the statements of
-//! `cache::model::statement` do, by the means of `pg::table::scan` and `pg::table::write`.
+//! `cache::model::statement` do, by the means of `pg::table::read` and `pg::table::write`.
 //!
 //! A write notes its key as the table's trigger would, before it returns. Deadlines are judged
 //! after the row is locked. A function here gives None where only the statement can do it; nothing
@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
 use crate::pg::session::clock::INFINITY;
-use crate::pg::table::row::{New, RowAction};
-use crate::pg::table::scan::{self, Row, UsePlan, VisibleRow};
+use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::table::read::{self, Row, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
 use crate::pg::table::writer::Seek;
 use crate::pg::table::{search, storage, write};
@@ -33,7 +33,7 @@ impl From<Row> for Entry {
 
 /// The entry under a key, live or not.
 pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
-    let found = scan::get(target, key.text()).ok()?;
+    let found = read::get(target, key.text()).ok()?;
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
@@ -46,7 +46,7 @@ fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entr
 /// The entries under several keys, live or not, all from one snapshot.
 pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
     let texts = keys.iter().map(|key| key.text());
-    scan::get_many(target, texts, |place, row| {
+    read::get_many(target, texts, |place, row| {
         let key = keys.get(place).copied();
         if let Some(entry) = key.and_then(|key| entry_of(target, key, row)) {
             found(place, entry);

@@ -21,7 +21,7 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::memory;
 use crate::pg::session::lock;
 use crate::pg::spi::output::Output;
-use crate::pg::table::row::New;
+use crate::pg::table::new_row::New;
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;

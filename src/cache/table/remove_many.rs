@@ -33,7 +33,7 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     if keys.len() <= MANY_KEYS {
         sorted.sort_unstable();
         let array = [Typed::byte_texts(&sorted)];
-        return cache.plan(Statement::DeleteMany).run_on_latest(&array);
+        return cache.plan(Statement::DeleteMany).change_as_of_now(&array);
     }
     let array = [Typed::byte_texts(&sorted)];
     let sql = [
@@ -44,7 +44,7 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let sql = CString::new(sql.concat()).unwrap_or_default();
     let types = [ValueType::Text.array_oid()];
     let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);
-    plan.run_on_latest(&array);
+    plan.change_as_of_now(&array);
 }
 
 /// Waits for whoever has written a row under one of these keys that we cannot see. Where the table
@@ -63,7 +63,7 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
 
 /// Removes all entries, row by row.
 pub fn delete_all(cache: &Cache) {
-    cache.plan(Statement::DeleteAll).run_on_latest(&[]);
+    cache.plan(Statement::DeleteAll).change_as_of_now(&[]);
 }
 
 /// Removes all entries as TRUNCATE does. The caller holds its lock.

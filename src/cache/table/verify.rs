@@ -16,7 +16,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::{io, walk};
-use crate::pg::session::{self, clock};
+use crate::pg::session;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
@@ -24,11 +24,12 @@ use crate::pg::value::datum::Text;
 /// An entry that differs from its row: key, the copy, the row.
 pub type Difference = (Text, Entry, Option<Entry>);
 
-/// Compares one entry.
-pub type Find<'f> = &'f dyn Fn() -> Option<Difference>;
+/// Compares one entry with its row when it is called.
+pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
-/// Shows what finds out about each entry in turn.
-pub fn each(cache: &Reading, show: &mut dyn FnMut(Find)) {
+/// Gives `show` a comparison for each copy in turn. Whoever is shown it decides in which memory it
+/// is made.
+pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
     // Nothing to compare: no copies, no table, a snapshot that need not see what others committed,
     // or policies that may hide rows from this caller, whose copies nobody is served then.
     let judges =
@@ -53,10 +54,7 @@ fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<D
     let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
     let again = present(cache, tier, &key)?;
     let settled = before == after && same(Some(&copy), Some(&again));
-    let expired = copy
-        .deadline
-        .is_some_and(|deadline| deadline <= clock::now());
-    (settled && !expired && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
+    (settled && copy.is_live() && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
 }
 
 /// The copy that a look-up would serve.

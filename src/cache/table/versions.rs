@@ -4,7 +4,7 @@
 //! Guards the rule by which one is chosen: **the version that this transaction has written is the
 //! entry**. The other one must have been removed by somebody else whose commit the snapshot does
 //! not show, or the key would not have been free. A plain SELECT shows both. The direct way to the
-//! table keeps to the same rule (`pg::table::scan`).
+//! table keeps to the same rule (`pg::table::read`).
 //!
 //! There are never more: what is committed has each key once, at the snapshot and now. And there is
 //! one unless the transaction has written. Under READ COMMITTED nothing here runs unless the
@@ -96,7 +96,7 @@ pub fn scan(
 /// Rows that are read at once.
 const LONGEST_READ: usize = 20_000;
 
-/// How a statement that changes a live entry must be told which row it is about.
+/// The address of the row that a statement must change, where there are two versions of its key.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     match may_be_two() {
         true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
@@ -110,10 +110,10 @@ pub enum Removal {
     Plain,
     /// Nothing: there is only what a sweep takes.
     Nothing,
-    /// Of this row alone.
+    /// The statement, on this row alone.
     Only(Typed),
-    /// Of this row, and if it goes, of the other one too, which ends in 40001: the transaction
-    /// would see it from then on, as if its key had not been removed.
+    /// The statement on this row, and if that goes, on the other one too, which ends in 40001: the
+    /// transaction would see it from then on, as if its key had not been removed.
     Both(Typed),
 }
 

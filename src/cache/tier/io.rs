@@ -11,7 +11,7 @@ use pgrx::datum::Interval;
 use crate::cache::model::deadline;
 use crate::cache::model::entry::Entry;
 use crate::error::Error;
-use crate::pg::session::clock;
+use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
@@ -22,6 +22,12 @@ const SHORT: usize = 8192;
 thread_local! {
     /// Where a short value is copied to under the lock; never dropped.
     static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
+}
+
+/// Whether an entry of the tier is live at this moment; for ever if it has no deadline.
+#[inline]
+pub fn is_live(header: &Header, now: Timestamp) -> bool {
+    now < header.deadline
 }
 
 /// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.
@@ -38,7 +44,7 @@ pub fn copy_out(
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
-        valid(header) && (header.deadline == NO_DEADLINE || since() < header.deadline)
+        valid(header) && (header.deadline == NO_DEADLINE || is_live(header, since()))
     };
     let look = |buffer: &mut [u8]| {
         tier.read(key.hash, |partition| {

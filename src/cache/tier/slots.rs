@@ -37,10 +37,10 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     Some(place as u32)
 }
 
-/// The slot of a cache, given one if it has none; None when all are taken. `memory`: the id of a
-/// memory cache, 0 for a table.
-pub fn assign(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
-    let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory)));
+/// The slot of a cache, given one if it has none; None when all are taken. `memory_id`: the id
+/// of a memory cache, 0 for a table.
+pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
+    let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory_id)));
     find(tier, cache).or_else(assign).or_else(|| {
         free_gone(tier);
         assign()
@@ -64,7 +64,7 @@ pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Optio
 /// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
 /// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
 /// still committing) is left alone: their `pending_writers` will fall on this slot.
-fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
+fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
             && tier.slot(*number).pending_writers.load(SeqCst) == 0
@@ -73,7 +73,7 @@ fn take(tier: &Tier, cache: CacheId, memory: u64) -> Option<u32> {
     let slot = tier.slot(number);
     slot.reset_figures();
     slot.forget_loads();
-    slot.memory.store(memory, SeqCst);
+    slot.memory_id.store(memory_id, SeqCst);
     slot.suspended.store(1, SeqCst);
     slot.version.store(tier.new_version(), SeqCst);
     tier.cache_of(number).store(Some(cache), SeqCst);

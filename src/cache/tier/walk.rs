@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pgcache_store::{Cursor, EntryRef, Header, MAX_KEY, RemovalCause, Verdict};
 
+use super::io;
 use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
@@ -108,7 +109,7 @@ pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     each_key_of(
         tier,
         slot,
-        |header| header.version == version && now < header.deadline,
+        |header| header.version == version && io::is_live(header, now),
         visit,
     );
 }

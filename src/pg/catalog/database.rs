@@ -6,8 +6,8 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::session::lock;
 
-/// The databases that one can connect to. Not templates as `template1`: what is in them is copied, and
-/// a worker in one would be in the way of CREATE DATABASE.
+/// The databases that one can connect to. Not templates as `template1`: what is in them is copied,
+/// and a worker in one would be in the way of CREATE DATABASE.
 pub fn connectable() -> Vec<Oid> {
     let mut databases = Vec::new();
     // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
@@ -44,15 +44,16 @@ pub fn connectable() -> Vec<Oid> {
 
 /// Whether there is such a database.
 pub fn is_there(database: Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, for any number; it keeps no pointer.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
         pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
     }
 }
 
-/// Whether the extension is in this database, and its own view over the caches is there: version 0.1.0 had
-/// none. One of that name that somebody else made is not read: a worker reads it as a superuser.
+/// Whether the extension is in this database, and its own view over the caches is there: version
+/// 0.1.0 had none. One of that name that somebody else made is not read: a worker reads it as a
+/// superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for what is not there.
     unsafe {
@@ -66,8 +67,8 @@ pub fn has_extension() -> bool {
     }
 }
 
-/// The same for who reads that view in this transaction: nobody can put another one in its place meanwhile. Not while
-/// somebody changes it.
+/// The same for who reads that view in this transaction: nobody can put another one in its place
+/// meanwhile. Not while somebody changes it.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");
     view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()
@@ -75,7 +76,8 @@ pub fn keeps_extension() -> bool {
 
 /// A relation in schema pgcache; InvalidOid where it is not there.
 fn internal_relation(name: &CStr) -> Oid {
-    // SAFETY: syscache look-ups.
+    // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them;
+    // both give 0 for what is not there.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
         match schema {

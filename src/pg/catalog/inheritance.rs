@@ -3,7 +3,7 @@
 use pgrx::pg_sys::{self, Oid};
 
 use super::lookup;
-use crate::pg::memory::{list, unguarded};
+use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::session::lock::Mode;
 
 unsafe extern "C-unwind" {
@@ -14,15 +14,15 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// A table and all that inherit from it, directly or through others; each is locked in this mode until the
-/// transaction ends.
+/// A table and all that inherit from it, directly or through others; each is locked in this mode
+/// until the transaction ends.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
-    // SAFETY: the sequence is one call, which takes the locks itself and gives a list of oids in the memory
-    // context of the caller, where `oids` copies it.
+    // SAFETY: the sequence is one call, which takes the locks itself and gives a list of oids in
+    // the memory context of the caller, where `oids` copies it.
     unsafe {
         let inheritors =
             unguarded::guarded(|| find_all_inheritors(table, mode.number(), std::ptr::null_mut()));
-        list::oids(inheritors)
+        pg_list::oids(inheritors)
     }
 }
 
@@ -31,8 +31,8 @@ pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
 
-/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it has none of its own
-/// (a foreign table).
+/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it has
+/// none of its own (a foreign table).
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {
         // SAFETY: `family` has locked it, so it is there while it is asked for its kind and size.

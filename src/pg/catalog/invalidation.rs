@@ -1,9 +1,10 @@
-//! What tells a session that what it remembers of a relation, or of a privilege, may be out of date.
+//! What tells a session that what it remembers of a relation, or of a privilege, may be out of
+//! date.
 //!
 //! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics),
-//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and the
-//! database's owner, who is the one member of `pg_database_owner`. The callbacks may come whenever a lock is
-//! taken; they only raise flags and never touch the catalogs.
+//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and
+//! the database's owner, who is the one member of `pg_database_owner`. The callbacks may come
+//! whenever a lock is taken; they only raise flags and never touch the catalogs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -48,16 +49,16 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Whether any role or membership may have changed since. They decide which policies apply to a role, and
-    /// a plan is made for the policies that applied. Postgres makes it anew for another role; for another
-    /// membership only in its latest minor releases.
+    /// Whether any role or membership may have changed since. They decide which policies apply to a
+    /// role, and a plan is made for the policies that applied. Postgres makes it anew for another
+    /// role; for another membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
 }
 
-/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have seen no change
-/// between them.
+/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have
+/// seen no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
@@ -83,34 +84,35 @@ impl Drop for Watch {
     }
 }
 
-/// A privilege that was found granted.
+/// Privileges of a user on a relation, which the session remembers once they were found granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
+pub struct KnownPrivilege {
     pub relation: pg_sys::Oid,
     pub user: pg_sys::Oid,
     pub mask: u64,
 }
 
-/// How many grants a session remembers: few caches are in use at a time. Two that fall into one place push each
-/// other out.
-const GRANTS: usize = 64;
+/// How many of them a session remembers: few caches are in use at a time. Two that fall into one
+/// place push each other out.
+const PLACES: usize = 64;
 
 thread_local! {
-    static GRANTED: [Cell<Option<Grant>>; GRANTS] = const { [const { Cell::new(None) }; GRANTS] };
+    static GRANTED: [Cell<Option<KnownPrivilege>>; PLACES] = const { [const { Cell::new(None) }; PLACES] };
     /// Rises with each message that can take a privilege away.
     static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
     /// Rises with each message of a role, a membership or the database's owner.
     static ROLES: Cell<u64> = const { Cell::new(0) };
 }
 
-impl Grant {
+impl KnownPrivilege {
     fn place(self) -> usize {
         let mixed = self.relation.to_u32() ^ (self.mask as u32).wrapping_mul(0x9E37_79B9);
-        mixed as usize % GRANTS
+        mixed as usize % PLACES
     }
 
-    /// Whether it was granted when last asked, and no message since says that it may have changed. This is as
-    /// fresh as the system caches that the answer came from: they change by the same messages.
+    /// Whether it was granted when last asked, and no message since says that it may have changed.
+    /// This is as fresh as the system caches that the answer came from: they change by the same
+    /// messages.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
@@ -127,13 +129,13 @@ impl Grant {
     }
 }
 
-/// Forgets the grants on a relation, whose privileges or owner may have changed; with None all grants, after a
-/// message of a role, a membership or the database's owner.
-fn forget_grants(of: Option<pg_sys::Oid>) {
+/// Forgets the privileges on a relation that may have changed, as may its owner; with None all of
+/// them, after a message of a role, a membership or the database's owner.
+fn forget_privileges(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {
         for place in granted {
-            let goes = |grant: Grant| of.is_none_or(|relation| grant.relation == relation);
+            let goes = |known: KnownPrivilege| of.is_none_or(|relation| known.relation == relation);
             if place.get().is_some_and(goes) {
                 place.set(None);
             }
@@ -144,13 +146,13 @@ fn forget_grants(of: Option<pg_sys::Oid>) {
 #[pg_guard]
 unsafe extern "C-unwind" fn role_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
     ROLES.set(ROLES.get() + 1);
-    forget_grants(None);
+    forget_privileges(None);
 }
 
 /// Registers the callbacks; called when the library is loaded.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; the callbacks live as long as the library, which Postgres
-    // never unloads.
+    // SAFETY: called once while the library is loaded; the callbacks live as long as the library,
+    // which Postgres never unloads.
     unsafe {
         pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::null());
         pg_sys::CacheRegisterSyscacheCallback(
@@ -175,7 +177,7 @@ pub fn register() {
 
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_sys::Oid) {
-    forget_grants((relation != pg_sys::InvalidOid).then_some(relation));
+    forget_privileges((relation != pg_sys::InvalidOid).then_some(relation));
     if relation == pg_sys::InvalidOid {
         return flag_all();
     }

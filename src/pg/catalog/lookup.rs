@@ -1,5 +1,5 @@
-//! What the catalogs say of a table before the running command, and after it. That command has written its rows
-//! of the catalogs already, but they become visible to the next one only.
+//! What the catalogs say of a table before the running command, and after it. That command has
+//! written its rows of the catalogs already, but they become visible to the next one only.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -45,8 +45,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Whether this command may give a column other values, by its definition alone. The file does not tell: a change
-/// of the type need not rewrite the table, and a virtual column has no place in it.
+/// Whether this command may give a column other values, by its definition alone. The file does not
+/// tell: a change of the type need not rewrite the table, and a virtual column has no place in it.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -60,8 +60,8 @@ pub fn is_generated(table: Oid, column: i32) -> bool {
 }
 
 fn column_before(table: Oid, column: i32) -> Option<Column> {
-    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is read, and is
-    // released after what is kept has been copied.
+    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is
+    // read, and is released after what is kept has been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::ATTNUM as i32,
@@ -102,7 +102,8 @@ fn column_now(table: Oid, column: i32) -> Option<Column> {
 /// # Safety
 /// A row of pg_class.
 unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
-    // SAFETY: the fixed part of every row of pg_class is a Form_pg_class, from which plain values are copied.
+    // SAFETY: the fixed part of every row of pg_class is a Form_pg_class, from which plain values
+    // are copied.
     unsafe {
         let class: pg_sys::Form_pg_class = pg_sys::GETSTRUCT(tuple).cast();
         Class {
@@ -116,8 +117,8 @@ unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
 /// # Safety
 /// A row of pg_attribute.
 unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
-    // SAFETY: the fixed part of every row of pg_attribute is a Form_pg_attribute, from which plain values are
-    // copied.
+    // SAFETY: the fixed part of every row of pg_attribute is a Form_pg_attribute, from which plain
+    // values are copied.
     unsafe {
         let column: pg_sys::Form_pg_attribute = pg_sys::GETSTRUCT(tuple).cast();
         Column {
@@ -127,16 +128,16 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// The row of a catalog with these keys (at most two; each a column's number, an equality, a value), whether this
-/// command has written it or an earlier one.
+/// The row of a catalog with these keys (at most two; each a column's number, an equality, a
+/// value), whether this command has written it or an earlier one.
 fn present<R>(
     catalog: Oid,
     index: u32,
     keys: &[(u32, u32, Datum)],
     read: unsafe fn(pg_sys::HeapTuple) -> R,
 ) -> Option<R> {
-    // SAFETY: a scan of a catalog by one of its indexes; the tuple is read before the scan ends. The static
-    // snapshot "self" sees rows of the present command.
+    // SAFETY: a scan of a catalog by one of its indexes; the tuple is read before the scan ends.
+    // The static snapshot "self" sees rows of the present command.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let open = pg_sys::table_open(catalog, lock);

@@ -59,7 +59,7 @@ fn longest_prefix(name: &[u8]) -> usize {
 
 /// The relation of that name in that schema, if any.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction; the name lives through it.
     let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
@@ -75,7 +75,8 @@ pub fn quote_literal(text: &str) -> String {
     String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
 }
 
-/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's bytes only.
+/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's
+/// bytes only.
 pub fn literal(text: &[u8]) -> Vec<u8> {
     let quotes: &[u8] = match text.contains(&b'\\') {
         true => b"E'",

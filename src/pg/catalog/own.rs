@@ -1,8 +1,9 @@
 //! The extension's own functions in schema pgcache, by which its triggers and views are known.
 //!
-//! Asked wherever a table is altered or truncated, a row of a source is written, a cache is opened: by anybody, also in
-//! a database without the extension. So the catalogs are read past the privileges, nothing is an error, and
-//! what somebody else has made in a schema of that name is not ours.
+//! Asked wherever a table is altered or truncated, a row of a source is written, a cache is opened:
+//! by anybody, also in a database without the extension. So the catalogs are read past the
+//! privileges, nothing is an error, and what somebody else has made in a schema of that name is not
+//! ours.
 
 use std::ffi::CStr;
 
@@ -43,8 +44,8 @@ pub const DEPENDS: Function = Function {
 impl Function {
     /// InvalidOid where the extension is not installed, or has none of this name in its version.
     pub fn oid(&self) -> Oid {
-        // SAFETY: syscache look-ups, which check no privilege and give nothing for what is not there. The vector
-        // is a copy; the tuple is released after it has been read.
+        // SAFETY: syscache look-ups, which check no privilege and give nothing for what is not
+        // there. The vector is a copy; the tuple is released after it has been read.
         unsafe {
             let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
             if schema == pg_sys::InvalidOid {

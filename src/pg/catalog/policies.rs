@@ -1,31 +1,32 @@
-//! Whether a table's policies run anybody's code: decides which locks a read of the table may give back.
+//! Whether a table's policies run anybody's code: decides which locks a read of the table may give
+//! back.
 //!
-//! Most policies compare a column with the role that asks, or with a setting. They run nothing that could take
-//! a lock. A policy that looks into another table, or calls a function of a user's, may.
+//! Most policies compare a column with the role that asks, or with a setting. They run nothing that
+//! could take a lock. A policy that looks into another table, or calls a function of a user's, may.
 
 use std::ffi::c_void;
 
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::called_functions::{is_of_a_user, shows_its_functions};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// Whether the table's policies consist of columns, constants, the role that asks, settings, and immutable
-/// functions of Postgres' own.
+/// Whether the table's policies consist of columns, constants, the role that asks, settings, and
+/// immutable functions of Postgres' own.
 ///
 /// # Safety
 /// `relation` must be open and locked.
 pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
-    // SAFETY: rd_rsdesc is NULL or a description that lives as long as the relation is open; its expressions are
-    // only looked at, in sequences of plain values.
+    // SAFETY: rd_rsdesc is NULL or a description that lives as long as the relation is open; its
+    // expressions are only looked at, in sequences of plain values.
     unsafe {
         let description = (*relation).rd_rsdesc;
         if description.is_null() {
             return true; // enabled without a policy: nobody sees anything
         }
-        list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
+        pg_list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
             .into_iter()
             .all(|policy| {
                 let policy = &*policy;
@@ -42,8 +43,8 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// Inside of `guarded`; `node` is NULL or an expression.
 unsafe extern "C-unwind" fn may_run_others_code(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: the node is looked at after the test for NULL; Postgres calls this again for the nodes below it,
-    // inside of the same `guarded`.
+    // SAFETY: the node is looked at after the test for NULL; Postgres calls this again for the
+    // nodes below it, inside of the same `guarded`.
     unsafe {
         if node.is_null() || (*node).type_ == pg_sys::NodeTag::T_SQLValueFunction {
             return false; // CURRENT_USER and its like

@@ -1,9 +1,9 @@
-//! Who may do what: privileges, ownership, row-level security; and the one place from which a statement
-//! runs as another role.
+//! Who may do what: privileges, ownership, row-level security; and the one place from which a
+//! statement runs as another role.
 
 use pgrx::pg_sys;
 
-use super::invalidation::Grant;
+use super::invalidation::KnownPrivilege;
 use super::relation;
 use crate::pg::memory::emergency;
 use crate::pg::{session, version};
@@ -51,20 +51,22 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
 
 /// Processes the invalidation messages of what others have committed.
 pub fn accept_invalidations() {
-    // SAFETY: every call of ours is inside a transaction, which the callbacks need that this may run.
+    // SAFETY: every call of ours is inside a transaction, which the callbacks need that this may
+    // run.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Whether the current user has all of these on the relation, by the messages that the session has processed.
+/// Whether the current user has all of these on the relation, by the messages that the session has
+/// processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
-    let grant = Grant {
+    let known = KnownPrivilege {
         relation,
         user: session::user(),
         mask: privileges.0,
     };
-    grant.is_known()
-        || grant.learn(|| {
+    known.is_known()
+        || known.learn(|| {
             // SAFETY: a syscache look-up inside a transaction.
             let result = unsafe { aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL) };
             result == pg_sys::AclResult::ACLCHECK_OK
@@ -94,8 +96,8 @@ unsafe fn aclcheck(
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
     accept_invalidations();
-    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and the error that
-    // is raised copies it.
+    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and
+    // the error that is raised copies it.
     unsafe {
         if !version::owns_relation(relation, session::user()) {
             pg_sys::aclcheck_error(
@@ -107,14 +109,10 @@ pub fn require_owner(relation: pg_sys::Oid) {
     }
 }
 
-/// The role that owns the relation.
-pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
-    relation::owner(relation)
-}
-
 /// Whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, which for a relation that is gone says
+    // that no policies apply.
     unsafe {
         pg_sys::check_enable_rls(relation, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
@@ -123,19 +121,21 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 
 /// While this lives, statements run as the relation's owner.
 ///
-/// There are two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete`
-/// promises to need DELETE alone; and a sweep over all caches must not run their triggers with the
-/// sweeper's rights. The caller's own privilege was checked before, and the statement is ours, no text of
-/// the caller's. Triggers on the table then run as the owner, as they do when a foreign key cascades, but
-/// not under the caller's search_path: names that they do not qualify must not be found in a schema of the
-/// caller's. Never used where row-level security applies to the caller.
+/// There are two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while
+/// `cache_delete` promises to need DELETE alone; and a sweep over all caches must not run their
+/// triggers with the sweeper's rights. The caller's own privilege was checked before, and the
+/// statement is ours, no text of the caller's. Triggers on the table then run as the owner, as they
+/// do when a foreign key cascades, but not under the caller's search_path: names that they do not
+/// qualify must not be found in a schema of the caller's. Never used where row-level security
+/// applies to the caller.
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
     settings: i32,
 }
 
-/// The search_path of an owner's code: names that it does not qualify are Postgres' own or not found.
+/// The search_path of an owner's code: names that it does not qualify are Postgres' own or not
+/// found.
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
@@ -144,8 +144,8 @@ impl AsOwner {
         AsOwner::with(relation, 0)
     }
 
-    /// For work on a table that the caller did not name: the owner's code can neither change the session nor
-    /// leave anything for the commit, where it would run as the caller.
+    /// For work on a table that the caller did not name: the owner's code can neither change the
+    /// session nor leave anything for the commit, where it would run as the caller.
     pub fn to_maintain(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }
@@ -157,7 +157,8 @@ impl AsOwner {
             context: 0,
             settings: 0,
         };
-        // SAFETY: the former identity and path are put back by drop; after an error the abort does it.
+        // SAFETY: the former identity and path are put back by drop; after an error the abort does
+        // it.
         unsafe {
             former.settings = pg_sys::NewGUCNestLevel();
             pg_sys::set_config_option(

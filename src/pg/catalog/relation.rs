@@ -1,4 +1,5 @@
-//! What Postgres' catalogs say of a relation: names, kind, owner, and which one a trigger belongs to.
+//! What Postgres' catalogs say of a relation: names, kind, owner, and which one a trigger belongs
+//! to.
 
 use std::ffi::{CStr, CString};
 
@@ -31,14 +32,16 @@ pub fn is_there(relation: pg_sys::Oid) -> bool {
 
 /// Whether it can have row triggers of ours: an ordinary table, or a partitioned one.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is gone.
+    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is
+    // gone.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }
 
 /// Whether it has partitions in place of rows.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is
+    // gone.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
 }
 
@@ -96,7 +99,8 @@ pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
 
 /// Whether it is a temporary relation, of whatever session.
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up.
+    // SAFETY: syscache look-ups inside of a transaction; no schema of a relation that is gone is a
+    // temporary one.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
@@ -150,16 +154,16 @@ pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     .is_some()
 }
 
-/// What `pick` makes of the first row of pg_trigger, and its `t_infomask`, that it takes, of those with this oid in
-/// a column.
+/// What `pick` makes of the first row of pg_trigger, and its `t_infomask`, that it takes, of those
+/// with this oid in a column.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
     index: u32,
     pick: impl Fn(&pg_sys::FormData_pg_trigger, u16) -> Option<R>,
 ) -> Option<R> {
-    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is asked
-    // for. The static snapshot "self" sees rows of the present command.
+    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next
+    // is asked for. The static snapshot "self" sees rows of the present command.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::TriggerRelationId,
@@ -198,7 +202,8 @@ fn first_trigger<R>(
 
 /// The number of a live column; None where there is none of this name.
 pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
-    // SAFETY: a syscache look-up that copies what it finds; 0 for a column that is not there or was dropped.
+    // SAFETY: a syscache look-up that copies what it finds; 0 for a column that is not there or was
+    // dropped.
     let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };
     (number != pg_sys::InvalidAttrNumber as i16).then_some(number)
 }

@@ -20,7 +20,7 @@ use super::trigger::called_as_trigger;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{own, relation};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::{events, session};
 
@@ -180,7 +180,7 @@ impl Condition {
             if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
                 return None;
             }
-            let [_, call] = list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
+            let [_, call] = pg_list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
                 return None;
             };
             if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
@@ -188,7 +188,7 @@ impl Condition {
             {
                 return None;
             }
-            let [cache, key] = list::pointers::<pg_sys::Node>((*call).args)[..] else {
+            let [cache, key] = pg_list::pointers::<pg_sys::Node>((*call).args)[..] else {
                 return None;
             };
             let constant: *mut pg_sys::Const = cache.cast();
@@ -212,6 +212,8 @@ pub struct DependencyTrigger {
     pub is_clone: bool,
     /// It fires whatever session_replication_role is, as it was made.
     pub is_always: bool,
+    /// It fires but where session_replication_role is replica, as ENABLE TRIGGER leaves it.
+    pub is_at_origin: bool,
     /// The key's expression, as the trigger's condition has it.
     key: *mut pg_sys::Node,
     /// When it fires: Postgres' tgtype bits.
@@ -280,6 +282,7 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
                     cache: condition.cache,
                     is_clone: trigger.tgisclone,
                     is_always: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8,
+                    is_at_origin: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ON_ORIGIN as i8,
                     key: condition.key,
                     kind: trigger.tgtype,
                 })

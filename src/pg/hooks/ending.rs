@@ -12,7 +12,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::pg::events::{self, Moment};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
 thread_local! {
@@ -47,6 +47,14 @@ pub fn pass() {
 /// The transaction has ended.
 pub fn reset() {
     PASSED.set(false);
+}
+
+/// Closes the transaction's cursors, as Postgres is about to, while the observer sees to the end: it closes portals in
+/// no order that anybody could rely on, and a table that a cursor reads is neither altered nor truncated.
+pub fn close_cursors() {
+    // SAFETY: what the commit itself calls, and lets the cleanup of a portal call anything; it passes over
+    // ours, which is active, and looks at all portals anew after each one that it has closed.
+    unsafe { pg_sys::PreCommit_Portals(false) };
 }
 
 /// Postgres calls this when the portal goes: at the end of the transaction, of its savepoint, with CLOSE ALL.
@@ -96,7 +104,7 @@ fn closes_cursors() -> bool {
     unsafe {
         let active = pg_sys::ActivePortal;
         !active.is_null()
-            && list::pointers::<pg_sys::PlannedStmt>((*active).stmts)
+            && pg_list::pointers::<pg_sys::PlannedStmt>((*active).stmts)
                 .into_iter()
                 .any(|statement| {
                     let utility = (*statement).utilityStmt;

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use pgrx::pg_sys::{self, Oid};
 
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ unsafe fn require_only(query: *mut pg_sys::Query, table: Oid) {
             &mut others,
             &mut policies,
         );
-        list::oids(relations)
+        pg_list::oids(relations)
     };
     if relations.iter().any(|&relation| relation != table) {
         refuse();

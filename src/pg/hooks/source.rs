@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{self, Oid};
 
 use super::dependency::{self, DependencyTrigger};
-use super::trigger;
+use super::{ending, trigger};
 use crate::pg::catalog::{inheritance, lookup, relation};
 use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
@@ -37,6 +37,8 @@ struct Seen {
     dropped: Vec<Dropped>,
     /// A dependency's trigger was altered or dropped.
     triggers: bool,
+    /// Tables of which one was altered.
+    altered: Vec<Oid>,
     /// Triggers that were made and not altered since: nothing happened yet that they did not fire for.
     made: HashSet<u32>,
 }
@@ -150,6 +152,14 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
     let found = find(trigger, table);
     if found.is_some() {
         note_trigger();
+        SEEN.with(|seen| {
+            seen.change(|seen| {
+                if !seen.altered.contains(&table) {
+                    memory::push(&mut seen.altered, table);
+                }
+            });
+        });
+        ending::await_it();
     }
     if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
     {
@@ -161,6 +171,19 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
 
 fn note_trigger() {
     SEEN.with(|seen| seen.change(|seen| seen.triggers = true));
+}
+
+/// Whether there are tables of which a dependency's trigger was altered.
+pub fn has_altered() -> bool {
+    SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
+}
+
+/// Takes one of them.
+pub fn take_altered() -> Option<Oid> {
+    match has_altered() {
+        true => SEEN.with(|seen| seen.change(|seen| seen.altered.pop())),
+        false => None,
+    }
 }
 
 /// Whether the transaction has altered or dropped a dependency's trigger, which may have missed changes since.

@@ -1,9 +1,10 @@
 //! The last memory of a backend: what it takes to report that there is no other.
 //!
-//! Two things go wrong when a process has run out of memory. An allocation that fails inside of Rust
-//! aborts the process, and a backend that aborts restarts the whole server. And an error of Postgres
-//! that passes through Rust is copied on its way, in the memory context of whoever failed; when that
-//! needs memory, too, it fails in the same place again until Postgres gives up with a PANIC.
+//! Two things go wrong when a process has run out of memory. An allocation that fails inside of
+//! Rust aborts the process, and a backend that aborts restarts the whole server. And an error of
+//! Postgres that passes through Rust is copied on its way, in the memory context of whoever failed;
+//! when that needs memory, too, it fails in the same place again until Postgres gives up with a
+//! PANIC.
 //!
 //! So each backend keeps a block that it does not use. It is given back to the system as soon as a
 //! small allocation of Rust fails or Postgres reports "out of memory", and asked for again later.
@@ -20,10 +21,11 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use crate::error::Error;
 use crate::pg::encoding;
 
-/// The emergency memory, 2 MB: a memory context asks for blocks of at most 1 MB once larger ones are refused.
+/// The emergency memory, 2 MB: a memory context asks for blocks of at most 1 MB once larger ones
+/// are refused.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
-/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; below this one that fails would
-/// abort the process.
+/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; below this one that
+/// fails would abort the process.
 const SMALL: usize = 64 * 1024;
 
 unsafe extern "C-unwind" {
@@ -41,24 +43,26 @@ struct Allocator;
 // SAFETY: all work is the system allocator's; a retry passes on what it was asked for.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator
+        // unchanged.
         or_with_emergency_memory(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator
+        // unchanged.
         or_with_emergency_memory(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with the caller's
-        // layout. A failed attempt leaves it as it was, so a second one is allowed.
+        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with
+        // the caller's layout. A failed attempt leaves it as it was, so a second one is allowed.
         or_with_emergency_memory(size, || unsafe { System.realloc(at, layout, size) })
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with the caller's
-        // layout, and is not used afterwards.
+        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with
+        // the caller's layout, and is not used afterwards.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -84,13 +88,15 @@ pub fn give_back() -> bool {
 /// Takes the emergency memory, unless it is there; whether it is there now.
 pub fn acquire() -> bool {
     if BLOCK_AT.load(Relaxed).is_null() {
-        // SAFETY: the layout has a size. Nobody writes to the block, so it costs address space only.
+        // SAFETY: the layout has a size. Nobody writes to the block, so it costs address space
+        // only.
         BLOCK_AT.store(unsafe { System.alloc(BLOCK) }, Relaxed);
     }
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before that is copied.
+/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before
+/// that is copied.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -106,8 +112,9 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     }
 }
 
-/// Makes sure that the emergency memory is there and will be given up in time; else raises 53200. Called at the
-/// start of each function, before anything is held that an error would have to put back.
+/// Makes sure that the emergency memory is there and will be given up in time; else raises 53200.
+/// Called at the start of each function, before anything is held that an error would have to put
+/// back.
 #[inline]
 pub fn secure() {
     // SAFETY: both are variables of this process, which are only compared.
@@ -135,14 +142,14 @@ fn secure_anew() {
     }
 }
 
-/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current memory
-/// context, where a second error would not be caught: so the emergency memory is given up for it, and the context
-/// is the one that Postgres itself keeps for such times.
+/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current
+/// memory context, where a second error would not be caught: so the emergency memory is given up
+/// for it, and the context is the one that Postgres itself keeps for such times.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();
-    // SAFETY: both are variables of this process, and ErrorContext is there in every backend; the code that catches
-    // the error sets a memory context of its own.
+    // SAFETY: both are variables of this process, and ErrorContext is there in every backend; the
+    // code that catches the error sets a memory context of its own.
     unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
     loop {
         ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return

@@ -5,7 +5,7 @@
 //! argument or a table grows through here. What stays small is covered by `pg::memory::emergency`.
 
 pub mod emergency;
-pub mod list;
+pub mod pg_list;
 pub mod unguarded;
 
 use std::ptr::NonNull;

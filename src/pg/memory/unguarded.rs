@@ -1,13 +1,14 @@
-//! Postgres' functions without the guard that pgrx puts around each call, for sequences of many calls.
+//! Postgres' functions without the guard that pgrx puts around each call, for sequences of many
+//! calls.
 //!
-//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard stands
-//! around a whole sequence. Three rules keep that sound; [`guarded`] is the only way in:
+//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard
+//! stands around a whole sequence. Three rules keep that sound; [`guarded`] is the only way in:
 //!
 //! 1. A sequence holds nothing that must be dropped: an error jumps over its frames.
 //! 2. It calls functions of this list or through Postgres' own tables of functions, never pgrx's
 //!    guarded ones, and it cannot panic: no indexing, no unwrap, no arithmetic that is checked.
-//! 3. What it opens is Postgres' own (relations, scans, pins, locks), which the abort after an error
-//!    gives back.
+//! 3. What it opens is Postgres' own (relations, scans, pins, locks), which the abort after an
+//!    error gives back.
 
 use pgrx::pg_sys::{self, *};
 
@@ -97,27 +98,29 @@ unsafe extern "C-unwind" {
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }
 
-/// Runs a sequence of unguarded calls under one guard: an error of Postgres comes out as a panic of pgrx's.
+/// Runs a sequence of unguarded calls under one guard: an error of Postgres comes out as a panic of
+/// pgrx's.
 ///
 /// # Safety
 /// The sequence must follow the rules of this file. That its result is `Copy` keeps it from holding
 /// anything to drop.
 #[inline(always)]
 pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller keeps to the rules of this file: no frame that an error jumps over holds anything to drop,
-    // which is what pgrx's guard needs.
+    // SAFETY: the caller keeps to the rules of this file: no frame that an error jumps over holds
+    // anything to drop, which is what pgrx's guard needs.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
-/// Lets what the session did before be seen by what it reads next. In parallel mode nothing was done since
-/// the mode began, though the statement around it may write: `CREATE TABLE ... AS SELECT`.
+/// Lets what the session did before be seen by what it reads next. In parallel mode nothing was
+/// done since the mode began, though the statement around it may write: `CREATE TABLE ... AS
+/// SELECT`.
 ///
 /// # Safety
 /// Inside of [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
-    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may begin where there
-    // is no parallel mode.
+    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may
+    // begin where there is no parallel mode.
     unsafe {
         if !IsInParallelMode() {
             CommandCounterIncrement();
@@ -131,8 +134,8 @@ pub unsafe fn see_own_writes() {
 /// Inside of [`guarded`], with no lightweight lock held.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
-    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may raise, for
-    // which the caller's `guarded` is there.
+    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may
+    // raise, for which the caller's `guarded` is there.
     unsafe {
         if (&raw const InterruptPending).read_volatile() != 0 {
             ProcessInterrupts();
@@ -171,8 +174,8 @@ pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
 /// A column of the row in a slot, by its number from 1; None for NULL.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum lives as long
-/// as the slot holds the row.
+/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum lives as
+/// long as the slot holds the row.
 #[inline(always)]
 pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
     // SAFETY: the arrays have as many elements as the table has columns; the first `number` are set

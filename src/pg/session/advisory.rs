@@ -1,7 +1,8 @@
-//! Advisory locks of our own: for sweeps, for making a relation of a name, and, without shared memory, for loading.
+//! Advisory locks of our own: for sweeps, for making a relation of a name, and, without shared
+//! memory, for loading.
 //!
-//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION, which would keep
-//! it for as long as the prepared transaction lives.
+//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION,
+//! which would keep it for as long as the prepared transaction lives.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,8 +20,8 @@ use crate::pg::events::{self, Phase};
 use crate::pg::version;
 
 thread_local! {
-    /// Advisory locks that the transaction has asked for and that end with it. That of a name is not
-    /// among them: it goes with the relation that the transaction makes, prepared or not.
+    /// Advisory locks that the transaction has asked for and that end with it. That of a name is
+    /// not among them: it goes with the relation that the transaction makes, prepared or not.
     static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
@@ -31,7 +32,8 @@ enum LockKind {
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// Of a whole cache: held by sessions that load keys of it, and by transactions that keep them from it.
+    /// Of a whole cache: held by sessions that load keys of it, and by transactions that keep them
+    /// from it.
     Loads = 6,
     /// Of a key: who has waited for its loaders long enough, and wants no new ones.
     Gate = 7,
@@ -73,8 +75,8 @@ impl Advisory {
     }
 }
 
-/// Serialises those who create a relation of one name: an advisory lock until the transaction ends. Two
-/// names meet by chance only, and then it costs a wait, never a wrong answer.
+/// Serialises those who create a relation of one name: an advisory lock until the transaction ends.
+/// Two names meet by chance only, and then it costs a wait, never a wrong answer.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     let tag = of_name(schema, name).tag();
     // SAFETY: LockAcquire copies the tag. Unlike a relation's lock it does not read invalidation
@@ -90,7 +92,8 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     });
 }
 
-/// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that we make.
+/// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that
+/// we make.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     let tag = of_name(schema, name).tag();
     // SAFETY: taken by `name` under the same resource owner, in this call.
@@ -115,10 +118,10 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
 
 /// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.
 ///
-/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of many keys holds
-/// the cache in Share alone. A transaction that changes the source holds the keys in AccessExclusive and the cache
-/// in RowExclusive; one that changes many keys holds the cache in Exclusive. While a gate is shut, of the cache or
-/// of the key, no loader takes any of them.
+/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of
+/// many keys holds the cache in Share alone. A transaction that changes the source holds the keys
+/// in AccessExclusive and the cache in RowExclusive; one that changes many keys holds the cache in
+/// Exclusive. While a gate is shut, of the cache or of the key, no loader takes any of them.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let open = is_open(gate(relation)) && is_open(gate_of(name));
@@ -135,20 +138,21 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     }
 }
 
-/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at once. False while
-/// a change of the source keeps loaders out.
+/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at
+/// once. False while a change of the source keeps loaders out.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     is_open(gate(relation)) && try_in(cache, pg_sys::ShareLock)
 }
 
-/// Waits until nobody loads one of these keys (with None: any key of the cache), and keeps loaders from them until
-/// the transaction has ended. It does not wait for a loader that waits for a lock of ours, which would be a
-/// deadlock: it gives false then.
+/// Waits until nobody loads one of these keys (with None: any key of the cache), and keeps loaders
+/// from them until the transaction has ended. It does not wait for a loader that waits for a lock
+/// of ours, which would be a deadlock: it gives false then.
 ///
-/// Behind loaders the locks are only tried, again and again, and in no queue: in the queue the deadlock detector
-/// would see a loader that waits for the source's row, and end one of the two. Another transaction that keeps
-/// loaders out is waited for in the queue: it may come to want what we hold, and there the detector sees that.
+/// Behind loaders the locks are only tried, again and again, and in no queue: in the queue the
+/// deadlock detector would see a loader that waits for the source's row, and end one of the two.
+/// Another transaction that keeps loaders out is waited for in the queue: it may come to want what
+/// we hold, and there the detector sees that.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
     let Some(names) = names else {
@@ -177,14 +181,16 @@ pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
     all
 }
 
-/// Shuts the gate of a cache until the transaction ends: no new loader begins, so only those that are at work are
-/// waited for. Others who shut it for all its keys have changed many, as we have, and would be waited for in any case.
+/// Shuts the gate of a cache until the transaction ends: no new loader begins, so only those that
+/// are at work are waited for. Others who shut it for all its keys have changed many, as we have,
+/// and would be waited for in any case.
 fn shut(relation: pg_sys::Oid) {
     let (tag, mode) = (
         gate(relation).tag(),
         pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE,
     );
-    // SAFETY: LockAcquire copies the tag.
+    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
+    // lock back at its end.
     as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, false) });
 }
 
@@ -193,12 +199,14 @@ const ATTEMPT: i64 = 20;
 /// How often we check whether the sessions in the way wait for us.
 const ASK: Duration = Duration::from_millis(200);
 
-/// Takes a lock, trying again while loaders hold it; false when a session that holds it waits for us.
-/// `beside_loaders` is a mode that conflicts with transactions that keep loaders out, and with no loader.
+/// Takes a lock, trying again while loaders hold it; false when a session that holds it waits for
+/// us. `beside_loaders` is a mode that conflicts with transactions that keep loaders out, and with
+/// no loader.
 ///
-/// Loaders that follow each other could hold it whenever it is tried. So the gate is shut before long, and those of
-/// now are the last. It is only tried, and opened again with the lock in hand, so nobody ever waits for it who would
-/// not wait for us as well; and others who wait for the same loaders shut it beside us.
+/// Loaders that follow each other could hold it whenever it is tried. So the gate is shut before
+/// long, and those of now are the last. It is only tried, and opened again with the lock in hand,
+/// so nobody ever waits for it who would not wait for us as well; and others who wait for the same
+/// loaders shut it beside us.
 fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
     let (mut asked, mut pause) = (Instant::now(), 1);
     let (mut patient, mut shut, mut had) = (true, false, true);
@@ -220,7 +228,7 @@ fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool 
             (asked, patient) = (Instant::now(), false);
         }
         shut = shut || !patient && try_in(gate, SHUT);
-        wait::pause(pause);
+        wait::sleep(pause);
         pause = ATTEMPT.min(pause * 2);
     }
     if shut {
@@ -235,7 +243,8 @@ fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool 
 /// Waits in the queue until the lock can be had in this mode, and gives it back.
 fn wait_to_get(lock: Advisory, mode: u32) {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource owner.
+    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource
+    // owner.
     as_transaction(|| unsafe {
         pg_sys::LockAcquire(&tag, mode, false, false);
         pg_sys::LockRelease(&tag, mode, false);
@@ -267,7 +276,8 @@ fn is_open(gate: Advisory) -> bool {
 /// Whether nobody has the lock in a mode that conflicts with this one, nor waits for it.
 fn is_free(lock: Advisory, mode: u32) -> bool {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource owner.
+    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource
+    // owner.
     as_transaction(|| unsafe {
         let taken = pg_sys::LockAcquire(&tag, mode, false, true);
         let open = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
@@ -278,7 +288,8 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
     })
 }
 
-/// Takes a lock until the transaction ends, or is to be prepared; false while somebody else holds it.
+/// Takes a lock until the transaction ends, or is to be prepared; false while somebody else holds
+/// it.
 fn try_in(lock: Advisory, mode: u32) -> bool {
     if events::phase() == Phase::Preparing {
         return false; // the locks taken before were given up, and this one would not be
@@ -292,11 +303,11 @@ fn try_in(lock: Advisory, mode: u32) -> bool {
     })
 }
 
-/// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an open cursor
-/// could be the owner, and would keep them when the transaction is prepared.
+/// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an
+/// open cursor could be the owner, and would keep them when the transaction is prepared.
 fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. An error leaves
-    // the owner as it is to the abort, which sets it.
+    // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. An
+    // error leaves the owner as it is to the abort, which sets it.
     unsafe {
         let former = pg_sys::CurrentResourceOwner;
         pg_sys::CurrentResourceOwner = pg_sys::CurTransactionResourceOwner;
@@ -306,15 +317,15 @@ fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Gives up the locks that a prepared transaction must not hold: PREPARE would pass them on to it, where they
-/// outlive the session and restarts. Only transactions that have changed nothing of a cache get here, so nobody
-/// relies on them.
+/// Gives up the locks that a prepared transaction must not hold: PREPARE would pass them on to it,
+/// where they outlive the session and restarts. Only transactions that have changed nothing of a
+/// cache get here, so nobody relies on them.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {
         for (lock, mode) in taken {
-            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to it. No statement
-            // can name our locks, so nothing else relies on them.
+            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to
+            // it. No statement can name our locks, so nothing else relies on them.
             unsafe { give_back(&lock.tag(), mode as pg_sys::LOCKMODE) };
         }
     });

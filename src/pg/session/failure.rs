@@ -1,4 +1,5 @@
-//! An error that was caught: to be reported, or raised again once what it interrupted has been undone.
+//! An error that was caught: to be reported, or raised again once what it interrupted has been
+//! undone.
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -6,7 +7,8 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 /// An error that was caught.
 pub struct Failure {
     pub message: String,
-    /// The statement was cancelled, by a user or by a session that wanted one of our locks: nothing is broken.
+    /// The statement was cancelled, by a user or by a session that wanted one of our locks: nothing
+    /// is broken.
     pub cancelled: bool,
     /// A lock was not to be had in time: nothing is broken either.
     pub locked: bool,

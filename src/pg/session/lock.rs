@@ -71,8 +71,8 @@ unsafe extern "C-unwind" {
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
 }
 
-/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for the
-/// whole transaction. After an error the abort gives it back.
+/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for
+/// the whole transaction. After an error the abort gives it back.
 pub struct Shared(pg_sys::Oid);
 
 impl Shared {
@@ -111,12 +111,14 @@ impl Drop for Brief {
     }
 }
 
-/// Gives back the locks that a kept plan takes to read a table and its indexes. How often it takes each depends on
-/// whether Postgres plans anew, so the plan runs under a resource owner of its own, which counts them.
+/// Gives back the locks that a kept plan takes to read a table and its indexes. How often it takes
+/// each depends on whether Postgres plans anew, so the plan runs under a resource owner of its own,
+/// which counts them.
 ///
-/// Every other lock passes to the caller's resource owner and is kept: the code that took it relies on it until
-/// the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
-/// after it has dropped the lightweight locks that the failed code may still hold.
+/// Every other lock passes to the caller's resource owner and is kept: the code that took it relies
+/// on it until the transaction ends. When an error unwinds, nothing is released here: the abort
+/// that follows does it, after it has dropped the lightweight locks that the failed code may still
+/// hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
@@ -145,9 +147,9 @@ impl Scope<'_> {
 
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // SAFETY: own was made by `over` and is current again, since what ran inside puts back what it found.
-        // The plan has ended: what is left in own are locks. A commit passes them to former, which
-        // outlives it, being its parent.
+        // SAFETY: own was made by `over` and is current again, since what ran inside puts back what
+        // it found. The plan has ended: what is left in own are locks. A commit passes them to
+        // former, which outlives it, being its parent.
         unsafe {
             if !std::thread::panicking() {
                 for &relation in self.relations {
@@ -181,14 +183,15 @@ fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Gives a lock back as often as the current resource owner holds it; what other resource owners hold stays.
+/// Gives a lock back as often as the current resource owner holds it; what other resource owners
+/// hold stays.
 ///
 /// # Safety
 /// Nothing relies on what the current owner has of this lock.
 pub(in crate::pg) unsafe fn give_back(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) {
     let mut local = std::ptr::null_mut();
-    // SAFETY: the lock's entry in this process is asked for by taking it once more, without waiting. One
-    // that was not held, and that somebody else has, was not taken.
+    // SAFETY: the lock's entry in this process is asked for by taking it once more, without
+    // waiting. One that was not held, and that somebody else has, was not taken.
     unsafe {
         let taken = version::try_lock(tag, mode, &mut local);
         if taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {

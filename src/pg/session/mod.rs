@@ -1,5 +1,6 @@
-//! The session and its transaction. In this file the cheap questions about them that every hot read asks: each is
-//! one C function that raises no error, called without the guard that pgrx puts around calls that may.
+//! The session and its transaction. In this file the cheap questions about them that every hot read
+//! asks: each is one C function that raises no error, called without the guard that pgrx puts
+//! around calls that may.
 
 pub mod advisory;
 pub mod clock;
@@ -29,11 +30,11 @@ pub fn user() -> pg_sys::Oid {
     unsafe { GetUserId() }
 }
 
-/// Whether each statement of the transaction has a new snapshot, and the transaction has written nothing: only
-/// then may copies of committed rows be served or made.
+/// Whether each statement of the transaction has a new snapshot, and the transaction has written
+/// nothing: only then may copies of committed rows be served or made.
 ///
-/// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its own writes nor
-/// rows that a trigger has not noted yet.
+/// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its
+/// own writes nor rows that a trigger has not noted yet.
 #[inline]
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
@@ -43,8 +44,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has one
-/// snapshot for all its statements and has written.
+/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only
+/// if it has one snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -61,7 +62,8 @@ pub fn in_parallel_mode() -> bool {
     unsafe { IsInParallelMode() }
 }
 
-/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has ended.
+/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has
+/// ended.
 #[inline]
 pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
     let _held = Uninterrupted::enter();
@@ -82,8 +84,8 @@ impl Uninterrupted {
 impl Drop for Uninterrupted {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; one of ours, which somebody
-        // may catch, has not.
+        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; one of ours,
+        // which somebody may catch, has not.
         unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
     }
 }
@@ -91,7 +93,7 @@ impl Drop for Uninterrupted {
 /// Whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
-    // SAFETY: reads shared memory.
+    // SAFETY: reads a flag of shared memory, which is there in every process that runs our code.
     unsafe { RecoveryInProgress() }
 }
 

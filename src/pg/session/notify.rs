@@ -1,4 +1,5 @@
-//! NOTIFY, as Postgres' own command does it: sent when the transaction commits, never when it does not.
+//! NOTIFY, as Postgres' own command does it: sent when the transaction commits, never when it does
+//! not.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -15,7 +16,8 @@ pub const PAYLOAD_LIMIT: usize =
 /// Queues a notification. It may raise an error, so the call is guarded.
 pub fn notify(channel: &CStr, payload: Vec<u8>) {
     let payload = CString::new(payload).unwrap_or_default();
-    // SAFETY: both strings live through the call, which copies them; errors become panics at the guard.
+    // SAFETY: both strings live through the call, which copies them; errors become panics at the
+    // guard.
     unsafe {
         pg_guard_ffi_boundary(|| Async_Notify(channel.as_ptr(), payload.as_ptr()));
     }

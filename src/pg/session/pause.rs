@@ -1,10 +1,10 @@
 //! Delays in the windows of the coherence protocol, for tests that must hit them.
 //!
 //! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
-//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each time is
-//! random, so that the windows of several sessions meet in every order. With `pgcache.pause_window`,
-//! the number of one, a session waits in that alone, as long as the file `pgcache.hold` is in the data
-//! folder. Meanwhile its wait event is Extension, so a test sees that it is there.
+//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
+//! time is random, so that the windows of several sessions meet in every order. With
+//! `pgcache.pause_window`, the number of one, a session waits in that alone, as long as the file
+//! `pgcache.hold` is in the data folder. Meanwhile its wait event is Extension, so a test sees it.
 
 /// Where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ mod paused {
             }
             return;
         }
-        // SAFETY: reads the clock.
+        // SAFETY: reads the system's clock and raises nothing.
         let now = unsafe { pg_sys::GetCurrentTimestamp() } as u64;
         let chance = (now ^ window as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         sleep(Duration::from_micros(chance % longest));
@@ -105,8 +105,8 @@ mod paused {
     const WAIT_EXTENSION: u32 = 0x0700_0000;
 
     fn show_wait(event: u32) {
-        // SAFETY: the pointer is this process' own place for its wait event, in its shared memory or its own, from its
-        // start to its end.
+        // SAFETY: the pointer is this process' own place for its wait event, in shared memory or
+        // its own, from its start to its end.
         unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) }
     }
 }

@@ -55,8 +55,8 @@ impl Nested {
     }
 
     fn end(self, keep: bool) {
-        // SAFETY: called once; the subtransaction is the innermost, because what runs inside ends its
-        // own. The context and the owner are the caller's and outlive it.
+        // SAFETY: called once; the subtransaction is the innermost, because what runs inside ends
+        // its own. The context and the owner are the caller's and outlive it.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another one
             match keep {

@@ -22,15 +22,15 @@ pub fn is_own(xmin: u32) -> bool {
 
 /// Raises 25006 in a read-only transaction and on a standby. `function` is the caller's name.
 pub fn require_writable(function: &std::ffi::CStr) {
-    // SAFETY: the name lives through the call.
+    // SAFETY: the name lives through both calls, which raise errors or return.
     unsafe {
         pg_sys::PreventCommandIfReadOnly(function.as_ptr());
         pg_sys::PreventCommandDuringRecovery(function.as_ptr());
     }
 }
 
-/// While this lives, rows may be written, even after `SET TRANSACTION READ ONLY`: what follows from the writes that
-/// the transaction made before that is still to be written.
+/// While this lives, rows may be written, even after `SET TRANSACTION READ ONLY`: what follows from
+/// the writes that the transaction made before that is still to be written.
 pub struct Writable(bool);
 
 impl Writable {
@@ -52,8 +52,8 @@ impl Drop for Writable {
     }
 }
 
-/// While this lives, a snapshot is active. Utility statements need one, and none is active any more once the
-/// commit has begun.
+/// While this lives, a snapshot is active. Utility statements need one, and none is active any more
+/// once the commit has begun.
 pub struct Snapshot(());
 
 impl Snapshot {
@@ -74,13 +74,14 @@ impl Drop for Snapshot {
     }
 }
 
-/// Whether the transaction's one snapshot shows all that is committed now. Says no where any transaction has ended
-/// since it was taken, whatever that did.
+/// Whether the transaction's one snapshot shows all that is committed now. Says no where any
+/// transaction has ended since it was taken, whatever that did.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
     }
-    // SAFETY: both snapshots are static or the transaction's own, and nobody takes another one in between.
+    // SAFETY: both snapshots are static or the transaction's own, and nobody takes another one in
+    // between.
     unsafe {
         let (own, latest) = (
             pg_sys::GetTransactionSnapshot(),
@@ -96,15 +97,16 @@ pub fn began() -> crate::pg::session::clock::Timestamp {
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// Waits until the record of an abort that this process has just written is on disk. For a transaction
-/// that made files of unlogged tables, before Postgres removes them.
+/// Waits until the record of an abort that this process has just written is on disk. For a
+/// transaction that made files of unlogged tables, before Postgres removes them.
 ///
-/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting: recovery
-/// replays that the file was made and finds it there, because the end of its transaction is lost. It
-/// starts when it is told to a second time, which nobody knows at that hour (Postgres bug 17731).
+/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting:
+/// recovery replays that the file was made and finds it there, because the end of its transaction
+/// is lost. It starts when it is told to a second time, which nobody knows at that hour (Postgres
+/// bug 17731).
 pub fn flush_abort() {
-    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush goes
-    // up to the end of what has been inserted, hence of this record, and needs no transaction.
+    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush
+    // goes up to the end of what has been inserted, hence of this record, and needs no transaction.
     unsafe {
         if pg_sys::ProcLastRecPtr != 0 && !pg_sys::RecoveryInProgress() {
             pg_sys::XLogFlush(pg_sys::ProcLastRecPtr + 1);

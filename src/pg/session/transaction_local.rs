@@ -1,12 +1,12 @@
 //! State of a session that belongs to its transaction, and whether any of it was changed.
 //!
-//! Guards that the end of a transaction forgets no such state: a [`TransactionLocal`] can be changed in one way
-//! only, which notes that something was. A transaction that has changed none, as most that only read, ends
-//! without a look at each of them.
+//! Guards that the end of a transaction forgets no such state: a [`TransactionLocal`] can be
+//! changed in one way only, which notes that something was. A transaction that has changed none, as
+//! most that only read, ends without a look at each of them.
 //!
-//! And that it can be asked at the end: nothing interrupts who looks at it or changes it. A process that is
-//! terminated runs its abort on top of what it was doing. It would find the state borrowed, fail, and leave its
-//! locks and marks behind.
+//! And that it can be asked at the end: nothing interrupts who looks at it or changes it. A process
+//! that is terminated runs its abort on top of what it was doing. It would find the state borrowed,
+//! fail, and leave its locks and marks behind.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;

@@ -1,4 +1,5 @@
-//! Waiting for another session outside of Postgres' lock table, and the check for deadlocks that this needs.
+//! Waiting for another session outside of Postgres' lock table, and the check for deadlocks that
+//! this needs.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use pgrx::{FromDatum, pg_sys};
 const MAX_CHAIN: usize = 64;
 
 /// Whether the process waits, directly or through others, for a lock that this session holds. The
-/// deadlock detector does not see who waits for a lease, so a session that does must ask this itself.
+/// deadlock detector does not see who waits for a lease, so a session that does must ask this
+/// itself.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };
@@ -28,7 +30,8 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Whether `lock_timeout` says to wait no longer: for a lock that is only tried, Postgres does not ask.
+/// Whether `lock_timeout` says to wait no longer: for a lock that is only tried, Postgres does not
+/// ask.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
@@ -50,7 +53,7 @@ fn blocking(process: i32) -> Vec<i32> {
 }
 
 /// Sleeps for some milliseconds; raises an error when the statement is cancelled.
-pub fn pause(millis: i64) {
+pub fn sleep(millis: i64) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
     // SAFETY: every backend has a latch; what set it is looked at below, or by who asked for it.
     unsafe {

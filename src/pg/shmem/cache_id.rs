@@ -33,7 +33,8 @@ impl CacheId {
         Oid::from_u32(self.0 as u32)
     }
 
-    /// The id with its bits mixed, for a hash or for a place in a table; the high bits are the best.
+    /// The id with its bits mixed, for a hash or for a place in a table; the high bits are the
+    /// best.
     #[inline]
     pub fn mixed(self) -> u64 {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)

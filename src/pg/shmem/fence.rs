@@ -1,13 +1,14 @@
 //! Fences: keys of memory caches that must not be stored until a commit is visible.
 //!
-//! A fixed table of key hashes in shared memory. Guards this order: a fence is raised before the entry is removed
-//! under its partition's lock, and a store looks for a fence under the same lock. So no entry that was stored
-//! before the removal stays, and none comes back after it.
+//! A fixed table of key hashes in shared memory. Guards this order: a fence is raised before the
+//! entry is removed under its partition's lock, and a store looks for a fence under the same lock.
+//! So no entry that was stored before the removal stays, and none comes back after it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Fences of the whole server at a time. A transaction that finds no place fences off the whole cache instead.
+/// Fences of the whole server at a time. A transaction that finds no place fences off the whole
+/// cache instead.
 const PLACES: usize = 1024;
 /// How many places from where its hash points a fence may stand.
 const REACH: usize = 16;

@@ -1,7 +1,7 @@
 //! Asks the system for memory only to hear whether there is any.
 //!
-//! Not where the tier gets its own: Postgres maps that, together with all else that it shares. When the
-//! system refuses, Postgres does not know for whom it asked; so we ask before it does.
+//! Not where the tier gets its own: Postgres maps that, together with all else that it shares. When
+//! the system refuses, Postgres does not know for whom it asked; so we ask before it does.
 
 /// Whether a mapping of this size can be made now; it is given back at once, untouched.
 #[cfg(target_os = "linux")]

@@ -1,8 +1,9 @@
-//! A slot: one cache in the hot tier as all backends see it, its marks and its figures.
+//! A slot: a cache's place in the hot tier, with its version, its marks and its figures, as all
+//! backends see it.
 //!
-//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared memory, which begins
-//! zeroed. They are read and changed with or without a lock: the marks in the order that `cache::commit::changes`
-//! explains, the figures in any order.
+//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared
+//! memory, which begins zeroed. They are read and changed with or without a lock: the marks in the
+//! order that `cache::commit::changes` explains, the figures in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -29,15 +30,15 @@ pub enum Figure {
 /// One cache as all backends see it.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Generation and epoch in one number: entries with another version are not of this cache's
-    /// present content. Taken from one counter for all slots, so it never comes twice.
+    /// Of the cache's present content: entries with another version are not part of it. Taken from
+    /// one counter for all slots, so it never comes twice.
     pub version: AtomicU64,
     /// Writers of the whole cache between mark and unmark.
     pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
-    pub memory: AtomicU64,
+    pub memory_id: AtomicU64,
     /// When an entry was last removed because somebody said that its source has changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,
@@ -103,8 +104,8 @@ impl Slot {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Notes that a change which is visible now has removed entries: what older snapshots have read is out of
-    /// date. `now` is a timestamp of Postgres', in microseconds.
+    /// Notes that a change which is visible now has removed entries: what older snapshots have read
+    /// is out of date. `now` is a timestamp of Postgres', in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
@@ -119,7 +120,8 @@ impl Slot {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment one may be lost.
+    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment
+    /// one may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,

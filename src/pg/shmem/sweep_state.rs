@@ -45,8 +45,8 @@ pub struct SweepState {
     pub vacuum_requested: AtomicU8,
     /// By how much steps of its sweep are shorter than full ones, as `crate::worker` counts it.
     pub pace: AtomicU8,
-    /// In seconds since 2000: until then its sweep lets others go first, after a step that took long; 0: no
-    /// step did lately.
+    /// In seconds since 2000: until then its sweep lets others go first, after a step that took
+    /// long; 0: no step did lately.
     rests_until: AtomicU32,
     /// When a worker last answered a request for a VACUUM.
     pub answered_at: AtomicI64,
@@ -71,8 +71,8 @@ impl SweepState {
         self.rests_until.store(0, Relaxed);
     }
 
-    /// How long it still rests, in microseconds. A rest that is longer than any can be was written before the
-    /// clock was set back, and counts as none.
+    /// How long it still rests, in microseconds. A rest that is longer than any can be was written
+    /// before the clock was set back, and counts as none.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)

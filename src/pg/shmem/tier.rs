@@ -2,8 +2,8 @@
 //!
 //! Access rules:
 //!
-//! 1. Partition `i` of the store is touched only inside [`Tier::read`] or [`Tier::change`], which hold
-//!    lock `i` of the tranche "pgcache" shared or exclusively.
+//! 1. Partition `i` of the store is touched only inside [`Tier::read`] or [`Tier::change`], which
+//!    hold lock `i` of the tranche "pgcache" shared or exclusively.
 //! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of
 //!    slots; under it no partition is touched.
 //! 3. Inside, nothing raises an error, allocates from Postgres, or runs SQL.
@@ -94,7 +94,8 @@ pub fn tier() -> Option<&'static Tier> {
     TIER.get()
 }
 
-/// Where each part of the tier lies, in bytes from its start. The request and the start compute it alike.
+/// Where each part of the tier lies, in bytes from its start. The request and the start compute it
+/// alike.
 struct ShmemLayout {
     /// The store's own.
     region: Layout,
@@ -199,8 +200,8 @@ impl Tier {
         run()
     }
 
-    /// Transactions that have stored a loaded value in this cache, or in one that shares its place, and have
-    /// not ended.
+    /// Transactions that have stored a loaded value in this cache, or in one that shares its place,
+    /// and have not ended.
     pub fn stores(&self, cache: CacheId) -> &AtomicU32 {
         let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]

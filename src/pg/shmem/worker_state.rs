@@ -1,12 +1,13 @@
 //! What sweepers and writers leave for each other in shared memory, and how they wake each other.
 //!
-//! Not the hot tier, and nothing is served from here: all of it may be lost or out of date at no cost but
-//! work done twice. That is the rule: nobody decides about an entry by what stands here. So it needs no
-//! lock. Whoever sweeps a cache is alone with its [`SweepState`] (`advisory::try_sweep`); writers only add
-//! to its sums and request a VACUUM. Two caches that fight for one state may at worst overwrite each other.
+//! Not the hot tier, and nothing is served from here: all of it may be lost or out of date at no
+//! cost but work done twice. That is the rule: nobody decides about an entry by what stands here.
+//! So it needs no lock. Whoever sweeps a cache is alone with its [`SweepState`]
+//! (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. Two caches that
+//! fight for one state may at worst overwrite each other.
 //!
-//! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
-//! `hot_size` where there is one.
+//! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken
+//! from `hot_size` where there is one.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -108,9 +109,9 @@ pub fn request(hot_size: usize) {
 /// Finds the memory or makes it; called from the startup hook.
 pub fn attach(hot_size: usize) {
     let mut found = false;
-    // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at aligned
-    // offsets inside them; they are atomics, of which any bit pattern is valid, and zeroed by the first
-    // to come, which the lock decides.
+    // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at
+    // aligned offsets inside them; they are atomics, of which any bit pattern is valid, and zeroed
+    // by the first to come, which the lock decides.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -162,8 +163,9 @@ impl WorkerShmem {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Requests a VACUUM of a cache of which so much has died that it cannot wait for the next sweep. Wakes
-    /// the worker that is in its database; where there is none, the launcher, which a worker's end wakes, too.
+    /// Requests a VACUUM of a cache of which so much has died that it cannot wait for the next
+    /// sweep. Wakes the worker that is in its database; where there is none, the launcher, which a
+    /// worker's end wakes, too.
     pub fn request_vacuum(&self, state: &SweepState) {
         if state.vacuum_requested.swap(1, Relaxed) == 1 {
             return;
@@ -206,8 +208,8 @@ impl WorkerShmem {
             .find_map(|(found, state)| (found == cache).then_some(state))
     }
 
-    /// All states in the order in which a cache looks for its own. None that was taken is ever free again,
-    /// so what comes behind a free one is not the cache's own.
+    /// All states in the order in which a cache looks for its own. None that was taken is ever free
+    /// again, so what comes behind a free one is not the cache's own.
     fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static SweepState> {
         let first = (cache.mixed() >> 32) as usize % self.states.len();
         let (before, from) = self.states.split_at(first);
@@ -222,9 +224,9 @@ impl WorkerShmem {
         })
     }
 
-    /// The state of a cache for its sweeper: its own, a free one, or one that it takes from another cache.
-    /// With more caches than states each cache has one place to fight for: if the oldest state were taken
-    /// instead, every cache would lose its state in turn.
+    /// The state of a cache for its sweeper: its own, a free one, or one that it takes from another
+    /// cache. With more caches than states each cache has one place to fight for: if the oldest
+    /// state were taken instead, every cache would lose its state in turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)
@@ -237,8 +239,8 @@ impl WorkerShmem {
         })
     }
 
-    /// The state of a cache for a writer, who takes no other cache's, and looks at a few places only. A free
-    /// one is taken if `may_have_one` says so.
+    /// The state of a cache for a writer, who takes no other cache's, and looks at a few places
+    /// only. A free one is taken if `may_have_one` says so.
     pub fn own_or_free(
         &self,
         cache: CacheId,

@@ -1,4 +1,5 @@
-//! The connection to Postgres' server programming interface (SPI), and what its misuse is answered with.
+//! The connection to Postgres' server programming interface (SPI), and what its misuse is answered
+//! with.
 
 use pgrx::pg_sys;
 
@@ -29,7 +30,8 @@ pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect of ours.
+/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect
+/// of ours.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

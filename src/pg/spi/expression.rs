@@ -1,7 +1,7 @@
 //! An expression over the columns of one table, as a user writes it: read, checked, printed again.
 //!
-//! Not its evaluation, which is `hooks::dependency_key`'s. Guards that it is one scalar expression of type text
-//! over this one table: what an index expression may contain, and nothing volatile.
+//! Not its evaluation, which is `hooks::dependency_key`'s. Guards that it is one scalar expression
+//! of type text over this one table: what an index expression may contain, and nothing volatile.
 
 use std::ffi::{CStr, CString};
 
@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 use super::plan::{Paths, Plan};
 use crate::error::Error;
 use crate::pg::catalog::relation;
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::Text;
 
 /// An analysed expression, in the memory of the call.
@@ -62,7 +62,8 @@ impl Expression {
             pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
             text
         };
-        // SAFETY: walks the nodes that were just made, which live in the memory context of the call.
+        // SAFETY: walks the nodes that were just made, which live in the memory context of the
+        // call.
         if unsafe { pg_sys::contain_volatile_functions(node) } {
             return Err(Error::VolatileKey);
         }
@@ -71,7 +72,8 @@ impl Expression {
 
     /// Prints it with `prefix.` before each column.
     pub fn print(&self, prefix: &CStr) -> Vec<u8> {
-        // SAFETY: the nodes speak of range table entry 1, which is the relation; the result is palloc'd.
+        // SAFETY: the nodes speak of range table entry 1, which is the relation; the result is
+        // palloc'd.
         unsafe {
             let context = pg_sys::deparse_context_for(prefix.as_ptr(), self.relation);
             let text = pg_sys::deparse_expression(self.node, context, true, false);
@@ -82,10 +84,11 @@ impl Expression {
 
 /// The expression of `SELECT expression`, when the text is that and nothing more.
 fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
-    // SAFETY: the parser raises errors for what it cannot read; nodes are looked at after their tags.
+    // SAFETY: the parser raises errors for what it cannot read; nodes are looked at after their
+    // tags.
     unsafe {
         let parsed = pg_sys::raw_parser(select.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
-        let [raw] = list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
+        let [raw] = pg_list::pointers::<pg_sys::RawStmt>(parsed)[..] else {
             return Err(Error::NotAnExpression);
         };
         let statement: *mut pg_sys::SelectStmt = (*raw).stmt.cast();
@@ -107,7 +110,7 @@ fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
             && s.lockingClause.is_null()
             && s.withClause.is_null()
             && s.op == pg_sys::SetOperation::SETOP_NONE;
-        match list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
+        match pg_list::pointers::<pg_sys::ResTarget>(s.targetList)[..] {
             [target] if plain && (*target).name.is_null() => Ok((*target).val),
             _ => Err(Error::NotAnExpression),
         }

@@ -1,7 +1,7 @@
 //! A query that a user gives as text, to be run for one value: the loader of `cache_fetch`.
 //!
-//! Runs with the caller's identity and search_path, as any statement of the caller's: nothing here changes
-//! either. The text stands in the context of each error that comes out of it.
+//! Runs with the caller's identity and search_path, as any statement of the caller's: nothing here
+//! changes either. The text stands in the context of each error that comes out of it.
 
 use std::ffi::CString;
 use std::ptr::NonNull;

@@ -22,8 +22,8 @@ impl LoaderContext {
     /// From now on errors name this text, until the result is dropped.
     pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
-        // SAFETY: text and entry are palloc'd in the call's memory context, which is there until the
-        // statement ends or its error has been raised. The entry is taken out by drop.
+        // SAFETY: text and entry are palloc'd in the call's memory context, which is there until
+        // the statement ends or its error has been raised. The entry is taken out by drop.
         unsafe {
             let former = pg_sys::error_context_stack;
             let entry: *mut pg_sys::ErrorContextCallback =

@@ -1,7 +1,7 @@
 //! What a statement gave back, read column by column.
 //!
-//! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that no lock is
-//! needed later; and that no column is read as another type than it has.
+//! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that
+//! no lock is needed later; and that no column is read as another type than it has.
 
 use pgrx::pg_sys;
 
@@ -42,12 +42,14 @@ impl Output {
     pub fn columns(&self) -> usize {
         match self.table.is_null() {
             true => 0,
-            // SAFETY: the descriptor lives as long as the table.
+            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives
+            // this, and every table has a descriptor.
             false => unsafe { (*(*self.table).tupdesc).natts as usize },
         }
     }
 
-    /// A column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond the last row.
+    /// A column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond
+    /// the last row.
     fn raw(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         if row >= self.rows() {
             return None;
@@ -65,7 +67,8 @@ impl Output {
     /// A row's address, copied into the caller's memory context.
     pub fn row_address(&self, row: usize, column: usize) -> Option<Typed> {
         let datum = self.of_type(row, column, pg_sys::TIDOID)?;
-        // SAFETY: `of_type` has seen that it is a tid: so many bytes at this address. The copy has as much room.
+        // SAFETY: `of_type` has seen that it is a tid: so many bytes at this address. The copy has
+        // as much room.
         unsafe {
             let size = size_of::<pg_sys::ItemPointerData>();
             let copy = pg_sys::MemoryContextAlloc(self.caller, size);
@@ -100,8 +103,8 @@ impl Output {
         }
     }
 
-    /// A column that must have this type. A kept statement is planned anew when its table has changed, and its
-    /// column may then have another one: that raises an error.
+    /// A column that must have this type. A kept statement is planned anew when its table has
+    /// changed, and its column may then have another one: that raises an error.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {
@@ -140,7 +143,8 @@ impl Output {
         Some(unsafe { Text::from_raw(self.copy(datum)) })
     }
 
-    /// A value of whichever of our types the column has now, copied into the caller's memory context.
+    /// A value of whichever of our types the column has now, copied into the caller's memory
+    /// context.
     pub fn stored(&self, row: usize, column: usize) -> Option<Stored> {
         let datum = self.raw(row, column)?;
         let Some(value_type) = ValueType::from_oid(self.type_of(column)) else {
@@ -155,8 +159,8 @@ impl Output {
     /// # Safety
     /// The datum is one.
     unsafe fn copy(&self, datum: pg_sys::Datum) -> pg_sys::Datum {
-        // SAFETY: the datum is a varlena, by the caller's word. The copy is made in the memory context that was
-        // current before SPI_connect, which outlives this; SPI's own is put back.
+        // SAFETY: the datum is a varlena, by the caller's word. The copy is made in the memory
+        // context that was current before SPI_connect, which outlives this; SPI's own is put back.
         unsafe {
             let spi = pg_sys::MemoryContextSwitchTo(self.caller);
             let copy = pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr());

@@ -1,7 +1,7 @@
 //! Kept plans: SQL statements that a session plans once and runs many times through SPI.
 //!
-//! Guards that a plan for a look-up by key uses the index whatever the statistics say: a cache that was
-//! empty a minute ago would otherwise be read from end to end.
+//! Guards that a plan for a look-up by key uses the index whatever the statistics say: a cache that
+//! was empty a minute ago would otherwise be read from end to end.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::connection::{Connection, current_context, failed};
 use super::output::Output;
 use crate::pg::hooks::name_guard::NameGuard;
-use crate::pg::memory::{self, list};
+use crate::pg::memory::{self, pg_list};
 use crate::pg::session::{self, lock};
 use crate::pg::value::stored::refuse;
 use crate::pg::value::typed::Typed;
@@ -29,7 +29,8 @@ pub enum Paths {
     Address,
 }
 
-/// A planned statement, kept until dropped. Every function that runs one raises the errors of the statement.
+/// A planned statement, kept until dropped. Every function that runs one raises the errors of the
+/// statement.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
@@ -39,8 +40,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Parses and plans a statement over one table. It is refused, now and at each run, when its name has come to
-    /// stand for another table: see [`crate::pg::hooks::name_guard`].
+    /// Parses and plans a statement over one table. It is refused, now and at each run, when its
+    /// name has come to stand for another table: see [`crate::pg::hooks::name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut plan = {
             let _guard = NameGuard::of_query(&sql, table);
@@ -89,10 +90,11 @@ impl Plan {
 
     /// Runs the statement and lets `read` look at its rows.
     ///
-    /// Each run has a snapshot of its own under READ COMMITTED and sees what the session did before.
+    /// Each run has a snapshot of its own under READ COMMITTED and sees what the session did
+    /// before.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin; there is nothing to see that the session did, so a statement that
-        // reads needs none.
+        // In parallel mode no command can begin; there is nothing to see that the session did, so a
+        // statement that reads needs none.
         let snapshot = match session::in_parallel_mode() {
             // SAFETY: in parallel mode there is a transaction, and it has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },
@@ -101,9 +103,9 @@ impl Plan {
         self.run_under(snapshot, arguments, read)
     }
 
-    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, also where the transaction has one
-    /// snapshot for all its statements.
-    pub fn run_on_present<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
+    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, also where the
+    /// transaction has one snapshot for all its statements.
+    pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
         }
@@ -124,7 +126,8 @@ impl Plan {
         let only_reads = session::in_parallel_mode();
         let about = self.about.as_ref();
         let _guard = about.map(|(sql, table)| NameGuard::of_query(sql, *table));
-        // SAFETY: the plan is kept and takes parameters of these types; both arrays live through it.
+        // SAFETY: the plan is kept and takes parameters of these types; both arrays live through
+        // it.
         let code = unsafe {
             pg_sys::SPI_execute_snapshot(
                 self.plan.as_ptr(),
@@ -143,8 +146,8 @@ impl Plan {
         read(&Output::of_last_statement(caller))
     }
 
-    /// Runs a statement that changes rows as they are now, whatever the transaction's snapshot shows.
-    pub fn run_on_latest(&self, arguments: &[Typed]) {
+    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does; nothing is read.
+    pub fn change_as_of_now(&self, arguments: &[Typed]) {
         // SAFETY: a transaction is open; SPI copies the snapshot.
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, |_| ());
     }
@@ -157,14 +160,14 @@ impl Drop for Plan {
     }
 }
 
-/// Runs a statement once, for definitions (DDL) and the like. The text contains names that others have chosen, so
-/// it is refused if it parses as more than one statement.
+/// Runs a statement once, for definitions (DDL) and the like. The text contains names that others
+/// have chosen, so it is refused if it parses as more than one statement.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
     // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
     let statements = unsafe {
         let mode = pg_sys::RawParseMode::RAW_PARSE_DEFAULT;
-        list::pointers::<pg_sys::RawStmt>(pg_sys::raw_parser(sql.as_ptr(), mode)).len()
+        pg_list::pointers::<pg_sys::RawStmt>(pg_sys::raw_parser(sql.as_ptr(), mode)).len()
     };
     if statements != 1 {
         refuse();
@@ -218,7 +221,8 @@ struct Allowed {
 
 impl Allowed {
     fn only(paths: Paths) -> Allowed {
-        // SAFETY: plain variables of this process, which the planner reads; nothing else runs meanwhile.
+        // SAFETY: plain variables of this process, which the planner reads; nothing else runs
+        // meanwhile.
         unsafe {
             let former = Allowed {
                 seqscan: pg_sys::enable_seqscan,
@@ -247,8 +251,8 @@ impl Drop for Allowed {
     }
 }
 
-/// SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an argument is not of
-/// the type that the statement was prepared for.
+/// SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an
+/// argument is not of the type that the statement was prepared for.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {
         refuse();

@@ -1,8 +1,8 @@
 //! What a write leaves dead: bytes that VACUUM alone gives back.
 //!
-//! A row that is updated within its page (HOT) is cleared up by whoever comes to that page next; one that
-//! moves or goes is not, and neither is a long value in the TOAST table. Postgres counts dead rows, too,
-//! but learns of them up to a second late, and a row may be eight bytes or a page.
+//! A row that is updated within its page (HOT) is cleared up by whoever comes to that page next;
+//! one that moves or goes is not, and neither is a long value in the TOAST table. Postgres counts
+//! dead rows, too, but learns of them up to a second late, and a row may be eight bytes or a page.
 
 use std::ops::AddAssign;
 
@@ -12,7 +12,8 @@ use pgrx::varlena::varatt_is_1b_e;
 use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
-/// What a row occupies outside of its page: the bytes of its value in the TOAST table, and their id there.
+/// What a row occupies outside of its page: the bytes of its value in the TOAST table, and their id
+/// there.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Toasted {
     bytes: usize,
@@ -38,8 +39,8 @@ impl DeadBytes {
     /// What is dead once the row in a slot is gone.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column of
-    /// number `value` is a varlena.
+    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table
+    /// whose column of number `value` is a varlena.
     pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> DeadBytes {
         // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller allows.
         unsafe {
@@ -58,12 +59,12 @@ impl DeadBytes {
         }
     }
 
-    /// What is dead once `old` has become `new`, or is gone where that is NULL. `value` gives the number of
-    /// the value's column; it is asked only where something is in the TOAST table.
+    /// What is dead once `old` has become `new`, or is gone where that is NULL. `value` gives the
+    /// number of the value's column; it is asked only where something is in the TOAST table.
     ///
     /// # Safety
-    /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the column of
-    /// that number is a varlena.
+    /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the
+    /// column of that number is a varlena.
     pub unsafe fn between(
         old: HeapTuple,
         new: HeapTuple,
@@ -103,7 +104,7 @@ impl DeadBytes {
 /// A row of a table.
 #[inline(always)]
 unsafe fn has_toasted(row: HeapTuple) -> bool {
-    // SAFETY: reads its header.
+    // SAFETY: a row of a table, by the caller's word, has its header at `t_data`.
     unsafe { u32::from((*(*row).t_data).t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0 }
 }
 
@@ -119,7 +120,8 @@ impl Toasted {
             return Toasted::default();
         };
         let varlena: *const pg_sys::varlena = datum.cast_mut_ptr();
-        // SAFETY: reads the header, the tag that follows, and behind it the pointer, which is not aligned.
+        // SAFETY: reads the header, the tag that follows, and behind it the pointer, which is not
+        // aligned.
         unsafe {
             let external: *const pg_sys::varattrib_1b_e = varlena.cast();
             if !varatt_is_1b_e(varlena) || (*external).va_tag != ON_DISK {

@@ -1,8 +1,8 @@
 //! Rows of a table, read and written past the executor where the table is plain enough for it.
 
 pub mod dead_bytes;
-pub mod row;
-pub mod scan;
+pub mod new_row;
+pub mod read;
 pub mod search;
 pub mod shape;
 pub mod step;

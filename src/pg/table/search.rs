@@ -1,14 +1,14 @@
 //! Where the rows are that have one of many keys: by the index, or by one pass over the table.
 //!
-//! Both see what a statement that begins now would see, and give places that are hints, as those of `write` are.
-//! The caller holds the lock on the table that makes the [`Target`] true, and has an active snapshot: vacuum keeps
-//! what that could see, so a place holds no other row meanwhile.
+//! Both see what a statement that begins now would see, and give places that are hints, as those of
+//! `write` are. The caller holds the lock on the table that makes the [`Target`] true, and has an
+//! active snapshot: vacuum keeps what that could see, so a place holds no other row meanwhile.
 
 use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
 
-use super::scan::{UsePlan, key_equals};
+use super::read::{UsePlan, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory;
@@ -33,14 +33,15 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages warm.
+/// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages
+/// warm.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
-    // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An error
-    // that unwinds leaves it to the abort.
+    // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An
+    // error that unwinds leaves it to the abort.
     unsafe {
         let (search, index, scan) = guarded(|| {
             let (search, index) = open(target)?;
@@ -69,11 +70,12 @@ pub fn by_index(
     Ok(all)
 }
 
-/// Waits for each transaction in progress that has written a row under one of these keys. Every row of a key is
-/// looked at, because a new one may stand beside the one that it replaces.
+/// Waits for each transaction in progress that has written a row under one of these keys. Every row
+/// of a key is looked at, because a new one may stand beside the one that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
-    // SAFETY: sequences of plain values over what `open` has opened; an error that unwinds leaves it to the abort.
-    // A wait begins only after `unseen_writer` has ended its scan and let go of its pages.
+    // SAFETY: sequences of plain values over what `open` has opened; an error that unwinds leaves
+    // it to the abort. A wait begins only after `unseen_writer` has ended its scan and let go of
+    // its pages.
     unsafe {
         let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
@@ -101,7 +103,8 @@ unsafe fn unseen_writer(
     index: pg_sys::Relation,
     key: Text,
 ) -> pg_sys::TransactionId {
-    // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins and ends here.
+    // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
+    // and ends here.
     unsafe {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -123,14 +126,16 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Reads the whole table once. `number_of` gives a key's number, or None for a key that is not looked for.
+/// Reads the whole table once. `number_of` gives a key's number, or None for a key that is not
+/// looked for.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
-    // SAFETY: sequences of plain values; the Rust between them, `number_of`, does not touch the pass, and reads the
-    // key while the slot still holds its row. An error that unwinds leaves all of it to the abort.
+    // SAFETY: sequences of plain values; the Rust between them, `number_of`, does not touch the
+    // pass, and reads the key while the slot still holds its row. An error that unwinds leaves all
+    // of it to the abort.
     unsafe {
         let (search, index, pass) = guarded(|| {
             let (search, index) = open(target)?;
@@ -164,7 +169,8 @@ pub fn by_pass(
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
 unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
-    // SAFETY: the slot holds a row, so it knows the row's place; the column `value` of a target is a varlena.
+    // SAFETY: the slot holds a row, so it knows the row's place; the column `value` of a target is
+    // a varlena.
     unsafe {
         RowPlace {
             number,
@@ -174,13 +180,14 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     }
 }
 
-/// Opens the table, its index and a snapshot; None where the table is no longer what the target says.
+/// Opens the table, its index and a snapshot; None where the table is no longer what the target
+/// says.
 ///
 /// # Safety
 /// Inside of `guarded`.
 unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
-    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as
-    // the search needs it.
+    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as
+    // long as the search needs it.
     unsafe {
         unguarded::CommandCounterIncrement();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -239,8 +246,8 @@ unsafe fn begin_pass(search: &Search) -> TableScanDesc {
 /// Inside of `guarded`; the pass has begun.
 unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
-    // SAFETY: the table is open, so it has an access method; the pass was begun by that, on this slot's kind of
-    // rows.
+    // SAFETY: the table is open, so it has an access method; the pass was begun by that, on this
+    // slot's kind of rows.
     unsafe {
         let next = (*(*search.table).rd_tableam).scan_getnextslot;
         next.is_some_and(|next| next(pass, forward, search.slot))
@@ -250,7 +257,8 @@ unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
 /// # Safety
 /// Inside of `guarded`; the pass has begun and is no longer used afterwards.
 unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
-    // SAFETY: the slot lets go of its page first.
+    // SAFETY: the table is open, so it has an access method, which began this pass and is asked to
+    // end it once; the slot lets go of its page first.
     unsafe {
         unguarded::clear_slot(search.slot);
         if let Some(end) = (*(*search.table).rd_tableam).scan_end {

@@ -1,7 +1,8 @@
-//! The facts about a relation that decide whether and how it is a cache: its columns, its key, pgcache's
-//! triggers or view, and the settings that stand in these.
+//! The facts about a relation that decide whether and how it is a cache: its columns, its key,
+//! pgcache's triggers or view, and the settings that stand in these.
 //!
-//! Not what they mean: whether the relation makes a good cache is judged in `cache::catalog::registry`.
+//! Not what they mean: whether the relation makes a good cache is judged in
+//! `cache::catalog::registry`.
 
 use std::ffi::{CStr, CString};
 
@@ -10,7 +11,7 @@ use pgrx::pg_sys;
 use super::target::{self, Target};
 use crate::pg::catalog::own;
 use crate::pg::catalog::relation::{self, qualified_name};
-use crate::pg::memory::list;
+use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
 
@@ -36,12 +37,13 @@ pub struct Shape {
     pub value_type: Option<ValueType>,
     /// A column `expires_at timestamptz`.
     pub has_deadline: bool,
-    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view; None
-    /// when there is neither.
+    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view;
+    /// None when there is neither.
     pub settings: Option<Vec<Vec<u8>>>,
     /// The table as a direct access sees it.
     pub target: Option<Target>,
-    /// The table and its indexes; none if a statement that reads the table may run somebody else's code.
+    /// The table and its indexes; none if a statement that reads the table may run somebody else's
+    /// code.
     pub own_relations: Vec<pg_sys::Oid>,
 }
 
@@ -83,7 +85,8 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
-/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or not.
+/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or
+/// not.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
@@ -175,7 +178,8 @@ unsafe fn trigger_arguments(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
 ) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: a trigger has tgnargs C strings.
+    // SAFETY: the relation is open, by the caller's word, so its triggers stay; each has tgnargs C
+    // strings, which are copied.
     unsafe {
         let trigger = trigger_calling(relation, function)?;
         let arguments = (0..trigger.tgnargs as usize)
@@ -199,7 +203,8 @@ const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_T
 /// # Safety
 /// `relation` must be open.
 unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events: u32) -> bool {
-    // SAFETY: the relation is open.
+    // SAFETY: the relation is open, by the caller's word, so its triggers stay while plain fields
+    // of one are read.
     unsafe {
         trigger_calling(relation, function).is_some_and(|trigger| {
             trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8
@@ -215,14 +220,15 @@ const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// The settings in a memory cache's view, from the catalogs alone: the number may be one that somebody has
-/// made up, so no lock is taken on what it names, nor waited for. None for a temporary view, which is no cache.
+/// The settings in a memory cache's view, from the catalogs alone: the number may be one that
+/// somebody has made up, so no lock is taken on what it names, nor waited for. None for a temporary
+/// view, which is no cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
     }
-    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action of a
-    // view's rule is the text of a list of queries.
+    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action
+    // of a view's rule is the text of a list of queries.
     unsafe {
         let rule = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::RULERELNAME as i32,
@@ -250,8 +256,8 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
 /// # Safety
 /// `relation` must be open.
 unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the relation, which
-    // is open.
+    // SAFETY: a view has one rule for SELECT, and may have others. rd_rules belongs to the
+    // relation, which is open.
     unsafe {
         if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_VIEW as i8
             || (*relation).rd_rules.is_null()
@@ -270,11 +276,11 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
 /// `actions` are those of a view's rule for SELECT.
 unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     let function = own::MEMORY_ENTRIES.oid();
-    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only after
-    // their tag.
+    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only
+    // after their tag.
     unsafe {
-        let query: *mut pg_sys::Query = *list::pointers(actions).first()?;
-        list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
+        let query: *mut pg_sys::Query = *pg_list::pointers(actions).first()?;
+        pg_list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)
             .into_iter()
             .filter(|&table| (*table).rtekind == pg_sys::RTEKind::RTE_FUNCTION)
             .find_map(|table| text_argument((*table).functions, function))
@@ -294,12 +300,13 @@ unsafe fn text_argument(functions: *mut pg_sys::List, function: pg_sys::Oid) -> 
     // SAFETY: each node is looked at only after its tag was; a non-null constant of type text holds
     // a varlena.
     unsafe {
-        let function_in_from: *mut pg_sys::RangeTblFunction = *list::pointers(functions).first()?;
+        let function_in_from: *mut pg_sys::RangeTblFunction =
+            *pg_list::pointers(functions).first()?;
         let call: *mut pg_sys::FuncExpr = (*function_in_from).funcexpr.cast();
         if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr || (*call).funcid != function {
             return None;
         }
-        let constant: *mut pg_sys::Const = *list::pointers((*call).args).first()?;
+        let constant: *mut pg_sys::Const = *pg_list::pointers((*call).args).first()?;
         let is_text = (*constant).xpr.type_ == pg_sys::NodeTag::T_Const
             && !(*constant).constisnull
             && (*constant).consttype == pg_sys::TEXTOID;

@@ -1,14 +1,14 @@
 //! The single steps of a direct write: each changes one row or says why it could not.
 //!
-//! Everything here runs inside of `unguarded::guarded` and keeps to its rules. `write` repeats the steps, and tells
-//! why that is right.
+//! Everything here runs inside of `unguarded::guarded` and keeps to its rules. `write` repeats the
+//! steps, and tells why that is right.
 
 use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::row::{New, RowAction, Version, fill};
-use super::scan::Row;
+use super::new_row::{New, RowAction, Version, fill};
+use super::read::Row;
 use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;
@@ -37,8 +37,8 @@ fn outcome(result: TM_Result::Type) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's word; a place is used right after it was
-    // found, while the slot `present` still holds its row.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's word; a place is used
+    // right after it was found, while the slot `present` still holds its row.
     unsafe {
         loop {
             let step = match writer.find(key, Seek::Any, false) {
@@ -59,8 +59,9 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's word. The row is copied before it is
-    // removed, and is the one that was removed: had it changed, the result would be TM_Updated.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's word. The row is copied
+    // before it is removed, and is the one that was removed: had it changed, the result would be
+    // TM_Updated.
     unsafe {
         loop {
             let Some(place) = writer.find(key, Seek::ToRemove, false) else {
@@ -76,7 +77,8 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
     }
 }
 
-/// Locks a row, so that what is decided by it still holds when it is changed; the row, if that was done.
+/// Locks a row, so that what is decided by it still holds when it is changed; the row, if that was
+/// done.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -89,8 +91,8 @@ pub unsafe fn lock(
         Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
         _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
     };
-    // SAFETY: the table is open and its access method's function raises or returns; `place` and `failure` live
-    // through the call. The slot lets go of its page before this waits.
+    // SAFETY: the table is open and its access method's function raises or returns; `place` and
+    // `failure` live through the call. The slot lets go of its page before this waits.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         unguarded::clear_slot(writer.present);
@@ -119,7 +121,8 @@ pub unsafe fn make(
     place: pg_sys::ItemPointerData,
     change: &RowAction,
 ) -> Step {
-    // SAFETY: each case needs what the caller has promised: `guarded`, an open writer, the row in `present`.
+    // SAFETY: each case needs what the caller has promised: `guarded`, an open writer, the row in
+    // `present`.
     unsafe {
         match change {
             RowAction::Put(new) => update(writer, key, place, &new.into()),
@@ -201,9 +204,9 @@ unsafe fn update(
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
-    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it. A session that
-    // finds the speculative row waits for its token, which is held from before the insertion until after its
-    // end; an abort lets go of it.
+    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
+    // A session that finds the speculative row waits for its token, which is held from before the
+    // insertion until after its end; an abort lets go of it.
     unsafe {
         if !fill(writer, key, false, &new.into()) {
             return Step::Unsupported;
@@ -231,7 +234,8 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
-    // SAFETY: the slot `present` holds the row at `place`, by the caller's word, and is read before the row goes.
+    // SAFETY: the slot `present` holds the row at `place`, by the caller's word, and is read before
+    // the row goes.
     unsafe {
         let dead = writer.dead_with_present();
         let step = remove_unseen(writer, place, dead);
@@ -242,8 +246,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so the transaction's next command may still see it. For callers
-/// that remove many, and know what each leaves dead.
+/// Removes a row without starting a new command, so the transaction's next command may still see
+/// it. For callers that remove many, and know what each leaves dead.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -252,8 +256,8 @@ pub unsafe fn remove_unseen(
     mut place: pg_sys::ItemPointerData,
     dead: DeadBytes,
 ) -> Step {
-    // SAFETY: the table is open, by the caller's word; `place` and `failure` live through the call, which waits for
-    // other writers of the row itself.
+    // SAFETY: the table is open, by the caller's word; `place` and `failure` live through the call,
+    // which waits for other writers of the row itself.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         let step = outcome((writer.access.delete)(

@@ -40,8 +40,8 @@ pub fn toast_table(relation: Oid) -> Option<Oid> {
     }
 }
 
-/// What Postgres has counted of a table. Sessions report what they did within a second, or when they
-/// come to rest.
+/// What Postgres has counted of a table. Sessions report what they did within a second, or when
+/// they come to rest.
 #[derive(Clone, Copy)]
 pub struct Counted {
     /// Rows inserted, updated and deleted so far.
@@ -54,7 +54,7 @@ pub struct Counted {
 pub fn counted(relation: Oid) -> Option<Counted> {
     type Counter = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
     let count = |counter: Counter| {
-        // SAFETY: each takes an oid and gives a bigint.
+        // SAFETY: each of the functions below takes an oid, any oid, and gives a bigint or NULL.
         let found =
             unsafe { pgrx::direct_function_call_as_datum(counter, &[Some(Datum::from(relation))]) };
         found.map_or(0, |datum| datum.value() as i64)

@@ -1,14 +1,14 @@
 //! What a direct access needs to know of a table, and whether the table is plain enough for one.
 //!
-//! Judged when the session learns of the relation, and again after any change of it. Guards the rule
-//! that a direct write may skip only what is not there: whatever the executor would evaluate, check or
-//! fire besides our own trigger makes the table one for the kept plans.
+//! Judged when the session learns of the relation, and again after any change of it. Guards the
+//! rule that a direct write may skip only what is not there: whatever the executor would evaluate,
+//! check or fire besides our own trigger makes the table one for the kept plans.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys;
 
 use crate::pg::catalog::{own, policies, relation};
-use crate::pg::memory::{list, unguarded};
+use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::value::datum::ValueType;
 use crate::pg::version;
 
@@ -28,13 +28,14 @@ pub struct Target {
     pub more: Vec<i16>,
     /// Rows can be written past the executor.
     pub writable: bool,
-    /// The transaction that made the index, where rows had changed their keys while there was none: a
-    /// snapshot that is older may see a row which the index has under a newer key.
+    /// The transaction that made the index, where rows had changed their keys while there was none:
+    /// a snapshot that is older may see a row which the index has under a newer key.
     made_by: Option<pg_sys::TransactionId>,
 }
 
 impl Target {
-    /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's rule.
+    /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's
+    /// rule.
     pub fn is_indexed_for_reads(&self) -> bool {
         // SAFETY: a variable of this process, and a comparison.
         self.made_by.is_none_or(|made| unsafe {
@@ -42,9 +43,9 @@ impl Target {
         })
     }
 
-    /// The type of the values, if the table and its index are still what was judged. No lock keeps a
-    /// session's own statements from changing them, and they may run in between: in a loader, a trigger, a
-    /// policy. The table stays as it is while it is open.
+    /// The type of the values, if the table and its index are still what was judged. No lock keeps
+    /// a session's own statements from changing them, and they may run in between: in a loader, a
+    /// trigger, a policy. The table stays as it is while it is open.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; both are open.
@@ -54,8 +55,8 @@ impl Target {
         table: pg_sys::Relation,
         index: pg_sys::Relation,
     ) -> Option<ValueType> {
-        // SAFETY: an open relation has a descriptor and an open index its form; a column that is not there,
-        // or was dropped, is of no type.
+        // SAFETY: an open relation has a descriptor and an open index its form; a column that is
+        // not there, or was dropped, is of no type.
         unsafe {
             let descriptor = (*table).rd_att;
             let kind = |column: i16| unguarded::SPI_gettypeid(descriptor, i32::from(column));
@@ -76,7 +77,8 @@ impl Target {
 /// # Safety
 /// `relation` must be open and locked.
 pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
-    // SAFETY: the relation is open, so its descriptor and class row are there; what is kept are numbers.
+    // SAFETY: the relation is open, so its descriptor and class row are there; what is kept are
+    // numbers.
     unsafe {
         if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_RELATION as i8 {
             return None;
@@ -151,8 +153,8 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16], key: i16) -> b
         && (ours.contains(&column.attnum) || (!column.atthasdef && !is_domain()))
 }
 
-/// Whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or a
-/// publication, whose row filters and identities the executor checks.
+/// Whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or
+/// a publication, whose row filters and identities the executor checks.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -175,8 +177,9 @@ unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// The table and its indexes, if a statement over it alone evaluates nothing of anybody else's, neither when
-/// it is planned (expressions of indexes, constraints and statistics) nor when it reads (policies); else none.
+/// The table and its indexes, if a statement over it alone evaluates nothing of anybody else's,
+/// neither when it is planned (expressions of indexes, constraints and statistics) nor when it
+/// reads (policies); else none.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -192,8 +195,8 @@ pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oi
             && !class.relispartition
             && (constraints.is_null() || (*constraints).num_check == 0)
             && !descriptor.iter().any(version::is_virtual)
-            && list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
-        let mut relations = list::oids(pg_sys::RelationGetIndexList(relation));
+            && pg_list::oids(pg_sys::RelationGetStatExtList(relation)).is_empty();
+        let mut relations = pg_list::oids(pg_sys::RelationGetIndexList(relation));
         if !alone || relations.iter().any(|&index| evaluates(index)) {
             return Vec::new();
         }
@@ -254,7 +257,7 @@ unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
 unsafe fn indexes_are_plain(relation: pg_sys::Relation, primary: pg_sys::Oid) -> bool {
     // SAFETY: the list is a copy; each index is open between open and close, under a lock.
     unsafe {
-        list::oids(pg_sys::RelationGetIndexList(relation))
+        pg_list::oids(pg_sys::RelationGetIndexList(relation))
             .into_iter()
             .all(|oid| {
                 let index = pg_sys::index_open(oid, pg_sys::AccessShareLock as i32);

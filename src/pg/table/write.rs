@@ -1,29 +1,31 @@
 //! Writing rows of a table by key, past the executor, with its own means.
 //!
-//! What `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1` do, only for a
-//! [`Target`] that is `writable`, only under READ COMMITTED, only where a snapshot is active and nothing
-//! runs in parallel: [`possible`] asks. The caller holds RowExclusiveLock on the table and notes the key
-//! for the trigger that is not fired.
+//! What `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1` do, only
+//! for a [`Target`] that is `writable`, only under READ COMMITTED, only where a snapshot is active
+//! and nothing runs in parallel: [`possible`] asks. The caller holds RowExclusiveLock on the table
+//! and notes the key for the trigger that is not fired.
 //!
 //! How two writers of one key meet:
 //!
-//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the row
-//!   may be moved, locked or deleted. The change itself then says so (TM_Updated, TM_Deleted), and all
-//!   begins again. It waits for whoever is at the row, in the queue that every writer stands in.
-//! - That a scan finds nothing is a hint as well: a row that moves while it is looked for can be missed.
-//!   The speculative insertion decides. Where the index has the key already, the row is taken back, and
-//!   all begins again.
-//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and
-//!   vacuum keeps what was alive then.
-//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only the page stays
-//!   pinned that the update itself holds on to, as any writer's does.
+//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the
+//!   row may be moved, locked or deleted. The change itself then says so (TM_Updated, TM_Deleted),
+//!   and all begins again. It waits for whoever is at the row, in the queue that every writer
+//!   stands in.
+//! - That a scan finds nothing is a hint as well: a row that moves while it is looked for can be
+//!   missed. The speculative insertion decides. Where the index has the key already, the row is
+//!   taken back, and all begins again.
+//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan,
+//!   and vacuum keeps what was alive then.
+//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only
+//!   the page stays pinned that the update itself holds on to, as any writer's does.
 //!
-//! This file decides and repeats; `step` has the single steps, `writer` what is open, `row` what is written.
+//! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row`
+//! what is written.
 
 use pgrx::pg_sys::Datum;
 
-use super::row::{New, RowAction};
-use super::scan::{Row, UsePlan};
+use super::new_row::{New, RowAction};
+use super::read::{Row, UsePlan};
 use super::search::RowPlace;
 use super::step::{self, Step};
 use super::target::Target;
@@ -66,7 +68,8 @@ pub fn put_all(
 
 /// Inserts or overwrites one row. False where the statement must do it.
 pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
-    // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and closes them.
+    // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and
+    // closes them.
     let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
@@ -80,8 +83,8 @@ pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
     done
 }
 
-/// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as it
-/// was. An error where the statement must do it.
+/// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as
+/// it was. An error where the statement must do it.
 pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
@@ -97,8 +100,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
 }
 
 /// Removes rows that were found by `search`, and gives their keys' numbers to `removed`. One that
-/// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its number. False
-/// where the statement must do it, all of it: what has been removed already is not there then.
+/// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its
+/// number. False where the statement must do it, all of it: what has been removed already is not
+/// there then.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
@@ -114,7 +118,8 @@ pub fn remove_all(
              place,
              dead,
          }| {
-            // SAFETY: a sequence of plain values; the writer's relations are open until `close` below.
+            // SAFETY: a sequence of plain values; the writer's relations are open until `close`
+            // below.
             let step = unsafe {
                 guarded(|| {
                     unguarded::check_for_interrupts();
@@ -126,7 +131,8 @@ pub fn remove_all(
                 Step::Unsupported => None,
                 Step::Again => {
                     let key = key_of(number);
-                    // SAFETY: a sequence of plain values over the writer's open relations; `key` lives through it.
+                    // SAFETY: a sequence of plain values over the writer's open relations; `key`
+                    // lives through it.
                     unsafe { guarded(|| step::take(&mut writer, key.raw())) }
                         .map(|row| row.is_some())
                 }
@@ -137,18 +143,19 @@ pub fn remove_all(
             gone.is_some()
         },
     );
-    // SAFETY: a single call.
+    // SAFETY: a sequence of one call, which holds nothing; `possible` has said that nothing runs in
+    // parallel, where no command may begin.
     unsafe { guarded(|| unguarded::CommandCounterIncrement()) };
     writer.close();
     done
 }
 
-/// Changes the row under a key as `decide` says, which is shown the row or None; gives what it gave. An
-/// error where the statement must do it; nothing is changed then.
+/// Changes the row under a key as `decide` says, which is shown the row or None; gives what it
+/// gave. An error where the statement must do it; nothing is changed then.
 ///
-/// With [`Seek::Any`] the row is one that an insertion would conflict with, an uncommitted one is waited
-/// for, and it is locked before `decide` sees it. Otherwise it is one that a statement beginning now
-/// sees; it is locked when `decide` wants it changed, and asked about again then.
+/// With [`Seek::Any`] the row is one that an insertion would conflict with, an uncommitted one is
+/// waited for, and it is locked before `decide` sees it. Otherwise it is one that a statement
+/// beginning now sees; it is locked when `decide` wants it changed, and asked about again then.
 pub fn change<R>(
     target: &Target,
     key: Text,
@@ -176,8 +183,8 @@ fn attempt<R>(
     seek: Seek,
     decide: &mut impl FnMut(Option<Row>) -> (RowAction, R),
 ) -> Result<R, Step> {
-    // SAFETY: a sequence of plain values over the writer's open relations. Between this and the next runs Rust that
-    // does not touch the writer; an error that unwinds leaves it to the abort.
+    // SAFETY: a sequence of plain values over the writer's open relations. Between this and the
+    // next runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
     let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
         let (change, answer) = decide(None);
         // SAFETY: a sequence of plain values over the writer's open relations.
@@ -191,13 +198,15 @@ fn attempt<R>(
             return Ok(answer);
         }
     }
-    // SAFETY: a sequence of plain values over the writer's open relations; the lock puts the row into the slot.
+    // SAFETY: a sequence of plain values over the writer's open relations; the lock puts the row
+    // into the slot.
     let (locked, row) = unsafe { guarded(|| step::lock(writer, place, seek)) };
     let Some(row) = row else {
         return Err(locked);
     };
     let (change, answer) = decide(Some(row));
-    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put there.
+    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put
+    // there.
     let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
     settled(done, answer)
 }

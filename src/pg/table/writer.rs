@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum};
 
-use super::scan::{Row, copy_row, key_equals};
+use super::read::{Row, copy_row, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
@@ -84,7 +84,8 @@ pub struct Writer<'t> {
     index: pg_sys::Relation,
     /// The type of the column `value` as it is while the table is open.
     pub(super) value_type: ValueType,
-    /// The executor's description of the table and its indexes, from the first time that it is needed.
+    /// The executor's description of the table and its indexes, from the first time that it is
+    /// needed.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
     /// What it has left to VACUUM so far.
     pub dead: DeadBytes,
@@ -93,18 +94,19 @@ pub struct Writer<'t> {
 impl<'t> Writer<'t> {
     /// Opens a writer that outlives one sequence; None as in `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: a sequence of plain values.
+        // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the
+        // table.
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key; None where that is not in use (any more), or the
-    /// table no longer what the target says.
+    /// Opens the table and the index of its primary key; None where that is not in use (any more),
+    /// or the table no longer what the target says.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
     pub unsafe fn open(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is kept
-        // until the transaction ends, as that of any index that was written to.
+        // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is
+        // kept until the transaction ends, as that of any index that was written to.
         unsafe {
             unguarded::CommandCounterIncrement();
             let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -152,12 +154,13 @@ impl<'t> Writer<'t> {
     /// Inside of `guarded`; the slot holds a row of the target.
     #[inline(always)]
     pub unsafe fn dead_with_present(&self) -> DeadBytes {
-        // SAFETY: the slot holds a row of the target, by the caller's word, whose column `value` is of one of our
-        // types, hence a varlena.
+        // SAFETY: the slot holds a row of the target, by the caller's word, whose column `value` is
+        // of one of our types, hence a varlena.
         unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
-    /// Gives everything back inside of a sequence; the caller emits the result, what is dead, afterwards.
+    /// Gives everything back inside of a sequence; the caller emits the result, what is dead,
+    /// afterwards.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is not used afterwards.
@@ -176,7 +179,8 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// The executor's description of the table and its indexes, as much of it as index entries need; made once.
+    /// The executor's description of the table and its indexes, as much of it as index entries
+    /// need; made once.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -208,17 +212,18 @@ impl<'t> Writer<'t> {
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     pub unsafe fn present_row(&self) -> Row {
-        // SAFETY: the slot holds a row, by the caller's word, so it can be made the slot's own; its value is of the
-        // type that the column had when the table was opened, and the table is still open.
+        // SAFETY: the slot holds a row, by the caller's word, so it can be made the slot's own; its
+        // value is of the type that the column had when the table was opened, and the table is
+        // still open.
         unsafe {
             unguarded::materialize_slot(self.present);
             copy_row(self.present, self.target, self.value_type)
         }
     }
 
-    /// Where the row with this key is. The slot `present` holds it afterwards, without a page pinned.
-    /// With [`Seek::Any`] a transaction that has inserted the row is waited for; for a row that must be
-    /// `decided`, one that is changing it, too.
+    /// Where the row with this key is. The slot `present` holds it afterwards, without a page
+    /// pinned. With [`Seek::Any`] a transaction that has inserted the row is waited for; for a row
+    /// that must be `decided`, one that is changing it, too.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -265,8 +270,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan is there, and gives true then;
-    /// false when there is none.
+    /// Waits for the transaction that decides whether the row of a dirty scan is there, and gives
+    /// true then; false when there is none.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.

@@ -8,7 +8,8 @@ use pgrx::pg_sys;
 use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 use super::stored::Stored;
 
-/// The value in another type. Raises 22P02 for text that is no JSON, 22021 for bytes that are no text.
+/// The value in another type. Raises 22P02 for text that is no JSON, 22021 for bytes that are no
+/// text.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
     // SAFETY: each of the ways gives a varlena of the type that is asked for.

@@ -102,8 +102,8 @@ macro_rules! value_datum {
         // SAFETY: the datum is a varlena of this type, made by Postgres or by this module.
         unsafe impl BoxRet for $name {
             unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in the memory context
-                // of the call, from which Postgres takes it.
+                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in
+                // the memory context of the call, from which Postgres takes it.
                 unsafe { fcinfo.return_raw_datum(self.0) }
             }
         }
@@ -126,7 +126,8 @@ macro_rules! argument {
             }
 
             unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-                // SAFETY: the argument has the declared type.
+                // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the
+                // argument this type.
                 unsafe { arg.unbox_arg_using_from_datum().into() }
             }
         }
@@ -255,8 +256,8 @@ impl<V: Value> FromDatum for ArrayOf<V> {
 // SAFETY: the SQL declaration names the array type of V; the signature lint compares the two.
 unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration names. A null
-        // datum would stand in for the null that cannot come; nobody reads it.
+        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration
+        // names. A null datum would stand in for the null that cannot come; nobody reads it.
         unsafe {
             arg.unbox_arg_using_from_datum()
                 .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
@@ -264,7 +265,8 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     }
 
     unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-        // SAFETY: the argument has the declared type.
+        // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the argument
+        // this type.
         unsafe { arg.unbox_arg_using_from_datum().into() }
     }
 }
@@ -329,7 +331,8 @@ pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) ->
     }
 }
 
-/// A new text array of these bytes, with one allocation for all elements; they need not be valid text.
+/// A new text array of these bytes, with one allocation for all elements; they need not be valid
+/// text.
 pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     const HEADER: usize = 4;
     let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);

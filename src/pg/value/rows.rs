@@ -23,8 +23,9 @@ pub struct Stream<const N: usize> {
 }
 
 impl<const N: usize> Stream<N> {
-    /// For a function that declares its columns. Locks are taken by `produce`: the tuplestore is there
-    /// by then, and its file belongs to the call, not to a scope of locks that ends before it is read.
+    /// For a function that declares its columns. Locks are taken by `produce`: the tuplestore is
+    /// there by then, and its file belongs to the call, not to a scope of locks that ends before it
+    /// is read.
     pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
         Stream {
             options: 0,
@@ -33,8 +34,8 @@ impl<const N: usize> Stream<N> {
     }
 }
 
-/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query can name any
-/// types, so `produce` says by [`Sink::require`] which ones its rows have.
+/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query
+/// can name any types, so `produce` says by [`Sink::require`] which ones its rows have.
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
@@ -49,7 +50,8 @@ impl<const N: usize> QueryStream<N> {
     }
 }
 
-// SAFETY: it returns what its Stream returns, whose columns are compared with those that the query names.
+// SAFETY: it returns what its Stream returns, whose columns are compared with those that the query
+// names.
 unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: Postgres' call is passed on unchanged.
@@ -57,10 +59,12 @@ unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     }
 }
 
-// SAFETY: the sink compares each row with the columns that the function declares, or that the query names.
+// SAFETY: the sink compares each row with the columns that the function declares, or that the query
+// names.
 unsafe impl<const N: usize> BoxRet for Stream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: Postgres passes a valid call.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
+        // declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), self.options) };
         if let Err(error) = (self.produce)(&mut sink) {
             ErrorReport::from(error).report(PgLogLevel::ERROR);
@@ -84,8 +88,9 @@ impl<const N: usize> Sink<N> {
     /// # Safety
     /// `call` is a valid call.
     pub unsafe fn open(call: pg_sys::FunctionCallInfo, options: u32) -> Sink<N> {
-        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when
-        // the caller cannot take a set. The scratch context goes with the one the call runs in.
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error
+        // when the caller cannot take a set. The scratch context goes with the one the call runs
+        // in.
         unsafe {
             pg_sys::InitMaterializedSRF(call, options);
             let result: *mut pg_sys::ReturnSetInfo = (*call).resultinfo.cast();
@@ -116,11 +121,11 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Hands over what `make` makes, if anything; the memory that it took is freed. Raises 42804 for a
-    /// column of another type than the query names.
+    /// Hands over what `make` makes, if anything; the memory that it took is freed. Raises 42804
+    /// for a column of another type than the query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
-        // SAFETY: the scratch context lives until `close`, and nothing in it is used after the reset.
-        // tuplestore_putvalues copies as many columns as the descriptor has, which are N.
+        // SAFETY: the scratch context lives until `close`, and nothing in it is used after the
+        // reset. tuplestore_putvalues copies as many columns as the descriptor has, which are N.
         unsafe {
             let caller = pg_sys::MemoryContextSwitchTo(self.scratch);
             if let Some(row) = make() {
@@ -177,7 +182,8 @@ pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 // SAFETY: the sink compares each row with the columns that the function declares.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: Postgres passes a valid call.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
+        // declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), 0) };
         for row in self.0 {
             sink.row(|| Some(row));

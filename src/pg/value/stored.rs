@@ -1,13 +1,14 @@
-//! A value and the type that it has, which go together wherever a value goes.
+//! A value in the form in which caches store it, with its type: the two go together wherever a
+//! value goes.
 //!
-//! Guards that a datum reaches a table, the tier or a caller only as what it was made as. What a session
-//! knows of a table is no help: whatever runs meanwhile (a loader, a trigger, another session) may have
-//! changed the type of its column. So a value carries its own, and whoever takes one asks for it: the
-//! statement for its parameters ([`crate::pg::value::typed`]), the direct write for the column as it is then
-//! (`table::row`), the tier for the cache's.
+//! Guards that a datum reaches a table, the tier or a caller only as what it was made as. What a
+//! session knows of a table is no help: whatever runs meanwhile (a loader, a trigger, another
+//! session) may have changed the type of its column. So a value carries its own, and whoever takes
+//! one asks for it: the statement for its parameters ([`crate::pg::value::typed`]), the direct
+//! write for the column as it is then (`table::new_row`), the tier for the cache's.
 //!
-//! There are three ways to one: from an argument or a conversion, from a row whose description names
-//! the type, and from the tier, which keeps the type with the bytes.
+//! There are three ways to one: from an argument or a conversion, from a row whose description
+//! names the type, and from the tier, which keeps the type with the bytes.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Datum;
@@ -40,8 +41,8 @@ impl Stored {
         }
     }
 
-    /// The value whose first `length` bytes [`Stored::bytes`] gave, copied into this room. `kind` was
-    /// kept with them.
+    /// The value whose first `length` bytes [`Stored::bytes`] gave, copied into this room. `kind`
+    /// was kept with them.
     #[inline]
     pub fn kept(room: Room, length: usize, kind: Kind) -> Stored {
         Stored {

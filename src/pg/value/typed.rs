@@ -1,8 +1,8 @@
-//! Datums with their types: what a statement is given for its parameters, and a function gives for its
-//! columns.
+//! Datums with their types: what a statement is given for its parameters, and a function gives for
+//! its columns.
 //!
-//! Guards that neither takes a datum for another type: a plan compares them with what it was prepared
-//! for, and a result with what the query, or the function's declaration, names.
+//! Guards that neither takes a datum for another type: a plan compares them with what it was
+//! prepared for, and a result with what the query, or the function's declaration, names.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -127,7 +127,8 @@ impl<T: Into<Typed>> From<Option<T>> for Typed {
 /// # Safety
 /// The descriptor is one of Postgres'.
 pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDesc) -> [Oid; N] {
-    // SAFETY: the function gives InvalidOid for a column that is not there; a sequence of plain values.
+    // SAFETY: the function gives InvalidOid for a column that is not there; a sequence of plain
+    // values.
     unsafe {
         let named =
             |i: usize| crate::pg::memory::unguarded::SPI_gettypeid(descriptor, i as i32 + 1);

@@ -1,30 +1,21 @@
-//! Background workers: how they are started, connect, sleep, end, and run transactions.
+//! Background workers: how they are started, sleep, end, and run transactions.
 //!
-//! Not what they do: that is `crate::worker`. Guards two rules. A worker gives way to everybody: it counts as an
-//! autovacuum worker, so CREATE and DROP DATABASE end it, and a session that waits for one of its locks cancels
-//! it. And an error ends its transaction, not the worker.
+//! Not what they do: that is `crate::worker`. Guards that an error ends a worker's transaction, not
+//! the worker.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use super::connect;
 use crate::pg::session::failure::Failure;
 use crate::pg::version;
 
-// Postgres' own signal handlers; pgrx' names for them are wrappers that a signal cannot call.
-unsafe extern "C-unwind" {
-    fn die(signal: i32);
-    fn SignalHandlerForShutdownRequest(signal: i32);
-    fn SignalHandlerForConfigReload(signal: i32);
-}
-
-/// Postgres' number of ProcArrayLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
-const PROC_ARRAY_LOCK: usize = 4;
-/// Their class of waits for a page that somebody holds on to, whose name changes in 17.
+/// Postgres' class of waits for a page that somebody holds on to, whose name changes in 17.
 const WAIT_FOR_PAGE: u32 = 4;
 /// Seconds until the launcher is started again after it ended.
 const RESTART_AFTER: i32 = 5;
@@ -52,7 +43,8 @@ pub fn register(tasks: Tasks) {
     }
     let mut worker = description(c"pgcache launcher", c"pgcache_launcher_main");
     worker.bgw_restart_time = RESTART_AFTER;
-    // SAFETY: the description is copied.
+    // SAFETY: while preloading, in the postmaster, where workers may be registered; the description
+    // is copied.
     unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) };
 }
 
@@ -65,8 +57,8 @@ pub fn start(place: usize) -> Option<Started> {
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
     worker.bgw_main_arg = pg_sys::Datum::from(place);
     let mut handle = std::ptr::null_mut();
-    // SAFETY: the description is copied; the handle is allocated in a memory context that lives as long
-    // as the process, and freed by `drop`.
+    // SAFETY: the description is copied; the handle is allocated in a memory context that lives as
+    // long as the process, and freed by `drop`.
     unsafe {
         worker.bgw_notify_pid = pg_sys::MyProcPid;
         let former = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
@@ -88,8 +80,9 @@ impl Started {
     /// Whether it waits for others to let go of a page of a table or an index.
     pub fn waits_for_page(&self) -> bool {
         let Some(pid) = self.pid() else { return false };
-        // SAFETY: the processes' array lies in shared memory for as long as the server lives. Of one whose process
-        // has just ended the next may be asked: then the answer is wrong for a moment.
+        // SAFETY: the processes' array lies in shared memory for as long as the server lives. Of
+        // one whose process has just ended the next may be asked: then the answer is wrong for a
+        // moment.
         unsafe {
             let process = pg_sys::BackendPidGetProc(pid);
             !process.is_null()
@@ -114,7 +107,8 @@ impl Started {
         (status == pg_sys::BgwHandleStatus::BGWH_STARTED).then_some(pid)
     }
 
-    /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
+    /// Ends it at the next place where it could be cancelled; code that catches cancellations does
+    /// not catch this.
     pub fn terminate(&self) {
         // SAFETY: the handle lives until drop; that of a worker which has ended is harmless here.
         unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
@@ -151,7 +145,7 @@ fn put(field: &mut [std::ffi::c_char], text: &CStr) {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
-    become_launcher();
+    connect::as_launcher();
     if let Some(tasks) = TASKS.get() {
         (tasks.launcher)();
     }
@@ -166,125 +160,6 @@ pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
     }
 }
 
-/// Makes the process the launcher: signals, and a connection to the catalogs that all databases share.
-fn become_launcher() {
-    // SAFETY: first thing in a background worker. The launcher looks at the flag that this handler of
-    // SIGTERM sets.
-    unsafe {
-        version::on_signal(pg_sys::SIGTERM, SignalHandlerForShutdownRequest);
-        connect(pg_sys::InvalidOid);
-    }
-    set(c"application_name", c"pgcache launcher");
-}
-
-/// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
-pub fn become_worker(database: Oid) {
-    let of_server = OF_SERVER.map(|name| (name, setting(name)));
-    // SAFETY: as above.
-    unsafe {
-        version::on_signal(pg_sys::SIGTERM, die);
-        connect(database);
-        count_as_autovacuum();
-    }
-    settle();
-    for (name, value) in &of_server {
-        set(name, value);
-    }
-}
-
-/// # Safety
-/// Once in a background worker, after its handler of SIGTERM is set.
-unsafe fn connect(database: Oid) {
-    // SAFETY: called once in a background worker, after its handler of SIGTERM is set, so signals may come now.
-    unsafe {
-        version::on_signal(pg_sys::SIGHUP, SignalHandlerForConfigReload);
-        pg_sys::BackgroundWorkerUnblockSignals();
-        pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
-    }
-}
-
-/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, DROP and ALTER
-/// DATABASE end such workers, and refuse where other sessions are connected; and a session that waits for a lock
-/// of such a worker cancels it.
-///
-/// # Safety
-/// In a process that has a place in the array of processes.
-unsafe fn count_as_autovacuum() {
-    // SAFETY: the flags and their mirror change together, under the lock that Postgres itself takes.
-    unsafe {
-        let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
-        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        (*pg_sys::MyProc).statusFlags |= pg_sys::PROC_IS_AUTOVACUUM as u8;
-        *(*pg_sys::ProcGlobal)
-            .statusFlags
-            .add((*pg_sys::MyProc).pgxactoff as usize) = (*pg_sys::MyProc).statusFlags;
-        pg_sys::LWLockRelease(lock);
-    }
-}
-
-/// What counts as the server has it: with these a database's owner could make a VACUUM last, and keep its place.
-const OF_SERVER: [&CStr; 8] = [
-    c"vacuum_cost_delay",
-    c"vacuum_cost_limit",
-    c"vacuum_cost_page_hit",
-    c"vacuum_cost_page_miss",
-    c"vacuum_cost_page_dirty",
-    c"vacuum_freeze_table_age",
-    c"vacuum_multixact_freeze_table_age",
-    c"maintenance_work_mem",
-];
-
-/// The value of a setting that there is.
-fn setting(name: &CStr) -> CString {
-    // SAFETY: the text lies in a buffer of Postgres' until the next call; it is copied.
-    unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
-}
-
-/// What a worker must not take from the settings of a database: the same as autovacuum's.
-fn settle() {
-    for (name, value) in [
-        (c"application_name", c"pgcache worker"),
-        (c"role", c"none"),
-        (c"search_path", c""),
-        (c"default_transaction_read_only", c"off"),
-        (c"default_transaction_isolation", c"read committed"),
-        (c"default_transaction_deferrable", c"off"),
-        (c"session_replication_role", c"origin"),
-        (c"statement_timeout", c"0"),
-        (c"idle_in_transaction_session_timeout", c"0"),
-        (c"exit_on_error", c"off"),
-        // A sweep that a crash undoes is done again.
-        (c"synchronous_commit", c"off"),
-    ] {
-        set(name, value);
-    }
-    if let Some(name) = version::TRANSACTION_TIMEOUT {
-        set(name, c"0");
-    }
-    set(c"lock_timeout", &patience());
-}
-
-/// Milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that others hold. But a
-/// trigger or a foreign key of a row that it removes may have to wait; and a session that waits for us in turn
-/// must find us gone before it looks for a deadlock.
-fn patience() -> CString {
-    // SAFETY: a plain C variable of this process.
-    let half = unsafe { pg_sys::DeadlockTimeout } / 2;
-    CString::new(half.max(1).to_string()).unwrap_or_default()
-}
-
-fn set(name: &CStr, value: &CStr) {
-    // SAFETY: both texts are copied.
-    unsafe {
-        pg_sys::SetConfigOption(
-            name.as_ptr(),
-            value.as_ptr(),
-            pg_sys::GucContext::PGC_SUSET,
-            pg_sys::GucSource::PGC_S_OVERRIDE,
-        );
-    }
-}
-
 /// The number of this process.
 pub fn own_pid() -> u32 {
     // SAFETY: a plain C variable of this process.
@@ -293,8 +168,9 @@ pub fn own_pid() -> u32 {
 
 /// Ends the sleep of a process of this server; does nothing where that is gone.
 pub fn wake(pid: u32) {
-    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just
-    // ended, the one that has taken its place is woken for nothing, which every sleeper allows for.
+    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the
+    // process has just ended, the one that has taken its place is woken for nothing, which every
+    // sleeper allows for.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid as i32);
         if !process.is_null() {
@@ -305,17 +181,19 @@ pub fn wake(pid: u32) {
 
 /// Whether the launcher was asked to end.
 pub fn asked_to_end() -> bool {
-    // SAFETY: a flag that the signal handler sets.
+    // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
 /// Ends the process. Code 1 lets the postmaster start the launcher again.
 pub fn end(code: i32) -> ! {
-    // SAFETY: runs the exit callbacks.
+    // SAFETY: called from a worker's main loop or its entry, where nothing is alive that Rust would
+    // have to drop but what the process takes with it.
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was told to reload. Outside of transactions only.
+/// Reads the configuration file again if the server was told to reload. Outside of transactions
+/// only.
 pub fn reload_if_asked() {
     // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
     unsafe {
@@ -326,8 +204,8 @@ pub fn reload_if_asked() {
     }
 }
 
-/// Sleeps until a signal comes or the time is up; None: until a signal comes. Ends with the postmaster,
-/// and with a worker that is terminated.
+/// Sleeps until a signal comes or the time is up; None: until a signal comes. Ends with the
+/// postmaster, and with a worker that is terminated.
 pub fn sleep(time: Option<Duration>) {
     let (timeout, flag) = match time {
         Some(time) => (
@@ -353,16 +231,16 @@ pub fn show(activity: Option<&str>) {
     };
     let text = activity.map(|text| CString::new(text).unwrap_or_default());
     let pointer = text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr());
-    // SAFETY: the text is copied.
+    // SAFETY: the pointer is NULL or a C string that lives through the call, which copies it.
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs in a transaction of its own, which is rolled back after an error; the error is given back. The statistics
-/// of what it did are reported at once.
+/// Runs in a transaction of its own, which is rolled back after an error; the error is given back.
+/// The statistics of what it did are reported at once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
-        // SAFETY: what SPI asks for, given back before the transaction ends; after an error the abort
-        // does it.
+        // SAFETY: what SPI asks for, given back before the transaction ends; after an error the
+        // abort does it.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
         let result = work();
         // SAFETY: pops the snapshot that was pushed above; `work` has popped those of its own.
@@ -371,10 +249,10 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another
-/// one open. Errors and statistics are dealt with as in [`in_transaction`].
+/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and
+/// leaves another one open. Errors and statistics are dealt with as in [`in_transaction`].
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
-    guarded(|| {
+    caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
         unsafe {
             pg_sys::SetCurrentStatementStartTimestamp();
@@ -392,7 +270,7 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
 
 /// Catches an error of Postgres and ends the transaction in which it came. Session state of ours is
 /// reset at each transaction's end, so nothing is looked at in the state that an error left.
-fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {
             // SAFETY: rolls back whatever is open, locks and SPI included.

@@ -1,4 +1,5 @@
 //! Background workers, and what only they may run.
 
 pub mod background;
+pub mod connect;
 pub mod vacuum;

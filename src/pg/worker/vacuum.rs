@@ -8,8 +8,9 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
-/// `VACUUM` of one table without its TOAST table; passes it over when somebody has locked it. To `shorten`
-/// the file it waits up to five seconds for a moment without writers, in which more may die than it gains.
+/// `VACUUM` of one table without its TOAST table; passes it over when somebody has locked it. To
+/// `shorten` the file it waits up to five seconds for a moment without writers, in which more may
+/// die than it gains.
 ///
 /// Run as the server would run it for a client, outside of any transaction, so in a worker only.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
@@ -37,9 +38,11 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
 }
 
 thread_local! {
-    // Memory for one statement at a time; what one leaves that ends with an error goes with the next.
+    // Memory for one statement at a time; what one leaves that ends with an error goes with the
+    // next.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
-        // SAFETY: made once and kept as long as the process.
+        // SAFETY: TopMemoryContext is there in every process, and outlives the new context, which
+        // is made once and never deleted; the name is static, as Postgres keeps a pointer to it.
         unsafe {
             pg_sys::AllocSetContextCreateInternal(
                 pg_sys::TopMemoryContext,
@@ -52,8 +55,9 @@ thread_local! {
     });
 }
 
-/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree lives in memory
-/// of its own, as it must outlive the transaction. No lock keeps the name to its table, so VACUUM is told its oid.
+/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree
+/// lives in memory of its own, as it must outlive the transaction. No lock keeps the name to its
+/// table, so VACUUM is told its oid.
 fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
     // SAFETY: what a portal does for such a statement: a memory context that outlives transactions,

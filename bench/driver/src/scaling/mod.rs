@@ -8,7 +8,8 @@ mod work;
 
 use std::time::Duration;
 
-use crate::key_distribution::{Random, scattered};
+use crate::key_distribution::scattered;
+use crate::random::Random;
 use crate::zipf::Zipf;
 use crate::{Options, Result};
 use work::{Tier, Work};

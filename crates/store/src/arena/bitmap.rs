@@ -1,6 +1,7 @@
 //! Bitmaps of 64 granules: where runs of free ones are.
 //!
-//! What it is not: it touches no memory; a page's bitmap comes as a word in which ones are free granules.
+//! What it is not: it touches no memory; a page's bitmap comes as a word in which ones are free
+//! granules.
 //! The rule it guards: a few shifts, whatever the word; no loop over granules.
 
 /// A bit for each position where `n` free granules begin.

@@ -1,8 +1,9 @@
 //! The page table: which granules of a page are in use, who owns it, and its links.
 //!
-//! What it is not: it decides nothing, and knows no partition's lists but by the links that run through it.
-//! The rule it guards: a page outside the table is the region's scrap word, so that no access goes astray,
-//! whatever a word of the region says.
+//! What it is not: it decides nothing, and knows no partition's lists but by the links that run
+//! through it.
+//! The rule it guards: a page outside the table is the region's scrap word, so that no access goes
+//! astray, whatever a word of the region says.
 
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;

@@ -1,6 +1,7 @@
 //! Memory for a whole entry: one run in a hole, head and tail in two holes, or a new page.
 //!
-//! What it is not: it evicts nobody and takes no page that is not in the pool (`policy`, `write.rs`).
+//! What it is not: it evicts nobody and takes no page that is not in the pool (`policy`,
+//! `write.rs`).
 //! The rule it guards: all or nothing, and what a split costs is paid by long entries.
 
 use super::page_table::RunKind;
@@ -11,8 +12,8 @@ use crate::partition::PartitionMut;
 
 /// Granules of an entry below which it is never split: two accesses cost more than the hole.
 const MIN_SPLIT_GRANULES: u32 = 8;
-/// Granules of a hole that takes the head of any entry. So a page loses at most a tenth to holes, whatever the
-/// size of the values.
+/// Granules of a hole that takes the head of any entry. So a page loses at most a tenth to holes,
+/// whatever the size of the values.
 const MIN_HEAD_GRANULES: u32 = 4;
 
 impl PartitionMut<'_> {
@@ -48,9 +49,10 @@ impl PartitionMut<'_> {
         grant.fill(footprint.pages + 1) && self.add_run_page(grant)
     }
 
-    /// A split entry leaves two holes when it goes, into which the next one is split: what a split costs, a
-    /// partition pays for good. So a short entry is split if that costs nothing, or while such entries are
-    /// fewer than pages: values of one size leave a hole a page, whatever sizes were there before.
+    /// A split entry leaves two holes when it goes, into which the next one is split: what a split
+    /// costs, a partition pays for good. So a short entry is split if that costs nothing, or while
+    /// such entries are fewer than pages: values of one size leave a hole a page, whatever sizes
+    /// were there before.
     fn is_worth_splitting(&self, footprint: &Footprint, hole: u32) -> bool {
         let single = footprint.one_run_granules();
         if single < MIN_SPLIT_GRANULES

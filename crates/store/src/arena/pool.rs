@@ -1,28 +1,29 @@
 //! The pool of free pages, shared by all partitions without a lock.
 //!
 //! What it is not: it does not know what a page is used for; `runs.rs` does.
-//! The rule it guards: a page has one owner. One bit a page says "free". Whoever clears the bit in an
-//! atomic read-modify-write owns the page, whoever owns it may set the bit: the bit is the truth and
-//! there is no list, so there is no ABA. Acquire and release on the bit carry the last owner's writes
-//! to the next.
+//! The rule it guards: a page has one owner. One bit a page says "free". Whoever clears the bit in
+//! an atomic read-modify-write owns the page, whoever owns it may set the bit: the bit is the truth
+//! and there is no list, so there is no ABA. Acquire and release on the bit carry the last owner's
+//! writes to the next.
 //!
-//! A count of free pages admits takers before they look for a bit: first reserve from the count, then
-//! claim that many bits. Invariant: bits set = count + pages reserved and not yet claimed. So a large
-//! entry gets all of its pages or none, and two writers never starve each other half way.
+//! A count of free pages admits takers before they look for a bit: first reserve from the count,
+//! then claim that many bits. Invariant: bits set = count + pages reserved and not yet claimed. So
+//! a large entry gets all of its pages or none, and two writers never starve each other half way.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crate::layout::region_word;
 use crate::region::Region;
 
-/// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time, but it can
-/// move behind the searcher; each such move is another backend's progress.
+/// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time,
+/// but it can move behind the searcher; each such move is another backend's progress.
 const CLAIM_ROUNDS: usize = 64;
-/// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever is next:
-/// a third of what `SET_ROUNDS` allows.
+/// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever
+/// is next: a third of what `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
 
-/// Pages reserved by one writer while it moves between partition locks. Dropping it gives them back.
+/// Pages reserved by one writer while it moves between partition locks. Dropping it gives them
+/// back.
 pub struct Grant<'r> {
     region: &'r Region,
     pages: u32,
@@ -152,8 +153,9 @@ impl Region {
         None
     }
 
-    /// Claims a page of one word. When the word becomes empty its summary bit is cleared and the word
-    /// read again: a page freed in between has either been seen by that read or sets the bit after it.
+    /// Claims a page of one word. When the word becomes empty its summary bit is cleared and the
+    /// word read again: a page freed in between has either been seen by that read or sets the bit
+    /// after it.
     fn claim_in(&self, word: usize) -> Option<u32> {
         let bits = self.word(self.layout.pool_at + word * 8);
         let mut seen = bits.load(Acquire);

@@ -1,12 +1,12 @@
 //! A partition's pages cut into runs of granules, and pages that a large value fills alone.
 //!
-//! What it is not: it does not decide what to evict, nor how an entry is cut (`placement.rs`), and it does not
-//! move entries (`compact.rs`).
+//! What it is not: it does not decide what to evict, nor how an entry is cut (`placement.rs`), and
+//! it does not move entries (`compact.rs`).
 //! The rule it guards: each granule belongs to one run, and any freed page serves any value, so no
 //! history of sizes can spoil the tier.
 //!
-//! A page that holds runs sits in one of 64 lists of its partition, by its longest hole. A word with one
-//! bit a list gives the tightest list that fits in one instruction.
+//! A page that holds runs sits in one of 64 lists of its partition, by its longest hole. A word
+//! with one bit a list gives the tightest list that fits in one instruction.
 
 use super::bitmap::{best_hole, longest_run, mask};
 use super::page_table::RunKind;

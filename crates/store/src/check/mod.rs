@@ -1,4 +1,5 @@
-//! What the tests and the fuzzer run: a model of the store, a walk over every invariant, threads under locks.
+//! What the tests and the fuzzer run: a model of the store, a walk over every invariant, threads
+//! under locks.
 //!
 //! What it is not: part of a release build. It allocates and panics.
 

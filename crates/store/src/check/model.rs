@@ -1,6 +1,7 @@
 //! The store beside a model of it: a `HashMap` with deadlines, stripes, and sums by cache.
 //!
-//! What it is not: part of a release build. Property tests and the fuzz target both run `run` over [`Op`].
+//! What it is not: part of a release build. Property tests and the fuzz target both run `run` over
+//! [`Op`].
 //! The rule it guards: what the store answers is what was stored; what it lost, it reported.
 
 use std::collections::{BTreeMap, HashMap};
@@ -54,7 +55,8 @@ struct Model<'m> {
     writes: u64,
 }
 
-/// Runs the steps and checks every answer; validates the whole region at each `Check` and at the end.
+/// Runs the steps and checks every answer; validates the whole region at each `Check` and at the
+/// end.
 pub fn run(params: Params, ops: &[Op]) {
     let memory = Memory::with(params);
     let mut model = Model {
@@ -269,7 +271,7 @@ impl<'m> Model<'m> {
         }
         let expected = self.stripe(key);
         *expected = Stripe {
-            ver: expected.ver + 1,
+            epoch: expected.epoch + 1,
             pending_writers: expected.pending_writers + 1,
         };
         assert_eq!(stripe, *expected);
@@ -279,7 +281,7 @@ impl<'m> Model<'m> {
         let stripe = self.on_key(key, |part, key| part.unmark(key.hash));
         let expected = self.stripe(key);
         *expected = Stripe {
-            ver: expected.ver + 1,
+            epoch: expected.epoch + 1,
             pending_writers: expected.pending_writers.saturating_sub(1),
         };
         assert_eq!(stripe, *expected);
@@ -346,7 +348,8 @@ impl<'m> Model<'m> {
         present
     }
 
-    /// The model forgets what the store has lost; every entry that the store has must be in the model.
+    /// The model forgets what the store has lost; every entry that the store has must be in the
+    /// model.
     fn check_losses_by_scan(&mut self) {
         let present = self.present();
         for (key, (version, _)) in &present {

@@ -1,6 +1,7 @@
 //! Property tests: random operations against the model, in regions of several shapes.
 //!
-//! What it is not: the model. The rule it guards: whatever the order of operations, the store agrees.
+//! What it is not: the model. The rule it guards: whatever the order of operations, the store
+//! agrees.
 
 use std::vec::Vec;
 

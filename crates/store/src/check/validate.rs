@@ -28,8 +28,8 @@ struct Page {
 }
 
 impl Region {
-    /// Nobody else may use the region meanwhile. `reserved`: pages in grants that are alive. `hash` gives
-    /// the hash of a cache and key, to check that each entry is where it would be looked for.
+    /// Nobody else may use the region meanwhile. `reserved`: pages in grants that are alive. `hash`
+    /// gives the hash of a cache and key, to check that each entry is where it would be looked for.
     pub fn validate(&self, reserved: u32, hash: impl Fn(u32, &[u8]) -> u64) {
         let mut pages = vec![Page::default(); self.layout.pages as usize];
         for id in 0..self.layout.partitions {

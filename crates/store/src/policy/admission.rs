@@ -1,22 +1,24 @@
 //! Where a new entry begins: its slot, and its queue.
 //!
-//! What it is not: it evicts nobody. The rule it guards: a key whose ghost is young joins the main queue, every
-//! other key the small one.
+//! What it is not: it evicts nobody. The rule it guards: a key whose ghost is young joins the main
+//! queue, every other key the small one.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
-    /// A ghost counts while what was evicted after it is less than its share of what the partition holds.
+    /// A ghost counts while what was evicted after it is less than its share of what the partition
+    /// holds.
     pub(crate) fn ghost_is_young(&self, slot: IndexSlot) -> bool {
         let share = u64::from(self.region().layout.params.ghost_percent);
         let age = slot.ghost_age(self.field(partition_word::GHOST_CLOCK));
         slot.is_ghost() && u64::from(age) * 100 <= self.granules() * share
     }
 
-    /// The slot for a new key, and whether its ghost says it was here a short time ago. In this order: that of its
-    /// ghost, an empty one or one of an old ghost, one of a young ghost. None: all are live.
+    /// The slot for a new key, and whether its ghost says it was here a short time ago. In this
+    /// order: that of its ghost, an empty one or one of an old ghost, one of a young ghost. None:
+    /// all are live.
     pub(crate) fn choose_slot(&self, hash: u64) -> Option<(u32, bool)> {
         let probe = self.probe(hash);
         let mut vacant = [(0u32, None); 2];
@@ -34,8 +36,8 @@ impl PartitionMut<'_> {
                 oldest = Some((slot.ghost_age(clock), number));
             }
         }
-        // The emptier bucket: the power of two choices (Azar, Broder, Karlin and Upfal, 1994), which fills an
-        // index to nine tenths.
+        // The emptier bucket: the power of two choices (Azar, Broder, Karlin and Upfal, 1994),
+        // which fills an index to nine tenths.
         let emptier = vacant.into_iter().max_by_key(|(count, _)| *count);
         let number = emptier
             .and_then(|(_, number)| number)

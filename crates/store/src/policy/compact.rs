@@ -1,8 +1,8 @@
 //! Compaction: empties a sparse page by moving its runs into holes elsewhere.
 //!
 //! What it is not: a background activity; it runs inside a write that needs a page.
-//! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say, whatever the
-//! shape of the hole that is left.
+//! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say,
+//! whatever the shape of the hole that is left.
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;
@@ -12,15 +12,17 @@ use crate::ledger::Counter;
 use crate::partition::PartitionMut;
 
 impl PartitionMut<'_> {
-    /// True if holes make up a page and more than this share (one in so many) of the pages that hold runs.
+    /// True if holes make up a page and more than this share (one in so many) of the pages that
+    /// hold runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
         let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
         let free = granules.saturating_sub(self.field(partition_word::RUN_GRANULES));
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
-    /// Moves what it can out of the page with the longest hole. True if that emptied the page, which then is
-    /// in the pool; else it stays, with what fits nowhere else, and the policy says who goes.
+    /// Moves what it can out of the page with the longest hole. True if that emptied the page,
+    /// which then is in the pool; else it stays, with what fits nowhere else, and the policy says
+    /// who goes.
     pub(crate) fn vacate_page(&mut self) -> bool {
         let hole = self.longest_hole();
         if hole == 0 {

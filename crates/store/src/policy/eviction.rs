@@ -1,14 +1,16 @@
-//! S3-FIFO: which entry goes when space is needed, and what its removal leaves behind. See `params.rs` for the
-//! paper, and for what is counted otherwise here.
+//! S3-FIFO: which entry goes when space is needed, and what its removal leaves behind. See
+//! `params.rs` for the paper, and for what is counted otherwise here.
 //!
 //! What it is not: it does not say how much must go; `room.rs` does.
-//! The rule it guards: a hit costs a counter only; order changes under the exclusive lock, and whatever removes
-//! an entry does it here: out of its queue, its slot and its memory, and into the ledger.
+//! The rule it guards: a hit costs a counter only; order changes under the exclusive lock, and
+//! whatever removes an entry does it here: out of its queue, its slot and its memory, and into the
+//! ledger.
 //!
-//! New entries join the small queue, or the main queue if their ghost is young. While the small queue
-//! holds more than its share its oldest entry is judged: hit often enough, it moves to the main queue,
-//! else it goes and leaves a ghost in its slot. The oldest of the main queue goes round again for each
-//! hit it has. All sizes are counted in granules, so large and small values share by bytes.
+//! New entries join the small queue, or the main queue if their ghost is young. While the small
+//! queue holds more than its share its oldest entry is judged: hit often enough, it moves to the
+//! main queue, else it goes and leaves a ghost in its slot. The oldest of the main queue goes round
+//! again for each hit it has. All sizes are counted in granules, so large and small values share by
+//! bytes.
 
 use super::queue::queue_of;
 use crate::entry::{Header, Key};
@@ -23,7 +25,8 @@ impl PartitionMut<'_> {
         matches!(self.judge_oldest(now), Judged::Removed)
     }
 
-    /// Removes one entry for its space; an expired one that is met goes first. False if there is none.
+    /// Removes one entry for its space; an expired one that is met goes first. False if there is
+    /// none.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
         // Each entry can be passed over four times: three hits, and its promotion.
         let bound = self.entries() * 4 + 1;
@@ -113,8 +116,8 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a key has a slot: if both buckets are full of live entries, the one that is used least
-    /// goes.
+    /// Makes sure that a key has a slot: if both buckets are full of live entries, the one that is
+    /// used least goes.
     pub(crate) fn ensure_slot(&mut self, hash: u64) {
         let mut least: Option<IndexSlot> = None;
         for number in self.probe(hash).slots() {

@@ -1,7 +1,7 @@
 //! The queues of S3-FIFO: doubly linked lists that run through the entries' headers.
 //!
-//! What it is not: it judges nobody. The rule it guards: an entry that is removed for any reason unlinks itself,
-//! so no queue can name an entry that is gone. All sizes are counted in granules.
+//! What it is not: it judges nobody. The rule it guards: an entry that is removed for any reason
+//! unlinks itself, so no queue can name an entry that is gone. All sizes are counted in granules.
 
 use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;

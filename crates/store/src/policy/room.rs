@@ -1,25 +1,30 @@
 //! Room for an entry: pages and holes, made by evicting and by moving runs.
 //!
-//! What it is not: it does not take pages from partitions whose lock the caller does not hold, and it does not
-//! say who goes (`eviction.rs`). The rule it guards: bounded work, and no partition gives more than it must.
+//! What it is not: it does not take pages from partitions whose lock the caller does not hold, and
+//! it does not say who goes (`eviction.rs`). The rule it guards: bounded work, and no partition
+//! gives more than it must.
 
 use crate::arena::pool::Grant;
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 
-/// Evictions between two attempts to empty a page by moving its runs. So each search for a hole, and each
-/// `reclaim`, moves at most 64 runs, and 64 more for each page it empties and for each eight entries it evicts.
+/// Evictions between two attempts to empty a page by moving its runs. So each search for a hole,
+/// and each `reclaim`, moves at most 64 runs, and 64 more for each page it empties and for each
+/// eight entries it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
-/// A partition is sparse when one granule in so many is a hole. A page is then emptied for the pool at the first
-/// ratio, and at the second for a run that finds no hole, since the holes are of the wrong sizes then.
+/// A partition is sparse when one granule in so many is a hole. A page is then emptied for the pool
+/// at the first ratio, and at the second for a run that finds no hole, since the holes are of the
+/// wrong sizes then.
 const HOLE_RATIO_FOR_PAGES: u64 = 8;
 const HOLE_RATIO_FOR_RUNS: u64 = 32;
-/// Times that a write reclaims pages from its own partition before the caller is asked to go elsewhere.
+/// Times that a write reclaims pages from its own partition before the caller is asked to go
+/// elsewhere.
 const LOCAL_ROUNDS: u32 = 8;
 
 impl PartitionMut<'_> {
-    /// Finds memory for an entry, evicting here; `Err(pages)`: this partition has nothing more to give.
+    /// Finds memory for an entry, evicting here; `Err(pages)`: this partition has nothing more to
+    /// give.
     pub(crate) fn allocate(
         &mut self,
         footprint: &Footprint,
@@ -97,17 +102,18 @@ impl PartitionMut<'_> {
         Err(footprint.pages + 2)
     }
 
-    /// A partition with less than seven eighths of its share of pages takes from others before it evicts.
+    /// A partition with less than seven eighths of its share of pages takes from others before it
+    /// evicts.
     fn holds_less_than_its_share(&self) -> bool {
         let layout = &self.region().layout;
         let held = self.field(partition_word::RUN_PAGES) + self.field(partition_word::VALUE_PAGES);
         held * 8 < u64::from(layout.pages / layout.partitions) * 7 && layout.partitions > 1
     }
 
-    /// Evicts here until `grant` covers `pages`, or there is nothing left; gives what the grant covers.
-    /// For another partition's write: the caller holds only this partition's lock. With few entries here it
-    /// judges one, and the writer asks another partition for the next: else whoever is asked would lose
-    /// entries that are used, while others keep some that are not.
+    /// Evicts here until `grant` covers `pages`, or there is nothing left; gives what the grant
+    /// covers. For another partition's write: the caller holds only this partition's lock. With few
+    /// entries here it judges one, and the writer asks another partition for the next: else whoever
+    /// is asked would lose entries that are used, while others keep some that are not.
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
         let mut until_move = 0;

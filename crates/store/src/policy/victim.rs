@@ -1,7 +1,8 @@
 //! Whose turn it is: the partition that gives pages, and the queue from which the next entry goes.
 //!
-//! What it is not: it removes nothing (`eviction.rs`) and holds no lock: it reads words that change meanwhile,
-//! and what it says is a hint. The rule it guards: many small queues behave as one large queue would.
+//! What it is not: it removes nothing (`eviction.rs`) and holds no lock: it reads words that change
+//! meanwhile, and what it says is a hint. The rule it guards: many small queues behave as one large
+//! queue would.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,12 +13,13 @@ use crate::region::Region;
 
 /// Pages looked at for an owner that can give, before the partitions are asked one after the other.
 const VICTIM_PROBES: usize = 16;
-/// 2^32 divided by the golden ratio: multiples of it, modulo 2^32, are spread evenly over the arena (Knuth, "The
-/// Art of Computer Programming", volume 3, section 6.4).
+/// 2^32 divided by the golden ratio: multiples of it, modulo 2^32, are spread evenly over the arena
+/// (Knuth, "The Art of Computer Programming", volume 3, section 6.4).
 const GOLDEN_STRIDE: u64 = 0x9E37_79B1;
 
-/// Entries below which a partition goes by the queues of the whole tier. Their sum costs as much as the copy of a
-/// small value, so it is not taken where one partition's queues are long enough to have shares.
+/// Entries below which a partition goes by the queues of the whole tier. Their sum costs as much as
+/// the copy of a small value, so it is not taken where one partition's queues are long enough to
+/// have shares.
 const MIN_ENTRIES_FOR_OWN_POLICY: u64 = 256;
 
 /// Granules in each kind of queue.
@@ -56,11 +58,11 @@ impl Region {
         wanted.is_none_or(|queue| self.load(self.partition_at(id) + queue + queue_word::COUNT) > 0)
     }
 
-    /// A partition to take pages from: the owner of the next page in a walk that visits the arena evenly.
-    /// So partitions are chosen in proportion to what they hold, every entry's time in the tier is the
-    /// same whatever its partition, and many small queues behave as one large queue would. Where the queues
-    /// defer to the tier, its shares say from which queue the next entry goes, and only an owner that has
-    /// one there will do.
+    /// A partition to take pages from: the owner of the next page in a walk that visits the arena
+    /// evenly. So partitions are chosen in proportion to what they hold, every entry's time in the
+    /// tier is the same whatever its partition, and many small queues behave as one large queue
+    /// would. Where the queues defer to the tier, its shares say from which queue the next entry
+    /// goes, and only an owner that has one there will do.
     pub(crate) fn next_victim(&self, defers_to_tier: bool) -> u32 {
         let pages = u64::from(self.layout.pages);
         let wanted = defers_to_tier.then(|| self.queue_to_evict_from());
@@ -91,8 +93,8 @@ impl PartitionMut<'_> {
         self.entries() < MIN_ENTRIES_FOR_OWN_POLICY && self.region().layout.partitions > 1
     }
 
-    /// With few entries here (large values) the shares of the whole tier decide: a small queue of three
-    /// entries cannot hold five percent.
+    /// With few entries here (large values) the shares of the whole tier decide: a small queue of
+    /// three entries cannot hold five percent.
     pub(crate) fn small_exceeds_its_share(&self) -> bool {
         if self.field(partition_word::SMALL + queue_word::COUNT) == 0
             || self.field(partition_word::MAIN + queue_word::COUNT) == 0

@@ -1,7 +1,7 @@
 //! Textbook caches and traces to compare the store with, and the store behind the same interface.
 //!
-//! What it is not: fast, or part of the crate. The rule it guards: every contestant sees the same requests
-//! and the same number of bytes; the store alone pays its bookkeeping out of them.
+//! What it is not: fast, or part of the crate. The rule it guards: every contestant sees the same
+//! requests and the same number of bytes; the store alone pays its bookkeeping out of them.
 #![allow(dead_code)]
 
 pub mod policies;
@@ -32,8 +32,8 @@ pub fn hit_rate(
     100.0 * hits as f64 / total as f64
 }
 
-/// Passes of four gets a key over values of one size, four times the tier; the hit rate of the last. Keys are
-/// numbered from `base`, and a pass takes its seed from the range.
+/// Passes of four gets a key over values of one size, four times the tier; the hit rate of the
+/// last. Keys are numbered from `base`, and a pass takes its seed from the range.
 pub fn passes(
     cache: &mut dyn Cache,
     size: usize,

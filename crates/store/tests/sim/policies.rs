@@ -132,7 +132,8 @@ impl Cache for S3Fifo {
         let main = self.ghost_set.remove(&key);
         if main {
             let at = self.ghosts.iter().position(|ghost| ghost.0 == key);
-            // A ghost that left the set keeps its place in the queue, as in an implementation by tags.
+            // A ghost that left the set keeps its place in the queue, as in an implementation by
+            // tags.
             if let Some(at) = at.filter(|_| self.ghosts.len() < 4096) {
                 self.bytes[2] -= self.ghosts.remove(at).unwrap().1;
             }

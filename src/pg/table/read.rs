@@ -1,9 +1,9 @@
 //! Reading rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! What the kept plan `SELECT ... WHERE key = $1` does, less its parts: a snapshot as that plan would
-//! take it, the index, the visible row, copies of its columns. The caller holds the lock on the table
-//! that makes the [`Target`] true; the index is locked here, because REINDEX replaces its file under a
-//! lock on the index alone.
+//! What the kept plan `SELECT ... WHERE key = $1` does, less its parts: a snapshot as that plan
+//! would take it, the index, the visible row, copies of its columns. The caller holds the lock on
+//! the table that makes the [`Target`] true; the index is locked here, because REINDEX replaces its
+//! file under a lock on the index alone.
 
 use std::ptr::null_mut;
 
@@ -24,12 +24,12 @@ pub struct Row {
     pub deadline: Option<Timestamp>,
 }
 
-/// The kept plan must be used instead: the table is not, or no longer, one for a direct access. Nothing was read
-/// or changed.
+/// The kept plan must be used instead: the table is not, or no longer, one for a direct access.
+/// Nothing was read or changed.
 pub struct UsePlan;
 
-/// A row, and whether it is certainly the one that counts under its key: the transaction has written nothing, or has
-/// written this row. Where two are found, the transaction's own row counts.
+/// A row, and whether it is certainly the one that counts under its key: the transaction has
+/// written nothing, or has written this row. Where two are found, the transaction's own row counts.
 pub type VisibleRow = (Row, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -49,8 +49,9 @@ struct Scan {
 
 /// The row under a key, as a statement that begins now would see it.
 pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
-    // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a lock
-    // on the table; the columns' copies are made in the caller's memory context before the slot goes.
+    // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a
+    // lock on the table; the columns' copies are made in the caller's memory context before the
+    // slot goes.
     unsafe {
         let row = guarded(|| {
             let scan = open(target, unguarded::ActiveSnapshotSet())?;
@@ -62,15 +63,16 @@ pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
     }
 }
 
-/// The rows under several keys, all from one snapshot; `found` is told the place of each key that has
-/// one.
+/// The rows under several keys, all from one snapshot; `found` is told the place of each key that
+/// has one.
 pub fn get_many(
     target: &Target,
     keys: impl Iterator<Item = Text>,
     mut found: impl FnMut(usize, VisibleRow),
 ) -> Result<(), UsePlan> {
-    // SAFETY: sequences of plain values; the caller's lock keeps the relations. Between the sequences runs Rust that
-    // does not touch the scan; an error that unwinds leaves it to the abort.
+    // SAFETY: sequences of plain values; the caller's lock keeps the relations. Between the
+    // sequences runs Rust that does not touch the scan; an error that unwinds leaves it to the
+    // abort.
     unsafe {
         let scan = guarded(|| open(target, false)).ok_or(UsePlan)?;
         for (place, key) in keys.enumerate() {
@@ -87,17 +89,17 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the transaction's. It sees what
-/// the session itself did before. A `brief` scan does not register it. None where the table is no longer what the
-/// target says.
+/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the
+/// transaction's. It sees what the session itself did before. A `brief` scan does not register it.
+/// None where the table is no longer what the target says.
 ///
 /// # Safety
-/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence,
-/// in which nobody takes another snapshot, and under an active one, which is older: what that keeps
-/// vacuum from removing is all that the newer one can see.
+/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same
+/// sequence, in which nobody takes another snapshot, and under an active one, which is older: what
+/// that keeps vacuum from removing is all that the newer one can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
-    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot that is not brief is
-    // registered as long; a brief one is kept alive by the caller's promise.
+    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot
+    // that is not brief is registered as long; a brief one is kept alive by the caller's promise.
     unsafe {
         unguarded::see_own_writes();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -129,14 +131,15 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     }
 }
 
-/// Counts a snapshot as in use without registering it: Postgres requires that of every snapshot that a scan uses. An
-/// error leaves the count behind; the next snapshot that is taken starts from 0 again.
+/// Counts a snapshot as in use without registering it: Postgres requires that of every snapshot
+/// that a scan uses. An error leaves the count behind; the next snapshot that is taken starts from
+/// 0 again.
 ///
 /// # Safety
 /// The snapshot is the session's own, which nobody else counts at the same time.
 unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
-    // SAFETY: a snapshot of this session's own, which no other process sees. NULL says that there is nothing to
-    // unregister.
+    // SAFETY: a snapshot of this session's own, which no other process sees. NULL says that there
+    // is nothing to unregister.
     unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
     null_mut()
 }
@@ -144,8 +147,8 @@ unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
 /// # Safety
 /// Inside of `guarded`; the scan is open.
 unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
-    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row, or one of each
-    // kind.
+    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row,
+    // or one of each kind.
     unsafe {
         let mut by_key = key_equals(key);
         unguarded::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
@@ -164,8 +167,8 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
 /// Inside of `guarded`; the scan is open and was given a key.
 #[inline(always)]
 unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
-    // SAFETY: the scan is open and has its key, by the caller's word; a row that it gives is in the slot, and is of
-    // the target, whose value's type was read when the table was opened.
+    // SAFETY: the scan is open and has its key, by the caller's word; a row that it gives is in the
+    // slot, and is of the target, whose value's type was read when the table was opened.
     unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         unguarded::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {
@@ -178,7 +181,8 @@ unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
 /// # Safety
 /// Inside of `guarded`; the scan is open and no longer used afterwards.
 unsafe fn close(scan: &Scan) {
-    // SAFETY: each was opened by `open`; the slot lets go of its page first. A brief scan's snapshot was counted.
+    // SAFETY: each was opened by `open`; the slot lets go of its page first. A brief scan's
+    // snapshot was counted.
     unsafe {
         if scan.registered.is_null() {
             let snapshot = (*scan.scan).xs_snapshot;
@@ -194,7 +198,8 @@ unsafe fn close(scan: &Scan) {
     }
 }
 
-/// The condition `key = key` on the index's first column, which has collation "C" as ScanKeyInit has.
+/// The condition `key = key` on the index's first column, which has collation "C" as ScanKeyInit
+/// has.
 ///
 /// # Safety
 /// Inside of `guarded`.

@@ -1,4 +1,5 @@
-//! What there is to see of the hot tier: figures, memory caches' entries, the check against tables.
+//! What there is to see: figures of caches, the tier and sweeps; the entries of a memory cache, for
+//! its view; the check of copies against tables.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -8,12 +9,13 @@ use pgrx::prelude::*;
 use super::read::columns;
 use super::{Answer, TO_READ};
 use crate::cache::definition::view;
+use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::open;
-use crate::cache::table::verify;
+use crate::cache::table::{access_path, verify};
 use crate::cache::tier::slots;
 use crate::error::Error;
-use crate::pg::session;
+use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::{Text, ValueType};
@@ -31,9 +33,9 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
             cache.value_type.oid(),
             TIMESTAMPTZOID,
         ])?;
-        memory_cache::all(&cache, &mut |make| {
+        memory_cache::all(&cache, &mut |copy_out| {
             sink.row(|| {
-                let (key, entry) = make()?;
+                let (key, entry) = copy_out()?;
                 Some([
                     key.into(),
                     entry.value.into(),
@@ -52,12 +54,12 @@ fn figures() -> Rows<11> {
         return Rows(Vec::new());
     };
     let rows = slots::of_database(tier, session::database())
-        .map(|(relation, number)| row(tier, relation, number))
+        .map(|(relation, number)| cache_row(tier, relation, number))
         .collect();
     Rows(rows)
 }
 
-fn row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
+fn cache_row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     let slot = tier.slot(number);
     let counted = |figure| Typed::number(slot.figure(figure) as i64);
     [
@@ -73,6 +75,31 @@ fn row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
         Typed::number(slot.entries.load(Relaxed)),
         Typed::number(slot.bytes.load(Relaxed)),
     ]
+}
+
+/// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep,
+/// sweep_lag, waiting.
+#[pg_extern]
+fn sweep_figures() -> Rows<5> {
+    Rows(upkeep::figures().into_iter().map(sweep_row).collect())
+}
+
+fn sweep_row(figures: upkeep::Figures) -> [Typed; 5] {
+    let swept = figures.last_sweep.is_some();
+    [
+        Typed::oid(figures.relation),
+        Typed::number(figures.trimmed),
+        Typed::moment(figures.last_sweep),
+        Typed::of(clock::interval(0, 0, figures.lag).filter(|_| swept)),
+        Typed::number(figures.waiting),
+    ]
+}
+
+/// How often this session's calls went to the tables of table caches directly, and by a plan.
+#[pg_extern]
+fn table_path_taken() -> OutRow<2> {
+    let taken = access_path::taken();
+    OutRow([taken.direct, taken.plan].map(Typed::number))
 }
 
 /// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes,
@@ -134,9 +161,9 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
         let cache = open::to_read(cache, TO_READ)?;
-        verify::each(&cache, &mut |find| {
+        verify::each(&cache, &mut |compare| {
             sink.row(|| {
-                let (key, copy, row) = find()?;
+                let (key, copy, row) = compare()?;
                 let [hot_value, _] = columns(&copy);
                 let row_value = row.map_or(Typed::NULL, |row| columns(&row)[0]);
                 Some([key.into(), hot_value, row_value])

@@ -1,4 +1,4 @@
-//! Opening a cache that nobody has named, for a sweep over all of them.
+//! Opening a cache for a sweep over all of them: nobody has named it, so nobody waits for it.
 //!
 //! Each is swept as its owner, as autovacuum would: the triggers on it are the owner's code, and
 //! whoever sweeps them all has not chosen to run it. Where row-level security applies to the caller
@@ -19,14 +19,14 @@ const TO_SWEEP: Privileges = Privileges::SELECT
     .and(Privileges::DELETE);
 
 /// A cache that is open to be swept; its lock lasts until the transaction ends.
-pub struct OpenToSweep {
+pub struct Sweepable {
     pub cache: Rc<Cache>,
     _owner: Option<AsOwner>,
 }
 
 /// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache,
 /// or may not be swept by who would do it.
-pub fn to_sweep(relation: Oid) -> Option<OpenToSweep> {
+pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)
     {
@@ -35,7 +35,7 @@ pub fn to_sweep(relation: Oid) -> Option<OpenToSweep> {
     let cache = registry::find(relation).ok()?;
     let owner =
         (!privilege::row_security_applies(relation)).then(|| AsOwner::to_maintain(relation));
-    privilege::has(relation, TO_SWEEP).then_some(OpenToSweep {
+    privilege::has(relation, TO_SWEEP).then_some(Sweepable {
         cache,
         _owner: owner,
     })

@@ -45,13 +45,13 @@ impl From<&New> for Version {
     }
 }
 
-/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new` has none of; in a
-/// row that is inserted they are NULL, as dropped columns always are. Where the value is of another type than the
-/// column it fills nothing and gives false.
+/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new`
+/// has none of; in a row that is inserted they are NULL, as dropped columns always are. Where the
+/// value is of another type than the column it fills nothing and gives false.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it
-/// until the new one is written.
+/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and
+/// holds it until the new one is written.
 pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) -> bool {
     let Writer {
         target,
@@ -96,8 +96,9 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Whether a key's stored form may differ from this one, for example by compression. Then an updated row keeps its
-/// own form, or the update would count as a change of the key, and enter the row into the index again.
+/// Whether a key's stored form may differ from this one, for example by compression. Then an
+/// updated row keeps its own form, or the update would count as a change of the key, and enter the
+/// row into the index again.
 ///
 /// # Safety
 /// `key` is a varlena.
@@ -106,7 +107,8 @@ unsafe fn is_long(key: Datum) -> bool {
     /// The longest varlena, header included, that is always stored with a header of one byte.
     const SHORT: usize = 130;
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
-    // SAFETY: reads the header.
+    // SAFETY: a varlena, by the caller's word, so there is a header to read; its size is read only
+    // where the header has one.
     unsafe {
         varatt_is_1b_e(varlena)
             || varatt_is_4b_c(varlena)
@@ -119,7 +121,8 @@ unsafe fn is_long(key: Datum) -> bool {
 #[inline(always)]
 unsafe fn put_column(slot: *mut pg_sys::TupleTableSlot, number: i16, datum: Option<Datum>) {
     let at = number as usize - 1;
-    // SAFETY: the slot has a column of this number, by the caller's word, hence room for it in both arrays.
+    // SAFETY: the slot has a column of this number, by the caller's word, hence room for it in both
+    // arrays.
     unsafe {
         *(*slot).tts_isnull.add(at) = datum.is_none();
         *(*slot).tts_values.add(at) = datum.unwrap_or(Datum::null());

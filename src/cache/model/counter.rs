@@ -1,0 +1,24 @@
+//! Counters: the decimal integers that `cache_incr` and rate limits keep in values.
+
+use crate::error::Error;
+use crate::pg::value::datum::Text;
+
+/// Reads a counter: a decimal integer and nothing else, no blanks, no plus sign, no exponent.
+/// Raises 22P02 for anything else, 22003 beyond the range of bigint.
+pub fn parse(bytes: &[u8]) -> Result<i64, Error> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Error::NotAnInteger);
+    }
+    std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(Error::CounterOverflow)
+}
+
+/// The text of `counter + delta`; a counter that is not there, or has no value, is 0.
+pub fn sum(counter: Option<Text>, delta: i64) -> Result<Text, Error> {
+    let former = counter.map_or(Ok(0), |counter| parse(counter.bytes()))?;
+    let sum = former.checked_add(delta).ok_or(Error::CounterOverflow)?;
+    Ok(Text::new(sum.to_string().as_bytes()))
+}

@@ -1,0 +1,145 @@
+//! How a background worker connects: its signals, whom it gives way to, and its settings.
+//!
+//! Guards that a worker gives way to everybody: it counts as an autovacuum worker, so CREATE and
+//! DROP DATABASE end it, and a session that waits for one of its locks cancels it.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::version;
+
+// Postgres' own signal handlers; pgrx' names for them are wrappers that a signal cannot call.
+unsafe extern "C-unwind" {
+    fn die(signal: i32);
+    fn SignalHandlerForShutdownRequest(signal: i32);
+    fn SignalHandlerForConfigReload(signal: i32);
+}
+
+/// Postgres' number of ProcArrayLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt
+/// (lwlocklist.h).
+const PROC_ARRAY_LOCK: usize = 4;
+
+/// Makes the process the launcher: signals, and a connection to the catalogs that all databases
+/// share.
+pub fn as_launcher() {
+    // SAFETY: first thing in a background worker. The launcher looks at the flag that this handler
+    // of SIGTERM sets.
+    unsafe {
+        version::on_signal(pg_sys::SIGTERM, SignalHandlerForShutdownRequest);
+        connect(pg_sys::InvalidOid);
+    }
+    set(c"application_name", c"pgcache launcher");
+}
+
+/// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
+pub fn as_worker(database: Oid) {
+    let of_server = OF_SERVER.map(|name| (name, setting(name)));
+    // SAFETY: first thing in a background worker: `die` is what a session has for SIGTERM, and the
+    // process has its place in the array once it is connected.
+    unsafe {
+        version::on_signal(pg_sys::SIGTERM, die);
+        connect(database);
+        count_as_autovacuum();
+    }
+    set_as_autovacuum();
+    for (name, value) in &of_server {
+        set(name, value);
+    }
+}
+
+/// # Safety
+/// Once in a background worker, after its handler of SIGTERM is set.
+unsafe fn connect(database: Oid) {
+    // SAFETY: called once in a background worker, after its handler of SIGTERM is set, so signals
+    // may come now.
+    unsafe {
+        version::on_signal(pg_sys::SIGHUP, SignalHandlerForConfigReload);
+        pg_sys::BackgroundWorkerUnblockSignals();
+        pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
+    }
+}
+
+/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template,
+/// DROP and ALTER DATABASE end such workers, and refuse where other sessions are connected; and a
+/// session that waits for a lock of such a worker cancels it.
+///
+/// # Safety
+/// In a process that has a place in the array of processes.
+unsafe fn count_as_autovacuum() {
+    // SAFETY: the process has its place, by the caller's word. The flags and their mirror change
+    // together, under the lock that Postgres itself takes.
+    unsafe {
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        (*pg_sys::MyProc).statusFlags |= pg_sys::PROC_IS_AUTOVACUUM as u8;
+        *(*pg_sys::ProcGlobal)
+            .statusFlags
+            .add((*pg_sys::MyProc).pgxactoff as usize) = (*pg_sys::MyProc).statusFlags;
+        pg_sys::LWLockRelease(lock);
+    }
+}
+
+/// What counts as the server has it: with these a database's owner could make a VACUUM last, and
+/// keep its place.
+const OF_SERVER: [&CStr; 8] = [
+    c"vacuum_cost_delay",
+    c"vacuum_cost_limit",
+    c"vacuum_cost_page_hit",
+    c"vacuum_cost_page_miss",
+    c"vacuum_cost_page_dirty",
+    c"vacuum_freeze_table_age",
+    c"vacuum_multixact_freeze_table_age",
+    c"maintenance_work_mem",
+];
+
+/// The value of a setting that there is.
+fn setting(name: &CStr) -> CString {
+    // SAFETY: the text lies in a buffer of Postgres' until the next call; it is copied.
+    unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
+}
+
+/// What a worker must not take from the settings of a database: the same as autovacuum's.
+fn set_as_autovacuum() {
+    for (name, value) in [
+        (c"application_name", c"pgcache worker"),
+        (c"role", c"none"),
+        (c"search_path", c""),
+        (c"default_transaction_read_only", c"off"),
+        (c"default_transaction_isolation", c"read committed"),
+        (c"default_transaction_deferrable", c"off"),
+        (c"session_replication_role", c"origin"),
+        (c"statement_timeout", c"0"),
+        (c"idle_in_transaction_session_timeout", c"0"),
+        (c"exit_on_error", c"off"),
+        // A sweep that a crash undoes is done again.
+        (c"synchronous_commit", c"off"),
+    ] {
+        set(name, value);
+    }
+    if let Some(name) = version::TRANSACTION_TIMEOUT {
+        set(name, c"0");
+    }
+    set(c"lock_timeout", &patience());
+}
+
+/// Milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that
+/// others hold. But a trigger or a foreign key of a row that it removes may have to wait; and a
+/// session that waits for us in turn must find us gone before it looks for a deadlock.
+fn patience() -> CString {
+    // SAFETY: a plain C variable of this process.
+    let half = unsafe { pg_sys::DeadlockTimeout } / 2;
+    CString::new(half.max(1).to_string()).unwrap_or_default()
+}
+
+fn set(name: &CStr, value: &CStr) {
+    // SAFETY: a worker's main thread, outside of any other change of settings; both texts are copied.
+    unsafe {
+        pg_sys::SetConfigOption(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_SUSET,
+            pg_sys::GucSource::PGC_S_OVERRIDE,
+        );
+    }
+}
