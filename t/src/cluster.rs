@@ -100,6 +100,17 @@ impl Cluster {
         std::fs::rename(&next, self.folder.join("clock")).expect("the folder is ours");
     }
 
+    /// Keeps sessions in the window of `pgcache.pause_window` that they come to, or lets them go. Only a library
+    /// with the cargo feature `pauses` has these.
+    pub fn hold_windows(&self, holds: bool) {
+        let file = self.data().join("pgcache.hold");
+        let done = match holds {
+            true => std::fs::write(file, ""),
+            false => std::fs::remove_file(file),
+        };
+        done.expect("the folder is ours");
+    }
+
     /// With a new data folder.
     fn configured(self, conf: &[&str]) -> Cluster {
         template::copy_to(&self.stage, &self.data());

@@ -41,6 +41,51 @@ fn what_others_store_between_the_change_and_the_commit_is_gone() {
     assert_eq!(other.text("SELECT cache_get('p:1', 'c')"), "new");
 }
 
+/// The other session cannot see the new row yet.
+#[test]
+fn who_changes_a_row_finds_nothing_that_others_make_of_the_old_one_meanwhile() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut other) = (database.connect(), database.connect());
+    source_and_cache(&mut writer, "unlogged");
+    let fetch = "SELECT cache_fetch('p:1', $$SELECT v FROM src WHERE id = 1$$, cache => 'c')";
+    other.run(
+        "SELECT cache_set('p:0', 'kept', cache => 'c'), cache_set('p:2', 'kept', cache => 'c')",
+    );
+    for change in [
+        "UPDATE src SET v = 'new'",
+        "SAVEPOINT s; UPDATE src SET v = 'new'",
+    ] {
+        writer.run(&format!("BEGIN; {change}"));
+        assert_eq!(writer.value("SELECT cache_get('p:1', 'c')"), None);
+        other.run("SELECT cache_set('p:1', 'old', cache => 'c')");
+        for (read, found) in [
+            ("SELECT cache_get('p:1', 'c')", ""),
+            ("SELECT cache_exists('p:1', 'c')", "f"),
+            ("SELECT found FROM cache_lookup('p:1', 'c')", "f"),
+            ("SELECT cache_ttl('p:1', 'c') IS NULL", "t"),
+            (
+                "SELECT string_agg(coalesce(value, '-'), '') FROM cache_get_many('{p:2,p:1}', 'c')",
+                "kept-",
+            ),
+            (
+                "SELECT string_agg(key, ' ') FROM cache_scan('p', max_rows => 2, cache => 'c')",
+                "p:0 p:2",
+            ),
+            (fetch, "new"),
+            ("SELECT cache_get('p:1', 'c')", "new"),
+            (
+                "SELECT string_agg(key, ' ') FROM cache_scan('p', cache => 'c')",
+                "p:0 p:1 p:2",
+            ),
+        ] {
+            assert_eq!(writer.lines(read), [found], "{read} after {change}");
+        }
+        writer.run("ROLLBACK");
+        assert_eq!(writer.text("SELECT cache_get('p:1', 'c')"), "old");
+        other.run("SELECT cache_delete('p:1', 'c')");
+    }
+}
+
 /// A parallel query cannot remove an entry; it finds none that would have been removed.
 #[test]
 fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {

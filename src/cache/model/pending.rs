@@ -273,6 +273,12 @@ pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
 
+/// Whether this transaction has changed a row on which some entry of the cache depends.
+#[inline]
+pub fn is_noted_in(cache: Oid) -> bool {
+    transaction_local::any_changed() && look(|t| t.noted_of(cache).next().is_some())
+}
+
 /// This session has stored an entry of a memory cache, whatever it was made of.
 #[inline]
 pub fn note_stored(cache: Oid, key: &[u8]) {

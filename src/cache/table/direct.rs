@@ -37,7 +37,7 @@ pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
-/// None of a row that somebody else has removed and the transaction would have, see `versions`.
+/// None of somebody else's row under a key whose entry the transaction has removed, see `versions`.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
     stands.then(|| Entry::from(row))

@@ -37,7 +37,7 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
         return found.filter(within);
     }
     let _locks = lock::Scope::over(&cache.own_relations);
-    let found = match versions::may_be_two() {
+    let found = match versions::must_choose(cache) {
         true => versions::get(cache, key),
         false => cache
             .plan(Statement::Get)
@@ -62,7 +62,7 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     }
     let _locks = lock::Scope::over(&cache.own_relations);
     let keys = Typed::texts(keys.iter().map(|key| key.text()));
-    let found = match versions::may_be_two() {
+    let found = match versions::must_choose(cache) {
         true => versions::get_many(cache, keys),
         false => cache.plan(Statement::GetMany).run(&[keys], row::entries),
     };
@@ -101,7 +101,7 @@ pub fn scan(
     let bounded = end.is_some();
     arguments.extend(end.map(|end| Typed::bound(&end)));
     let statement = Statement::Scan { bounded };
-    if versions::may_be_two() {
+    if versions::must_choose(cache) {
         return versions::scan(cache, statement, arguments, max_rows.max(0) as usize);
     }
     let mut found = cache.plan(statement).run(&arguments, row::entries);

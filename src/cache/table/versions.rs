@@ -7,8 +7,8 @@
 //! table keeps to the same rule (`pg::table::read`).
 //!
 //! There are never more: what is committed has each key once, at the snapshot and now. And there is
-//! one unless the transaction has written, so that under READ COMMITTED and for those that only
-//! read nothing here runs.
+//! one unless the transaction has written. Under READ COMMITTED nothing here runs unless the
+//! transaction has changed what entries of the cache depend on.
 
 use pgrx::datum::Interval;
 
@@ -36,8 +36,16 @@ pub struct Version {
 
 /// Whether there may be two versions of a key.
 #[inline]
-pub fn may_be_two() -> bool {
+fn may_be_two() -> bool {
     !session::sees_one_version()
+}
+
+/// Whether not every row counts that a statement finds in the cache: there may be two versions of a
+/// key, or one that somebody else has stored since the transaction changed what the entry depends
+/// on.
+#[inline]
+pub fn must_choose(cache: &Cache) -> bool {
+    may_be_two() || pending::is_noted_in(cache.relation)
 }
 
 /// The entry under a key, live or not.
@@ -145,9 +153,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// In the order of the keys, of each the version that counts. A version that others have written
-/// does not count where the transaction has changed what the entry depends on: it has removed the
-/// entry that there was, and one that it still sees somebody else has removed.
+/// In the order of the keys, of each the one that counts. None where the transaction has changed
+/// what the entry depends on: then it has removed what there was. What it still sees, somebody
+/// else has removed, or has stored since, from the old row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| (one.key.bytes(), other.own).cmp(&(other.key.bytes(), one.own)));
     found.dedup_by(|next, kept| next.key.bytes() == kept.key.bytes());

@@ -3,8 +3,8 @@
 //! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
 //! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
 //! time is random, so that the windows of several sessions meet in every order. With
-//! `pgcache.pause_window`, the number of one, a session waits in that alone, and for the whole
-//! time.
+//! `pgcache.pause_window`, the number of one, a session waits in that alone, as long as the file
+//! `pgcache.hold` is in the data folder. Meanwhile its wait event is Extension, so a test sees it.
 
 /// Where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub use paused::{at, define};
 
 #[cfg(feature = "pauses")]
 mod paused {
+    use std::path::Path;
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
     use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
     use pgrx::pg_sys;
 
@@ -59,7 +63,7 @@ mod paused {
         );
         GucRegistry::define_int_guc(
             c"pgcache.pause_window",
-            c"The number of the one window in which this session waits, as long as it may; -1: by chance in each.",
+            c"The number of the one window in which this session waits, while pgcache.hold exists; -1: by chance in each.",
             c"For tests only; this library was built with the feature pauses.",
             &ONLY,
             -1,
@@ -77,13 +81,32 @@ mod paused {
         }
         if ONLY.get() >= 0 {
             if ONLY.get() == window as i32 {
-                std::thread::sleep(std::time::Duration::from_micros(longest));
+                hold(Duration::from_micros(longest));
             }
             return;
         }
         // SAFETY: reads the system's clock and raises nothing.
         let now = unsafe { pg_sys::GetCurrentTimestamp() } as u64;
         let chance = (now ^ window as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        std::thread::sleep(std::time::Duration::from_micros(chance % longest));
+        sleep(Duration::from_micros(chance % longest));
+    }
+
+    /// Waits until the file is gone, and shows it in `pg_stat_activity`.
+    fn hold(longest: Duration) {
+        show_wait(WAIT_EXTENSION);
+        let began = Instant::now();
+        while Path::new("pgcache.hold").exists() && began.elapsed() < longest {
+            sleep(Duration::from_millis(2));
+        }
+        show_wait(0);
+    }
+
+    /// Postgres' class of wait events `Extension`, its first event.
+    const WAIT_EXTENSION: u32 = 0x0700_0000;
+
+    fn show_wait(event: u32) {
+        // SAFETY: the pointer is this process' own place for its wait event, in shared memory or
+        // its own, from its start to its end.
+        unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) }
     }
 }

@@ -12,6 +12,7 @@ use pgrx::pg_sys::{self, Datum};
 use super::target::Target;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::clock::Timestamp;
+use crate::pg::session::transaction;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
@@ -27,9 +28,8 @@ pub struct Row {
 /// Nothing was read or changed.
 pub struct UsePlan;
 
-/// A row, and whether it is certainly the one that counts under its key: the only one that the
-/// transaction may see (`session::sees_one_version`), or its own. Where both are found, the
-/// transaction's own row counts.
+/// A row, and whether it is certainly the one that counts under its key: the transaction has
+/// written nothing, or has written this row. Where two are found, the transaction's own row counts.
 pub type VisibleRow = (Row, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -42,7 +42,9 @@ struct Scan {
     value_type: ValueType,
     /// NULL for a brief scan, whose snapshot is not registered.
     registered: pg_sys::Snapshot,
+    /// No key has a second row (`session::sees_one_version`).
     one_version: bool,
+    has_written: bool,
 }
 
 /// The row under a key, as a statement that begins now would see it.
@@ -124,6 +126,7 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
             value_type,
             registered,
             one_version: session::sees_one_version(),
+            has_written: transaction::has_xid(),
         })
     }
 }
@@ -150,7 +153,8 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
         let mut by_key = key_equals(key);
         unguarded::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
         let mut found = next(scan, target)?;
-        if !found.1
+        if !scan.one_version
+            && !found.1
             && let Some(other) = next(scan, target)
         {
             found = other;
@@ -168,7 +172,7 @@ unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
     unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         unguarded::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {
-            let counts = scan.one_version || unguarded::is_own(scan.slot);
+            let counts = !scan.has_written || unguarded::is_own(scan.slot);
             (copy_row(scan.slot, target, scan.value_type), counts)
         })
     }
