@@ -70,7 +70,8 @@ fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
             }
             session.run(&format!("INSERT INTO {table} VALUES ('k', 'old')"));
         }
-        let not_always = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache%' AND tgenabled <> 'A'";
+        let not_always =
+            "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache%' AND tgenabled <> 'A'";
         assert_eq!(session.number(not_always), 0);
     }
 }

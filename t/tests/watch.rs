@@ -221,5 +221,8 @@ fn keys_longer_than_any_entrys_are_not_remembered() {
     assert!(grown < 100_000, "{grown} kB for 3,000 keys");
     session.run("INSERT INTO c (key, value) VALUES ('last', 'v'); COMMIT");
     let null = r#"{"op": "set", "key": null}"#.to_owned();
-    assert_eq!(heard(&mut watcher, 3), [null.clone(), null, told("set", "last")]);
+    assert_eq!(
+        heard(&mut watcher, 3),
+        [null.clone(), null, told("set", "last")]
+    );
 }
