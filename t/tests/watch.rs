@@ -191,3 +191,38 @@ fn a_transaction_with_something_to_tell_is_not_prepared() {
     session.run("BEGIN; SELECT cache_set('k', 'v', cache => 'm'); PREPARE TRANSACTION 'untold'");
     session.run("COMMIT PREPARED 'untold'");
 }
+
+/// What a process has in memory of its own, in kB.
+fn resident(process: i64) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("RssAnon"));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number.expect("a number").parse().expect("kB")
+}
+
+/// An index takes a key that compresses well, of any length; no entry of a cache can be under it.
+#[test]
+fn keys_longer_than_any_entrys_are_not_remembered() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    let mut watcher = watcher(&database, "c");
+    let insert = |session: &mut Client, from: i32, count: i32| {
+        session.run(&format!(
+            "INSERT INTO c (key, value) SELECT g || repeat('x', 100000), 'v' FROM generate_series({from}, {from} + {count} - 1) AS g"
+        ));
+    };
+    let process = session.number("SELECT pg_backend_pid()");
+    insert(&mut session, 1, 100);
+    session.run("BEGIN");
+    let before = resident(process);
+    insert(&mut session, 1000, 3000);
+    let grown = resident(process).saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB for 3,000 keys");
+    session.run("INSERT INTO c (key, value) VALUES ('last', 'v'); COMMIT");
+    let null = r#"{"op": "set", "key": null}"#.to_owned();
+    assert_eq!(
+        heard(&mut watcher, 3),
+        [null.clone(), null, told("set", "last")]
+    );
+}

@@ -20,6 +20,7 @@ use pgrx::prelude::*;
 
 use super::marks::{Extent, Marks};
 use crate::cache::lease::load_token;
+use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::cache::model::savepoints::{Join, Savepoints};
@@ -103,6 +104,9 @@ pub fn note_key(relation: Oid, key: &[u8]) {
 pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.wrote = true;
+        if key.len() > key::MAX_BYTES {
+            return; // plain SQL may make one: no copy, no lease and no call is for it
+        }
         let Some(tier) = tier() else {
             return;
         };

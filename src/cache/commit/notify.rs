@@ -14,6 +14,7 @@ use pgrx::pg_sys::Oid;
 use crate::cache::catalog::registry;
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events::{self, Phase, RowChange};
+use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::transaction_local::TransactionLocal;
@@ -26,6 +27,7 @@ type Last = HashMap<Place, (u64, &'static str)>;
 
 impl Join for Last {
     fn join(&mut self, later: Last) {
+        make_room(self, later.len());
         self.extend(later);
     }
 }
@@ -33,6 +35,13 @@ impl Join for Last {
 thread_local! {
     static NOTED: TransactionLocal<Savepoints<Last>> = TransactionLocal::default();
     static TURN: Cell<u64> = const { Cell::new(0) };
+}
+
+fn make_room(last: &mut Last, more: usize) {
+    if last.try_reserve(more).is_err() {
+        let entries = last.len().saturating_add(more).saturating_mul(2);
+        memory::exhausted(entries.saturating_mul(size_of::<(Place, (u64, &str))>()));
+    }
 }
 
 /// The name of a watched cache's channel.
@@ -68,11 +77,13 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     };
     let turn = TURN.get() + 1;
     TURN.set(turn);
-    let place = (id, key.map(Into::into));
+    // What does not fit into a payload is told as null, however long it is.
+    let shortened = |key: &[u8]| key[..key.len().min(PAYLOAD_LIMIT)].into();
+    let place = (id, key.map(shortened));
     with(|noted| {
-        noted
-            .at(events::nesting_level())
-            .insert(place, (turn, word))
+        let last = noted.at(events::nesting_level());
+        make_room(last, 1);
+        last.insert(place, (turn, word));
     });
     if events::phase() == Phase::Committing {
         at_commit();
@@ -86,7 +97,7 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Last>) -> R) -> R {
 /// Before the commit: hands everything to NOTIFY, which sends it.
 pub fn at_commit() {
     let last = with(std::mem::take).into_one();
-    let mut changes: Vec<_> = last.into_iter().collect();
+    let mut changes = memory::collect(last.into_iter());
     changes.sort_unstable_by_key(|&(_, (turn, _))| turn);
     for ((id, key), (_, word)) in changes {
         let channel = CString::new(channel(id)).unwrap_or_default();
