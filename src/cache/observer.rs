@@ -31,17 +31,17 @@ pub fn register() {
         },
         depended_on: |cache, key| {
             pending::note(cache, key);
-            ending::await_it();
+            ending::ask_for();
             remove_at_once_if_committing();
         },
         depended_on_all: |cache| {
             pending::note_all(cache);
-            ending::await_it();
+            ending::ask_for();
             remove_at_once_if_committing();
         },
         inherited: |child, parent| {
             pending::note_child(child, parent);
-            ending::await_it();
+            ending::ask_for();
         },
         altered: |relation| changes::note_table(relation, Extent::Definition),
         created: changes::note_created,

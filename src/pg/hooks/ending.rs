@@ -24,8 +24,8 @@ thread_local! {
     static NAME: CString = CString::new(format!("pgcache {:016x}", random::number())).unwrap_or_default();
 }
 
-/// Has the observer told of the end of this transaction, if that is still to come.
-pub fn await_it() {
+/// Asks for [`Moment::Ending`] of this transaction, if that is still to come.
+pub fn ask_for() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
     }

@@ -159,7 +159,7 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
                 }
             });
         });
-        ending::await_it();
+        ending::ask_for();
     }
     if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
     {
