@@ -11,40 +11,49 @@ pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 ///
 /// # Safety
 /// A syscache look-up: a transaction must be open.
-#[cfg(feature = "pg15")]
 pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: the caller's transaction is open.
-    unsafe { pg_sys::pg_class_ownercheck(relation, role) }
+    #[cfg(feature = "pg15")]
+    unsafe {
+        pg_sys::pg_class_ownercheck(relation, role)
+    }
+    // SAFETY: the caller's transaction is open.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        pg_sys::object_ownercheck(pg_sys::RelationRelationId, relation, role)
+    }
 }
 
-/// Whether `role` owns the relation or has the owner's rights.
+/// Has a trigger fire in all sessions, those of partitions not included.
 ///
 /// # Safety
-/// A syscache look-up: a transaction must be open.
-#[cfg(not(feature = "pg15"))]
-pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
-    // SAFETY: the caller's transaction is open.
-    unsafe { pg_sys::object_ownercheck(pg_sys::RelationRelationId, relation, role) }
+/// `relation` must be open and locked.
+pub unsafe fn enable_always(relation: pg_sys::Relation, trigger: &std::ffi::CStr) {
+    let (name, fires) = (trigger.as_ptr(), pg_sys::TRIGGER_FIRES_ALWAYS as i8 as _);
+    let lock = pg_sys::ShareRowExclusiveLock as i32;
+    // SAFETY: the relation is open and locked, by the caller's word; the name is only read.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        pg_sys::EnableDisableTriggerNew(relation, name, fires, true, false, lock)
+    }
+    // SAFETY: as above; of any parent, which InvalidOid says.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        pg_sys::EnableDisableTrigger(relation, name, pg_sys::InvalidOid, fires, true, false, lock)
+    }
 }
 
 /// Sets a signal's handler.
 ///
 /// # Safety
 /// The handler must do nothing but what a signal handler may.
-#[cfg(not(feature = "pg18"))]
 pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
+    #[cfg(not(feature = "pg18"))]
+    use pg_sys::pqsignal as set;
+    #[cfg(feature = "pg18")]
+    use pg_sys::pqsignal_be as set;
     // SAFETY: the handler does only what a signal handler may, by the caller's word.
-    unsafe { pg_sys::pqsignal(signal as i32, Some(handler)) };
-}
-
-/// Sets a signal's handler.
-///
-/// # Safety
-/// The handler must do nothing but what a signal handler may.
-#[cfg(feature = "pg18")]
-pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
-    // SAFETY: the handler does only what a signal handler may, by the caller's word.
-    unsafe { pg_sys::pqsignal_be(signal as i32, Some(handler)) };
+    unsafe { set(signal as i32, Some(handler)) };
 }
 
 /// Runs the exit callbacks and ends the process.
@@ -232,13 +241,6 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// The timeout of whole transactions, which 17 brought.
-pub const TRANSACTION_TIMEOUT: Option<&std::ffi::CStr> =
-    match cfg!(any(feature = "pg15", feature = "pg16")) {
-        true => None,
-        false => Some(c"transaction_timeout"),
-    };
-
 /// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
 #[cfg(feature = "pg15")]
 pub type UpdateIndexes = bool;
@@ -254,8 +256,7 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Whether the new row is in the page of the old one, and no index but a summarizing one knows it
-/// (HOT).
+/// Whether the new row is in the old one's page, and only summarizing indexes know it (HOT).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;
@@ -266,8 +267,7 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
 /// Enters a row that was inserted speculatively; false when somebody else has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its
-/// place.
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.
 pub unsafe fn enter_inserted(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,

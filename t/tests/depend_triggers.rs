@@ -43,6 +43,30 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
+/// Whoever may alter a table may do so where its owner cannot find it any more.
+#[test]
+fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
+    let cluster = Cluster::hot();
+    let database = cluster.database();
+    let role = cluster.role();
+    let mut session = database.connect();
+    session.run(&format!(
+        "CREATE SCHEMA s; CREATE TABLE s.src (k text PRIMARY KEY, v text); INSERT INTO s.src VALUES ('k', 'old'); \
+         SELECT cache_create('c'); SELECT cache_depend('s.src', 'k', 'c'); \
+         ALTER TABLE s.src OWNER TO {role}; GRANT DELETE ON c TO {role}; \
+         ALTER TABLE s.src DISABLE TRIGGER ALL"
+    ));
+    session.run("ALTER TABLE s.src ENABLE TRIGGER ALL");
+    let not_always =
+        "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache_depend%' AND tgenabled <> 'A'";
+    assert_eq!(session.number(not_always), 0);
+    session.run(
+        "SELECT cache_set('k', 'old', cache => 'c'); SET session_replication_role = replica; \
+         UPDATE s.src SET v = 'new'",
+    );
+    assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
+}
+
 /// What pg_restore --disable-triggers does to each table, one statement at a time. A partition's copies come along.
 #[test]
 fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {

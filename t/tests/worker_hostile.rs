@@ -125,6 +125,30 @@ fn a_database_cannot_make_its_vacuum_last() {
     });
 }
 
+/// The worker reads the list of caches from a view; who asks for that to be refused does so for sessions.
+#[test]
+fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    let setting = "restrict_nonsystem_relation_kind";
+    if !session.holds(&format!(
+        "SELECT EXISTS (SELECT FROM pg_settings WHERE name = '{setting}')"
+    )) {
+        return; // an earlier minor version
+    }
+    session.run(&format!(
+        "SELECT cache_create('c'); ALTER DATABASE {} SET {setting} = 'view, foreign-table'",
+        database.name
+    ));
+    for _ in 0..3 {
+        put(&mut session, "c");
+        wait_until_swept(&mut session, "c");
+    }
+    let log = cluster.log_text();
+    assert!(!log.contains("could not list"), "{log}");
+}
+
 /// One cache of which the catalogs hold nonsense.
 #[test]
 fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {

@@ -113,13 +113,7 @@ pub fn enable_always() {
         let _snapshot = transaction::Snapshot::enter();
         let found = dependency::on_table(table).into_iter();
         for trigger in found.filter(|found| found.is_at_origin) {
-            let _owner = AsOwner::to_maintain(table);
-            ddl::run(&[
-                b"ALTER TABLE ONLY ",
-                relation::qualified(table).as_bytes(),
-                b" ENABLE ALWAYS TRIGGER ",
-                name::quote_identifier(&trigger.name).as_bytes(),
-            ]);
+            dependency::enable_always(table, &trigger.name);
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::varlena_bytes;
-use crate::pg::{events, session};
+use crate::pg::{events, session, version};
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
@@ -290,6 +290,23 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
             .collect();
         pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
         found
+    }
+}
+
+/// Has a trigger of a table fire in all sessions, as ALTER TABLE ONLY ... ENABLE ALWAYS TRIGGER does. That would look
+/// the table up by its name, as somebody who may not be let into its schema, and run event triggers.
+pub fn enable_always(table: Oid, trigger: &CStr) {
+    // SAFETY: inside a transaction. The relation is open, under the lock of ALTER TABLE, until it is closed; the
+    // lock is kept. What others see of the trigger is told by the change of its row.
+    unsafe {
+        let lock = pg_sys::ShareRowExclusiveLock as i32;
+        let open = pg_sys::try_relation_open(table, lock);
+        if open.is_null() {
+            return;
+        }
+        version::enable_always(open, trigger);
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        pg_sys::CommandCounterIncrement();
     }
 }
 

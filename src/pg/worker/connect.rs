@@ -99,6 +99,11 @@ fn setting(name: &CStr) -> CString {
     unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
 }
 
+fn is_there(name: &CStr) -> bool {
+    // SAFETY: a look-up that gives NULL for a setting that there is not.
+    unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
+}
+
 /// What a worker must not take from the settings of a database: the same as autovacuum's.
 fn set_as_autovacuum() {
     for (name, value) in [
@@ -117,8 +122,15 @@ fn set_as_autovacuum() {
     ] {
         set(name, value);
     }
-    if let Some(name) = version::TRANSACTION_TIMEOUT {
-        set(name, c"0");
+    // Not every version has these.
+    for (name, value) in [
+        (c"transaction_timeout", c"0"),
+        // The list of caches is a view.
+        (c"restrict_nonsystem_relation_kind", c""),
+    ] {
+        if is_there(name) {
+            set(name, value);
+        }
     }
     set(c"lock_timeout", &patience());
 }
