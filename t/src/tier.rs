@@ -17,7 +17,10 @@ impl Cluster {
     /// The cluster of all tests that need the hot tier and nothing else.
     pub fn hot() -> &'static Cluster {
         static HOT: OnceLock<Cluster> = OnceLock::new();
-        HOT.get_or_init(|| Cluster::with_tier(&["wal_level = logical"]))
+        HOT.get_or_init(|| {
+            // Tests leave their databases behind, and each cache in them has a slot.
+            Cluster::with_tier(&["wal_level = logical", "pgcache.hot_size = '256MB'"])
+        })
     }
 
     /// A cluster of a test's own, with the tier and these lines in its configuration.
