@@ -1,23 +1,16 @@
 //! The built-in worker among people who want it gone, or for themselves: nobody keeps it from the caches of others.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
 /// The only question is whether something comes to pass at all, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 fn put(session: &mut Client, cache: &str) {
     session.run(&format!(
@@ -27,7 +20,9 @@ fn put(session: &mut Client, cache: &str) {
 
 fn wait_until_swept(session: &mut Client, cache: &str) {
     let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} WHERE key = 'old')");
-    wait_until(&format!("a sweep of {cache}"), || !session.holds(&old));
+    wait_until_within(PATIENCE, &format!("a sweep of {cache}"), || {
+        !session.holds(&old)
+    });
 }
 
 /// An ordinary role with a cache `a` of its own, and one of somebody else's that comes after it in the worker's list.
@@ -59,7 +54,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
         ));
         put(&mut owner, "a");
         // What a session has changed is counted a second later.
-        wait_until("a worker's end", || {
+        wait_until_within(PATIENCE, "a worker's end", || {
             cluster.log_text().matches("FATAL").count() > before
         });
         for _ in 0..3 {
@@ -92,7 +87,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
         "BEGIN; DECLARE c CURSOR FOR SELECT key FROM a WHERE key > '' ORDER BY key; FETCH 1 FROM c",
     );
     guard.run("ROLLBACK");
-    wait_until("a VACUUM that waits", || {
+    wait_until_within(PATIENCE, "a VACUUM that waits", || {
         session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND wait_event = 'BufferPin')")
     });
     for _ in 0..2 {
@@ -100,7 +95,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
         wait_until_swept(&mut session, "b");
     }
     reader.run("COMMIT");
-    wait_until("a VACUUM that ends", || {
+    wait_until_within(PATIENCE, "a VACUUM that ends", || {
         session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'a'")
     });
     let log = cluster.log_text();
@@ -120,7 +115,7 @@ fn a_database_cannot_make_its_vacuum_last() {
     session.run(
         "INSERT INTO c SELECT i, repeat('x', 1000), now() FROM generate_series(1, 20000) AS i",
     );
-    wait_until("a VACUUM", || {
+    wait_until_within(PATIENCE, "a VACUUM", || {
         session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'c'")
     });
 }
@@ -162,7 +157,9 @@ fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
         wait_until_swept(&mut session, "b");
     }
     let complaint = "could not remove expired entries of cache \"a\"";
-    wait_until("a complaint", || cluster.log_text().contains(complaint));
+    wait_until_within(PATIENCE, "a complaint", || {
+        cluster.log_text().contains(complaint)
+    });
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(cluster.log_text().matches(complaint).count(), 1);
     assert!(!cluster.log_text().contains("could not list"));
@@ -187,12 +184,12 @@ fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
         session.run("INSERT INTO c SELECT i, repeat('x', 1000), now() FROM generate_series(1, 3000) AS i ON CONFLICT DO NOTHING");
         session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND datname = current_database() AND query = 'vacuuming c' AND now() - backend_start > interval '2 s')")
     };
-    wait_until("a worker that stays", || stays(&mut session));
+    wait_until_within(PATIENCE, "a worker that stays", || stays(&mut session));
     session.run(&format!(
         "DROP EXTENSION pgcache CASCADE; CREATE SCHEMA pgcache AUTHORIZATION {mallory}; \
          SET ROLE {mallory}; CREATE VIEW pgcache.all_caches AS SELECT trap AS cache FROM public.trap(); RESET ROLE"
     ));
-    wait_until("the worker's end", || {
+    wait_until_within(PATIENCE, "the worker's end", || {
         !session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND datname = current_database())")
     });
     assert_eq!(session.lines("TABLE stolen"), [""; 0]);
