@@ -49,6 +49,7 @@ mod memory_definitions;
 mod oid_reuse;
 mod older_extension;
 mod out_of_memory;
+mod pages;
 mod pooling;
 mod prepared;
 mod privilege_matrix;
