@@ -1,7 +1,9 @@
 //! An error that was caught: to be reported, or raised again once what it interrupted has been
 //! undone.
 
-use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport, ErrorReportWithLevel};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 /// An error that was caught.
@@ -41,4 +43,48 @@ impl Failure {
             .set_detail(self.message.clone())
             .report(PgLogLevel::WARNING);
     }
+}
+
+/// Runs `work`. An error of Postgres that leaves it goes on as what `other` makes of it, if anything:
+/// such an error may show a value, and messages end up in logs. Costs nothing where none comes.
+pub fn replacing<R>(
+    work: impl FnOnce() -> R,
+    other: impl FnOnce(&ErrorReportWithLevel) -> Option<ErrorReport>,
+) -> R {
+    let payload = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => return result,
+        Err(payload) => payload,
+    };
+    if let Some(CaughtError::PostgresError(error)) = payload.downcast_ref()
+        && let Some(report) = other(error)
+    {
+        report.report(PgLogLevel::ERROR);
+    }
+    resume_unwind(payload)
+}
+
+/// The SQLSTATEs of class 23: a constraint or a unique index was violated.
+const INTEGRITY: [PgSqlErrorCode; 7] = [
+    PgSqlErrorCode::ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION,
+    PgSqlErrorCode::ERRCODE_RESTRICT_VIOLATION,
+    PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION,
+    PgSqlErrorCode::ERRCODE_FOREIGN_KEY_VIOLATION,
+    PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION,
+    PgSqlErrorCode::ERRCODE_CHECK_VIOLATION,
+    PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
+];
+
+/// The same without its DETAIL, for a violated constraint: Postgres shows the row there, the key and
+/// the value. The message names the constraint and the table. None for every other error.
+pub fn without_row(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
+    if !INTEGRITY.contains(&error.sql_error_code()) || error.detail().is_none() {
+        return None;
+    }
+    let message = error.message().to_owned();
+    let report = ErrorReport::new(error.sql_error_code(), message, "pgcache")
+        .set_detail("The row is not shown, because messages hold neither keys nor values.");
+    Some(match error.hint() {
+        Some(hint) => report.set_hint(hint),
+        None => report,
+    })
 }

@@ -29,6 +29,7 @@ use super::lease::{Leases, Shape};
 use super::slot::Slot;
 use super::{mapping, worker_state};
 use crate::error::Error;
+use crate::pg::encoding::decode;
 use crate::pg::version;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.
@@ -251,6 +252,18 @@ impl Drop for Held {
 pub fn preloading() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// The setting shared_preload_libraries, as it is in this process.
+pub fn preloaded_libraries() -> String {
+    // SAFETY: a variable of this process, NULL or a C string, which only the postmaster changes.
+    unsafe {
+        let libraries = pg_sys::shared_preload_libraries_string;
+        match libraries.is_null() {
+            true => String::new(),
+            false => decode(CStr::from_ptr(libraries).to_bytes()),
+        }
+    }
 }
 
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
