@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use pgrx::pg_sys::panic::{CaughtError, ErrorReport, ErrorReportWithLevel};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
+use crate::error::Error;
+
 /// An error that was caught.
 pub struct Failure {
     pub message: String,
@@ -74,9 +76,13 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// The same without its DETAIL, for a violated constraint: Postgres shows the row there, the key and
-/// the value. The message names the constraint and the table. None for every other error.
-pub fn without_row(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
+/// What is said in place of an error of a statement of ours that shows a value: bytes that are no
+/// text, or in its DETAIL the row that violates a constraint, the message of which names the
+/// constraint and the table. None for every other error.
+pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
+    if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
+        return Some(Error::NotText.into());
+    }
     if !INTEGRITY.contains(&error.sql_error_code()) || error.detail().is_none() {
         return None;
     }

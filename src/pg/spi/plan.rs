@@ -143,7 +143,7 @@ impl Plan {
                 )
             }
         };
-        let code = failure::replacing(execute, failure::without_row);
+        let code = failure::replacing(execute, failure::without_values);
         if code < 0 {
             failed("SPI_execute_snapshot");
         }
