@@ -39,12 +39,19 @@ impl Failure {
         self.error.rethrow()
     }
 
-    /// Says in the log, and to the client where there is one, what failed and why.
-    pub fn warn(&self, what: String) {
-        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, what, "pgcache")
-            .set_detail(self.message.clone())
-            .report(PgLogLevel::WARNING);
+    /// Says in the log, and to the client where there is one, what failed and why, and what to do.
+    pub fn warn(&self, what: String, hint: &str) {
+        let code = PgSqlErrorCode::ERRCODE_WARNING;
+        warn(code, what, self.message.clone(), hint);
     }
+}
+
+/// A WARNING of something that is put off, and is no error of anybody's statement.
+pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
+    ErrorReport::new(code, what, "pgcache")
+        .set_detail(detail)
+        .set_hint(hint)
+        .report(PgLogLevel::WARNING);
 }
 
 /// Runs `work`. An error of Postgres that leaves it goes on as what `other` makes of it, if anything:

@@ -294,7 +294,13 @@ unsafe extern "C-unwind" fn request() {
         return;
     }
     let Some(layout) = ShmemLayout::for_size(size) else {
-        return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
+        return ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache.hot_size is too small for a hot tier: it stays off",
+            "pgcache",
+        )
+        .set_hint("Raise it in postgresql.conf and restart the server; 0 turns the tier off without this warning.")
+        .report(PgLogLevel::WARNING);
     };
     if !mapping::system_gives(layout.total) {
         // Postgres fails right after this, and its hint speaks of its own settings only.
