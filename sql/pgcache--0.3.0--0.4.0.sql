@@ -165,3 +165,12 @@ CREATE FUNCTION cache_set_leased_bytes(
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regclass) IS
     'cache_set_leased() for a bytea value';
+
+CREATE FUNCTION pgcache.tell_what_is_missing() RETURNS void
+    AS 'MODULE_PATHNAME', 'tell_what_is_missing_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
+    'says in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it';
+
+-- It shows shared_preload_libraries, which not everybody may read.
+REVOKE ALL ON FUNCTION pgcache.tell_what_is_missing() FROM PUBLIC;

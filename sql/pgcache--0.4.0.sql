@@ -814,3 +814,14 @@ REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgcache.figures(), pgcache.tier_figures() TO pg_monitor;
 GRANT SELECT ON pgcache.stats, pgcache.hot_tier TO pg_monitor;
+
+CREATE FUNCTION pgcache.tell_what_is_missing() RETURNS void
+    AS 'MODULE_PATHNAME', 'tell_what_is_missing_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
+    'says in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it';
+
+-- It shows shared_preload_libraries, which not everybody may read.
+REVOKE ALL ON FUNCTION pgcache.tell_what_is_missing() FROM PUBLIC;
+
+SELECT pgcache.tell_what_is_missing();

@@ -1,8 +1,10 @@
 //! Every error that pgcache itself raises: one variant, one SQLSTATE, one message.
 //!
-//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) pass through
-//! untouched; they are not listed here. Messages follow the style of Postgres: lower case, no full
-//! stop, nothing of a key or a value, because messages end up in logs.
+//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their words;
+//! they are not listed here. `pg::session::failure` says where they lose what they show of a row,
+//! and `pg::session::hint` where they gain a hint. Messages follow the style of Postgres: lower
+//! case, no full stop, nothing of a key or a value, because messages end up in logs. Each has a hint,
+//! which docs/reference.md repeats.
 
 use pgrx::PgSqlErrorCode as Code;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -38,6 +40,8 @@ pub enum Error {
     BrokenCache(String, String),
     /// No relation has this oid.
     NoSuchRelation(u32),
+    /// A name is taken by a relation that is no cache.
+    NameTaken(String),
     /// A name is taken by a relation that is a cache already.
     CacheExists(String),
     /// `storage` is none of the known words.
@@ -65,6 +69,12 @@ pub enum Error {
     EntryTooLarge(usize),
     /// `value_type` is none of text, jsonb, bytea.
     UnknownValueType,
+    /// A value that is to be jsonb is no JSON.
+    NotJson,
+    /// JSON with a character that jsonb, or the server's encoding, has not.
+    UnknownCharacter,
+    /// Bytes that are to be text are none in the server's encoding.
+    NotText,
     /// The stored value of a counter is no integer.
     NotAnInteger,
     /// A counter would leave the range of bigint.
@@ -151,13 +161,16 @@ impl Error {
             }
             Error::NoDependency(_) => Code::ERRCODE_UNDEFINED_OBJECT,
             Error::NotADependency => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-            Error::NotACache(_) | Error::TemporaryView(_) | Error::BrokenCache(..) => {
-                Code::ERRCODE_WRONG_OBJECT_TYPE
-            }
+            Error::NotACache(_)
+            | Error::TemporaryView(_)
+            | Error::NameTaken(_)
+            | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
-            Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::HexLiteralAsText => Code::ERRCODE_WARNING,
+            Error::NotAnInteger | Error::NotJson => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::UnknownCharacter => Code::ERRCODE_UNTRANSLATABLE_CHARACTER,
+            Error::NotText => Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
             Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
@@ -193,6 +206,7 @@ impl Error {
             }
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
+            Error::NameTaken(name) => format!("\"{name}\" is there and is not a cache"),
             Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
             Error::UnknownStorage(name) => format!("unknown storage \"{name}\""),
             Error::NoTier => "memory caches need pgcache's shared memory".into(),
@@ -214,6 +228,11 @@ impl Error {
             Error::NoSlot => "too many caches for the hot tier".into(),
             Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
             Error::UnknownValueType => "value_type is not supported".into(),
+            Error::NotJson => "value is not valid JSON".into(),
+            Error::UnknownCharacter => {
+                "value has a character that jsonb or the server's encoding has not".into()
+            }
+            Error::NotText => "value is not valid text in the server's encoding".into(),
             Error::NotAnInteger => "value of the counter is not an integer".into(),
             Error::HexLiteralAsText => {
                 "text that looks like a bytea literal is taken as text".into()
@@ -284,68 +303,106 @@ impl Error {
         }
     }
 
-    fn hint(&self) -> Option<String> {
+    fn hint(&self) -> String {
         let hint = match self {
+            Error::NullArgument(_) => "Give it a value that is not NULL.",
+            Error::NullElement(_) => "Filter them out; negative entries are set one by one.",
+            Error::EmptyKey => "Give a key of at least one character.",
             Error::LongKey(_) => "Use a hash of the key, for instance sha256().",
             Error::TtlNotPositive => {
                 "Use cache_forever() for an entry that does not expire, and cache_delete() to remove one."
             }
-            Error::NotACache(_) | Error::TemporaryView(_) => "Make one with cache_create().",
+            Error::NegativeGrace => "An interval of 0 removes the grace.",
+            Error::NegativeCount(_) => "0 is no limit for max_entries, and nothing for max_rows.",
+            Error::UnequalArrays => "Give one value for each key.",
+            Error::ArrayDimensions(_) => "Give its elements as one list.",
+            Error::NotACache(_) | Error::TemporaryView(_) => {
+                "The view pgcache.caches lists the caches that you may read; cache_create() makes one."
+            }
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
             }
+            Error::NoSuchRelation(_) => {
+                "The cache was dropped, or never made. The view pgcache.caches lists the caches that you may read."
+            }
+            Error::NoSuchView => {
+                "Make the cache with cache_create(), or run cache_alter() on it after a restore."
+            }
+            Error::NameTaken(_) => "Give the cache another name.",
+            Error::CacheExists(_) => "Use if_not_exists => true to leave it as it is.",
             Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
             Error::LoaderNoQuery(_) => {
                 "A loader is one SELECT, VALUES, or other statement with RETURNING; $1 is the key."
             }
+            Error::LoaderColumns(_) => "Select one; to_jsonb(t) makes one of a row.",
+            Error::LoaderRows(_) => "Add LIMIT 1, or an aggregate.",
+            Error::LoaderRecursion => "Let the loader fetch other keys, or none.",
             Error::NoTier | Error::NoLeases => {
                 "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server."
             }
             Error::DefinitionChanged => "Run the statement again.",
+            Error::LockTimeout => "End the transaction that has fetched, or raise lock_timeout.",
+            Error::WrongColumns => "Read the memory cache's view.",
             Error::OlderExtension => "Run ALTER EXTENSION pgcache UPDATE in this database.",
+            Error::OutOfMemory(_) => "Use smaller batches, or give the machine more memory.",
             Error::NoSharedMemory(_) => {
                 "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier."
             }
             Error::NoSlot => "Raise pgcache.hot_size: each 512 kB carry one cache.",
             Error::EntryTooLarge(_) => "Raise pgcache.hot_max_value, or pgcache.hot_size.",
             Error::UnknownValueType => "A value is of type text, jsonb or bytea.",
+            Error::NotJson => "Give JSON, or use a text cache and the functions without _json.",
+            Error::UnknownCharacter => {
+                "Leave the character out, or use a text or bytea cache and the functions without _json."
+            }
+            Error::NotText => "Use the functions whose names end in _bytes.",
+            Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
+            Error::CounterOverflow => "Delete the entry, or count in smaller steps.",
+            Error::NegativeWait => "An interval of 0 does not wait.",
+            Error::JitterOutOfRange => "It is a share: 0.1 is a tenth.",
+            Error::EarlyRefreshOutOfRange => "0 turns it off, 1 is the usual factor.",
+            Error::NotAnExpression => "Give one expression over the columns of the source.",
             Error::KeyNotText(_) => "Cast it to text.",
+            Error::VolatileKey => "Use what the row holds.",
+            Error::SourceNotATable(_) => "Depend on the tables behind it.",
             Error::DependencyOfMain => {
                 "TRUNCATE of the table would clear it. Make a cache of its own with cache_create()."
             }
-            Error::NotADependency => "Declare dependencies with cache_depend().",
+            Error::DependencyUnderPolicies => {
+                "Make somebody the owner to whom the policies do not apply, or use a cache without policies."
+            }
             Error::ChildOfAnother(_) => {
                 "Let its owner declare the dependency on it with cache_depend() first."
             }
-            Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
             Error::HexLiteralAsText => {
                 "If bytes were meant, use cache_set_bytes(), or another function whose name ends in _bytes."
             }
+            Error::NoDependency(_) => "Name the table on which it was declared.",
+            Error::NotADependency => "Declare dependencies with cache_depend().",
+            Error::NotATrigger(_) => "Leave it to cache_create() and cache_depend().",
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
             Error::TooLateForTriggers(_) => {
                 "Where the cache has triggers, foreign keys, rules or policies of its own, do not CLOSE ALL after a change of its source."
             }
+            Error::LimitNotPositive => "Give a limit of at least 1.",
+            Error::WindowNotPositive => "Give the length of the window, such as '1 minute'.",
             Error::NoCron => {
                 "The built-in worker already does it where pgcache is in shared_preload_libraries, every pgcache.expire_interval. Elsewhere install pg_cron, or call cache_expire() from a scheduler of your own."
             }
             Error::CronElsewhere { command, .. } => {
-                return Some(format!("Run there as a superuser: {command}"));
+                return format!("Run there as a superuser: {command}");
             }
-            _ => return None,
         };
-        Some(hint.into())
+        hint.into()
     }
 }
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
-        let report = ErrorReport::new(error.code(), printable(error.message()), "pgcache");
-        let report = match error.detail() {
+        let report = ErrorReport::new(error.code(), printable(error.message()), "pgcache")
+            .set_hint(printable(error.hint()));
+        match error.detail() {
             Some(detail) => report.set_detail(printable(detail)),
-            None => report,
-        };
-        match error.hint() {
-            Some(hint) => report.set_hint(printable(hint)),
             None => report,
         }
     }

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use pgrx::PgSqlErrorCode;
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::Answer;
 use crate::cache::catalog::registry::Cache;
@@ -13,8 +14,9 @@ use crate::cache::definition::define;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
+use crate::pg::catalog::name::{self, NameChange, NewRelation};
 use crate::pg::catalog::privilege::{self, Privileges};
-use crate::pg::catalog::{name, relation};
+use crate::pg::catalog::relation;
 use crate::pg::encoding;
 use crate::pg::session::lock::Mode;
 use crate::pg::session::transaction;
@@ -41,6 +43,7 @@ fn cache_create(
     let settings = Settings::default().changed(ttl, max_entries, grace)?;
     transaction::require_writable(c"cache_create()");
     let new = name::parse_new_relation(name);
+    tell_change(&new);
     match define::existing(&new)? {
         None => Ok(define::create(&new, storage, value_type, settings)),
         Some(cache) if if_not_exists == Some(true) => {
@@ -49,6 +52,30 @@ fn cache_create(
         }
         Some(cache) => Err(Error::CacheExists(relation::display_name(cache)).into()),
     }
+}
+
+/// Says that the cache has another name than the one that was given. Names are no keys.
+fn tell_change(new: &NewRelation) {
+    let Some(change) = new.change else {
+        return;
+    };
+    let name = encoding::decode(new.name.to_bytes());
+    let (code, what, hint) = match change {
+        NameChange::Folded => (
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            "folded to lower case",
+            "Double quotes in the string keep capitals: '\"Name\"'.",
+        ),
+        NameChange::Truncated => (
+            PgSqlErrorCode::ERRCODE_NAME_TOO_LONG,
+            "truncated",
+            "A name has at most 63 bytes.",
+        ),
+    };
+    let message = format!("name of the cache is {what}: \"{name}\"");
+    ErrorReport::new(code, encoding::printable(message), "cache_create")
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
 }
 
 fn skip_existing(cache: Oid) {
@@ -138,7 +165,7 @@ pub fn open_as_owner(
     function: &std::ffi::CStr,
 ) -> Answer<Rc<Cache>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, Privileges::NONE);
+    open::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
     let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
     privilege::require_owner(relation); // asked again: the lock may have been waited for

@@ -10,6 +10,7 @@ use crate::cache::catalog::registry;
 use crate::cache::commit::notify;
 use crate::cache::definition::{declare, define};
 use crate::cache::model::settings::Settings;
+use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::{privilege, relation};
 use crate::pg::session::lock::{self, Mode};
@@ -25,9 +26,9 @@ fn cache_depend(
     let source = open_source(source, c"cache_depend()")?;
     let key_expression = key_expression.ok_or(Error::NullArgument("key_expression"))?;
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, TO_DELETE);
+    open::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
-    privilege::require(relation, TO_DELETE); // asked again: the lock may have been waited for
+    open::require(relation, TO_DELETE); // asked again: the lock may have been waited for
     let cache = registry::find(relation)?;
     if define::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 
 use super::read::columns;
 use super::{Answer, TO_READ};
+use crate::cache::commit::setup;
 use crate::cache::definition::view;
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
@@ -44,6 +45,12 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
             });
         })
     }))
+}
+
+/// Called by CREATE EXTENSION: a notice at the commit, if the server lacks something.
+#[pg_extern]
+fn tell_what_is_missing() {
+    setup::ask();
 }
 
 /// Figures of the caches of this database that have a slot in the tier: cache, hot_hits,

@@ -11,7 +11,6 @@ use crate::cache::model::page::Page;
 use crate::cache::open;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
-use crate::pg::catalog::privilege;
 use crate::pg::session::clock;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
@@ -150,7 +149,7 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
         key
     };
     let key = Key::of_read(key).map(|key| key.map(hashed));
-    privilege::require(relation, TO_READ);
+    open::require(relation, TO_READ);
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {

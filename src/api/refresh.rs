@@ -13,7 +13,6 @@ use crate::cache::model::key::Key;
 use crate::cache::open;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
-use crate::pg::catalog::privilege;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
@@ -58,7 +57,7 @@ fn fetch<V: Value>(
     cache: Option<Oid>,
 ) -> Answer<Option<V>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, TO_WRITE);
+    open::require(relation, TO_WRITE);
     let fetch = Fetch {
         relation,
         key: HashedKey::of(CacheId::of(relation), Key::of_write(key)?),
@@ -90,7 +89,7 @@ fn lease<V: Value>(
     cache: Option<Oid>,
 ) -> Answer<OutRow<3>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, TO_READ);
+    open::require(relation, TO_READ);
     let wait = wait.ok_or(Error::NullArgument("wait"))?;
     if wait.as_micros() < 0 {
         return Err(Error::NegativeWait.into());

@@ -2,7 +2,7 @@
 //! commit.
 
 use super::commit::marks::Extent;
-use super::commit::{changes, notify};
+use super::commit::{changes, notify, setup};
 use super::definition::declare;
 use super::expiry::vacuum_need;
 use super::lease::held;
@@ -89,18 +89,21 @@ fn at_moment(moment: Moment) {
         Moment::BeforeCommit => {
             remove_what_depends();
             notify::at_commit();
+            setup::at_commit();
             changes::mark();
             pause::at(Window::MarkToVisible);
         }
         // With something to tell the transaction cannot be prepared: Postgres says so.
         Moment::BeforePrepare => {
             notify::at_commit();
+            setup::at_commit();
             changes::refuse_to_prepare();
         }
         // From here on nothing may fail: the commit is visible.
         Moment::Committed => {
             pending::forget();
             notify::forget();
+            setup::forget();
             pause::at(Window::VisibleToUnmark);
             changes::unmark(true);
             held::end(true);
@@ -108,6 +111,7 @@ fn at_moment(moment: Moment) {
         Moment::Aborted => {
             pending::forget();
             notify::forget();
+            setup::forget();
             changes::unmark(false);
             held::end(false);
         }

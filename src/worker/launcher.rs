@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 
 use super::pace;
 use crate::cache::expiry::upkeep;
 use crate::guc;
 use crate::pg::catalog::database;
-use crate::pg::session::{self, clock};
+use crate::pg::session::{self, clock, failure};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
@@ -141,11 +142,11 @@ impl Launcher {
                     pace::learn_end(state);
                 }
                 visit.worker.terminate();
-                pgrx::ereport!(
-                    pgrx::PgLogLevel::WARNING,
-                    pgrx::PgSqlErrorCode::ERRCODE_WARNING,
-                    "pgcache ends a worker because one step of a sweep takes too long",
-                    "A trigger on a cache does not return; the cache is put off, and the others are swept."
+                failure::warn(
+                    PgSqlErrorCode::ERRCODE_WARNING,
+                    "pgcache ends a worker because one step of a sweep takes too long".into(),
+                    "A trigger on a cache does not return; the cache is put off, and the others are swept.".into(),
+                    "The context of the worker's end, the next lines of this log, names the trigger's function.",
                 );
             }
         }
@@ -161,13 +162,13 @@ impl Launcher {
             return;
         }
         let (database, relation) = (cache.database().to_u32(), cache.relation().to_u32());
-        pgrx::ereport!(
-            pgrx::PgLogLevel::WARNING,
-            pgrx::PgSqlErrorCode::ERRCODE_WARNING,
-            "pgcache puts a cache off because a worker has ended in a step of its sweep",
+        failure::warn(
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache puts a cache off because a worker has ended in a step of its sweep".into(),
             format!(
                 "The cache has OID {relation} in the database with OID {database}; the others are swept."
-            )
+            ),
+            "In that database SELECT OID::regclass names the cache. Look at its triggers.",
         );
     }
 
@@ -361,11 +362,11 @@ impl Launcher {
     /// Says once that no worker could be started.
     fn note_shortage(&mut self, failed: bool) {
         if failed && !self.short_of_workers {
-            pgrx::ereport!(
-                pgrx::PgLogLevel::WARNING,
-                pgrx::PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                "pgcache could not start a worker to remove expired entries",
-                "All of max_worker_processes are in use; it is tried again."
+            failure::warn(
+                PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                "pgcache could not start a worker to remove expired entries".into(),
+                "All of max_worker_processes are in use; it is tried again.".into(),
+                "Raise max_worker_processes.",
             );
         }
         self.short_of_workers = failed;

@@ -119,7 +119,10 @@ impl Work {
         let due = match background::in_transaction(|| upkeep::due(self.shmem)) {
             Ok(due) => due,
             Err(failure) => {
-                failure.warn("could not list the caches to sweep".into());
+                failure.warn(
+                    "could not list the caches to sweep".into(),
+                    "Mend what the detail names; the next visit tries it again.",
+                );
                 return false;
             }
         };

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use postgres::error::DbError;
 use postgres::{Client, Config, NoTls};
 
 use crate::reaper::Reaper;
@@ -300,6 +302,20 @@ impl Cluster {
             .user(role)
             .dbname(database)
             .connect(NoTls)
+    }
+
+    /// A session as superuser, and what it is told besides its results.
+    pub fn connect_hearing(&self, database: &str) -> (Client, Receiver<DbError>) {
+        let (sender, notices) = channel();
+        let session = Config::new()
+            .host_path(&self.folder)
+            .user("postgres")
+            .dbname(database)
+            // Nobody need listen.
+            .notice_callback(move |notice| drop(sender.send(notice)))
+            .connect(NoTls)
+            .unwrap_or_else(|error| panic!("no session in {database}: {error:?}"));
+        (session, notices)
     }
 
     /// A client program of the server's own version that finds this cluster, as superuser.

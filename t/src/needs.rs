@@ -224,6 +224,11 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ),
     ("tier_figures", Granted, "pgcache.tier_figures()"),
     ("reset_stats", Granted, "pgcache.reset_stats()"),
+    (
+        "tell_what_is_missing",
+        Granted,
+        "pgcache.tell_what_is_missing()",
+    ),
 ];
 
 /// Without shared memory these raise 55000, whoever calls them.

@@ -46,6 +46,7 @@ mod locks_and_rights;
 mod lookalikes;
 mod memory_caches;
 mod memory_definitions;
+mod messages;
 mod oid_reuse;
 mod older_extension;
 mod out_of_memory;

@@ -3,3 +3,4 @@
 pub mod changes;
 pub mod marks;
 pub mod notify;
+pub mod setup;

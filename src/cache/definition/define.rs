@@ -127,9 +127,12 @@ pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     advisory::leave_name(new.schema, new.name.as_bytes());
     // It may be anybody's: whoever may not read it shall neither lock it nor wait for it.
     if privilege::has(relation, Privileges::SELECT) {
-        open::lock_to_read(relation, Privileges::SELECT)?;
+        open::lock_to_read(relation, Privileges::SELECT).map_err(|error| match error {
+            Error::NotACache(name) => Error::NameTaken(name),
+            other => other,
+        })?;
     } else if !shape::is_marked_as_cache(relation) {
-        return Err(Error::NotACache(relation::display_name(relation)));
+        return Err(Error::NameTaken(relation::display_name(relation)));
     }
     Ok(Some(relation))
 }

@@ -77,11 +77,14 @@ fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
         Ok(swept) => swept,
         Err(failure) if failure.cancelled => failure.raise(),
         Err(failure) => {
-            failure.warn(could_not_sweep(&relation::display_name(relation)));
+            failure.warn(could_not_sweep(&relation::display_name(relation)), MEND);
             Ok(0)
         }
     }
 }
+
+/// What to do about a cache whose sweep fails.
+pub const MEND: &str = "Mend what the detail names; the next sweep tries it again. Until then the expired rows take room, and are absent for every function.";
 
 /// What is said of a cache whose sweep fails.
 pub fn could_not_sweep(name: &str) -> String {

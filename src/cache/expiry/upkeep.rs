@@ -167,7 +167,7 @@ pub fn put_off(state: &SweepState) -> u32 {
 /// The same, and says why the first time.
 pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
     if put_off(state) == 1 {
-        failure.warn(on_demand::could_not_sweep(name));
+        failure.warn(on_demand::could_not_sweep(name), on_demand::MEND);
     }
 }
 

@@ -6,18 +6,26 @@ pub mod removal;
 
 use std::rc::Rc;
 
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::Oid;
 
 use super::catalog::reading::Reading;
 use super::catalog::registry::{Cache, Storage, find, remembered};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
-use crate::pg::session::{lock, transaction};
+use crate::pg::session::{hint, lock, transaction};
+use crate::pg::table::shape;
+
+/// Raises 42501 unless the current user has these on the relation; with the GRANT, where it is a
+/// cache.
+pub fn require(relation: Oid, needs: Privileges) {
+    privilege::require(relation, needs, shape::is_marked_as_cache);
+}
 
 /// Opens a cache to read it. Raises 42501 without the privileges, before it waits for a lock.
 pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, needs);
+    require(relation, needs);
     lock_to_read(relation, needs)
 }
 
@@ -26,7 +34,7 @@ pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> 
 pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     removal::settle();
     let _lock = lock::Shared::on(relation);
-    privilege::require(relation, needs);
+    require(relation, needs);
     Ok(Reading {
         cache: find(relation)?,
         _lock,
@@ -42,14 +50,18 @@ pub fn to_write(
     function: &std::ffi::CStr,
 ) -> Result<Rc<Cache>, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, needs);
+    require(relation, needs);
     if let Some(cache) = memory_cache(relation)? {
         return Ok(cache);
     }
-    transaction::require_writable(function);
+    hint::on(
+        PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        c"Write in a transaction that may, on the primary; or use a memory cache, which takes writes here.",
+        || transaction::require_writable(function),
+    );
     removal::settle();
     lock::relation(relation, lock::Mode::Write);
-    privilege::require(relation, needs);
+    require(relation, needs);
     find(relation)
 }
 
@@ -74,7 +86,7 @@ pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
 /// Opens a cache to remove all that is in it; a table with the lock that TRUNCATE takes.
 pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cache>, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, Privileges::TRUNCATE);
+    require(relation, Privileges::TRUNCATE);
     match memory_cache(relation)? {
         Some(cache) => Ok(cache),
         None => to_define(cache, Privileges::TRUNCATE, lock::Mode::Remove, function),
@@ -91,10 +103,10 @@ pub fn to_define(
     function: &std::ffi::CStr,
 ) -> Result<Rc<Cache>, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
-    privilege::require(relation, needs);
+    require(relation, needs);
     transaction::require_writable(function);
     find(relation)?;
     lock::relation(relation, mode);
-    privilege::require(relation, needs);
+    require(relation, needs);
     find(relation)
 }

@@ -13,6 +13,17 @@ pub struct NewRelation {
     pub name: CString,
     /// `schema.name`, quoted.
     pub qualified: CString,
+    /// What has become of the name that was given.
+    pub change: Option<NameChange>,
+}
+
+/// Why a name is not the one that was given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NameChange {
+    /// It had no quotes, so its letters are lower case now.
+    Folded,
+    /// It had more bytes than a name can have.
+    Truncated,
 }
 
 /// Reads a name like any SQL name: folds to lower case, may be qualified or quoted.
@@ -34,6 +45,7 @@ pub fn parse_new_relation(text: Text) -> NewRelation {
         );
         let mut name = CStr::from_ptr((*range).relname).to_bytes().to_vec();
         name.truncate(longest_prefix(&name));
+        let change = change_of(text.bytes(), &name);
         let name = CString::new(name).unwrap_or_default();
         let qualified =
             pg_sys::quote_qualified_identifier(pg_sys::get_namespace_name(schema), name.as_ptr());
@@ -41,8 +53,46 @@ pub fn parse_new_relation(text: Text) -> NewRelation {
             schema,
             name,
             qualified: CStr::from_ptr(qualified).to_owned(),
+            change,
         }
     }
+}
+
+/// What has become of the last name in a text that Postgres has read as `name`.
+fn change_of(text: &[u8], name: &[u8]) -> Option<NameChange> {
+    let given = last_name(text);
+    match given.len() > name.len() {
+        true => Some(NameChange::Truncated),
+        false => (given != name).then_some(NameChange::Folded),
+    }
+}
+
+/// The last of names with dots between them, without its quotes. In an encoding of the server the
+/// bytes of quotes, dots and spaces are these characters only.
+fn last_name(text: &[u8]) -> Vec<u8> {
+    let mut quoted = false;
+    let is_dot = |&byte: &u8| {
+        quoted ^= byte == b'"';
+        byte == b'.' && !quoted
+    };
+    let last = text.split(is_dot).next_back().unwrap_or_default();
+    let last = last.trim_ascii();
+    match last
+        .strip_prefix(b"\"")
+        .and_then(|name| name.strip_suffix(b"\""))
+    {
+        Some(inside) => without_doubled_quotes(inside),
+        None => last.to_vec(),
+    }
+}
+
+fn without_doubled_quotes(name: &[u8]) -> Vec<u8> {
+    let mut after_quote = false;
+    let keeps = |byte: &u8| {
+        after_quote = *byte == b'"' && !after_quote;
+        *byte != b'"' || after_quote
+    };
+    name.iter().copied().filter(keeps).collect()
 }
 
 /// How many bytes of a name Postgres keeps, whole characters only.

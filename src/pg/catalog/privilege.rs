@@ -1,11 +1,16 @@
 //! Who may do what: privileges, ownership, row-level security; and the one place from which a
 //! statement runs as another role.
 
-use pgrx::pg_sys;
+use std::ffi::{CStr, CString};
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::invalidation::KnownPrivilege;
-use super::relation;
+use super::{name, relation};
+use crate::error::Error;
 use crate::pg::memory::emergency;
+use crate::pg::session::hint;
 use crate::pg::{session, version};
 
 /// A set of table privileges.
@@ -24,28 +29,88 @@ impl Privileges {
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
+
+    /// As GRANT names them.
+    fn words(self) -> String {
+        const WORDS: [(Privileges, &str); 5] = [
+            (Privileges::SELECT, "SELECT"),
+            (Privileges::INSERT, "INSERT"),
+            (Privileges::UPDATE, "UPDATE"),
+            (Privileges::DELETE, "DELETE"),
+            (Privileges::TRUNCATE, "TRUNCATE"),
+        ];
+        let wanted = WORDS.iter().filter(|(one, _)| self.0 & one.0 != 0);
+        wanted.map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
+    }
 }
 
-/// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone.
+/// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone. The
+/// hint is the GRANT, if `is_cache` says that the relation is one: nobody shall be told to give a
+/// privilege on anything else.
 ///
 /// A REVOKE or a policy that somebody has committed counts from now on, also in the middle of a
 /// transaction: a SELECT would hear of it when it locks the table, and a hot read takes no lock.
-pub fn require(relation: pg_sys::Oid, privileges: Privileges) {
+pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sys::Oid) -> bool) {
     emergency::secure();
     accept_invalidations();
-    if has(relation, privileges) {
+    let known = known(relation, privileges);
+    if known.is_known() {
         return;
     }
-    // SAFETY: syscache look-ups; they raise errors and keep no pointer.
+    if !relation::is_there(relation) {
+        ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
+    }
+    if !known.learn(|| is_granted(relation, privileges)) {
+        refuse(relation, privileges, is_cache(relation));
+    }
+}
+
+/// Raises 42501. What the hint says of role and relation stands in catalogs that everybody may read.
+#[cold]
+fn refuse(relation: pg_sys::Oid, privileges: Privileges, is_cache: bool) {
+    let grant = is_cache.then(|| grant_of(relation, privileges)).flatten();
+    denied(pg_sys::AclResult::ACLCHECK_NO_PRIV, relation, grant);
+}
+
+/// Raises 42501 in Postgres' words, with a hint.
+fn denied(why: pg_sys::AclResult::Type, relation: pg_sys::Oid, hint: Option<CString>) {
+    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and
+    // the error that is raised copies it.
+    let raise = || unsafe {
+        pg_sys::aclcheck_error(
+            why,
+            relation::object_type(relation),
+            pg_sys::get_rel_name(relation),
+        );
+    };
+    match hint {
+        Some(hint) => hint::on(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, &hint, raise),
+        None => raise(),
+    }
+}
+
+/// The statement that gives the current user these privileges; None if the relation has gone.
+fn grant_of(relation: pg_sys::Oid, privileges: Privileges) -> Option<CString> {
+    let (relation, words) = (relation::spelled(relation)?, privileges.words());
+    let role = role_name(session::user())?;
+    let hint = [
+        b"The owner can allow it: GRANT ",
+        words.as_bytes(),
+        b" ON ",
+        relation.to_bytes(),
+        b" TO ",
+        role.to_bytes(),
+        b";",
+    ];
+    CString::new(hint.concat()).ok()
+}
+
+/// A role's name as SQL spells it; None if it is gone.
+fn role_name(role: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
     unsafe {
-        let result = aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL);
-        if result != pg_sys::AclResult::ACLCHECK_OK {
-            pg_sys::aclcheck_error(
-                result,
-                relation::object_type(relation),
-                pg_sys::get_rel_name(relation),
-            );
-        }
+        let bare = pg_sys::GetUserNameFromId(role, true);
+        (!bare.is_null()).then(|| name::quote_identifier(CStr::from_ptr(bare)))
     }
 }
 
@@ -60,52 +125,44 @@ pub fn accept_invalidations() {
 /// processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
-    let known = KnownPrivilege {
+    let known = known(relation, privileges);
+    known.is_known() || known.learn(|| is_granted(relation, privileges))
+}
+
+#[inline]
+fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
+    KnownPrivilege {
         relation,
         user: session::user(),
         mask: privileges.0,
-    };
-    known.is_known()
-        || known.learn(|| {
-            // SAFETY: a syscache look-up inside a transaction.
-            let result = unsafe { aclcheck(relation, privileges, pg_sys::AclMaskHow::ACLMASK_ALL) };
-            result == pg_sys::AclResult::ACLCHECK_OK
-        })
+    }
 }
 
-/// pg_class_aclcheck answers for any of the privileges; this one asks for all.
-///
-/// # Safety
-/// A syscache look-up: a transaction must be open.
-unsafe fn aclcheck(
-    relation: pg_sys::Oid,
-    privileges: Privileges,
-    how: pg_sys::AclMaskHow::Type,
-) -> pg_sys::AclResult::Type {
-    // SAFETY: the caller's transaction is open.
-    unsafe {
-        let mask = privileges.0 as pg_sys::AclMode;
-        let granted = pg_sys::pg_class_aclmask(relation, session::user(), mask, how);
-        match granted == mask {
-            true => pg_sys::AclResult::ACLCHECK_OK,
-            false => pg_sys::AclResult::ACLCHECK_NO_PRIV,
-        }
-    }
+/// Asks the catalogs. pg_class_aclcheck answers for any of the privileges; this is for all.
+fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
+    let (mask, all) = (
+        privileges.0 as pg_sys::AclMode,
+        pg_sys::AclMaskHow::ACLMASK_ALL,
+    );
+    // SAFETY: a syscache look-up inside a transaction, which keeps no pointer.
+    unsafe { pg_sys::pg_class_aclmask(relation, session::user(), mask, all) == mask }
 }
 
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
     accept_invalidations();
-    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and
-    // the error that is raised copies it.
-    unsafe {
-        if !version::owns_relation(relation, session::user()) {
-            pg_sys::aclcheck_error(
-                pg_sys::AclResult::ACLCHECK_NOT_OWNER,
-                relation::object_type(relation),
-                pg_sys::get_rel_name(relation),
-            );
-        }
+    // SAFETY: syscache look-ups inside of a transaction.
+    if !unsafe { version::owns_relation(relation, session::user()) } {
+        let owner = role_name(relation::owner(relation));
+        let hint = owner.and_then(|owner| {
+            let hint: [&[u8]; 3] = [
+                b"Only role ",
+                owner.to_bytes(),
+                b" and its members may do it.",
+            ];
+            CString::new(hint.concat()).ok()
+        });
+        denied(pg_sys::AclResult::ACLCHECK_NOT_OWNER, relation, hint);
     }
 }
 

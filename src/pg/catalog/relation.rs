@@ -24,6 +24,18 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
     unsafe { qualified_name(relation) }
 }
 
+/// The same of one that may be gone, and is not locked: None then.
+pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: syscache look-ups, which give NULL or a palloc'd copy; none processes messages, so
+    // what was there for the first is there for the others.
+    unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
+        (!name.is_null() && !schema.is_null())
+            .then(|| CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned())
+    }
+}
+
 /// Whether there is such a relation, as far as this session has heard.
 pub fn is_there(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.

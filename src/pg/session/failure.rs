@@ -1,8 +1,12 @@
 //! An error that was caught: to be reported, or raised again once what it interrupted has been
 //! undone.
 
-use pgrx::pg_sys::panic::{CaughtError, ErrorReport};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use pgrx::pg_sys::panic::{CaughtError, ErrorReport, ErrorReportWithLevel};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+use crate::error::Error;
 
 /// An error that was caught.
 pub struct Failure {
@@ -35,10 +39,65 @@ impl Failure {
         self.error.rethrow()
     }
 
-    /// Says in the log, and to the client where there is one, what failed and why.
-    pub fn warn(&self, what: String) {
-        ErrorReport::new(PgSqlErrorCode::ERRCODE_WARNING, what, "pgcache")
-            .set_detail(self.message.clone())
-            .report(PgLogLevel::WARNING);
+    /// Says in the log, and to the client where there is one, what failed and why, and what to do.
+    pub fn warn(&self, what: String, hint: &str) {
+        let code = PgSqlErrorCode::ERRCODE_WARNING;
+        warn(code, what, self.message.clone(), hint);
     }
+}
+
+/// A WARNING of something that is put off, and is no error of anybody's statement.
+pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
+    ErrorReport::new(code, what, "pgcache")
+        .set_detail(detail)
+        .set_hint(hint)
+        .report(PgLogLevel::WARNING);
+}
+
+/// Runs `work`. An error of Postgres that leaves it goes on as what `other` makes of it, if anything:
+/// such an error may show a value, and messages end up in logs. Costs nothing where none comes.
+pub fn replacing<R>(
+    work: impl FnOnce() -> R,
+    other: impl FnOnce(&ErrorReportWithLevel) -> Option<ErrorReport>,
+) -> R {
+    let payload = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => return result,
+        Err(payload) => payload,
+    };
+    if let Some(CaughtError::PostgresError(error)) = payload.downcast_ref()
+        && let Some(report) = other(error)
+    {
+        report.report(PgLogLevel::ERROR);
+    }
+    resume_unwind(payload)
+}
+
+/// The SQLSTATEs of class 23: a constraint or a unique index was violated.
+const INTEGRITY: [PgSqlErrorCode; 7] = [
+    PgSqlErrorCode::ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION,
+    PgSqlErrorCode::ERRCODE_RESTRICT_VIOLATION,
+    PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION,
+    PgSqlErrorCode::ERRCODE_FOREIGN_KEY_VIOLATION,
+    PgSqlErrorCode::ERRCODE_UNIQUE_VIOLATION,
+    PgSqlErrorCode::ERRCODE_CHECK_VIOLATION,
+    PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
+];
+
+/// What is said in place of an error of a statement of ours that shows a value: bytes that are no
+/// text, or in its DETAIL the row that violates a constraint, the message of which names the
+/// constraint and the table. None for every other error.
+pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
+    if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
+        return Some(Error::NotText.into());
+    }
+    if !INTEGRITY.contains(&error.sql_error_code()) || error.detail().is_none() {
+        return None;
+    }
+    let message = error.message().to_owned();
+    let report = ErrorReport::new(error.sql_error_code(), message, "pgcache")
+        .set_detail("The row is not shown, because messages hold neither keys nor values.");
+    Some(match error.hint() {
+        Some(hint) => report.set_hint(hint),
+        None => report,
+    })
 }

@@ -5,6 +5,7 @@
 pub mod advisory;
 pub mod clock;
 pub mod failure;
+pub mod hint;
 pub mod lock;
 pub mod notify;
 pub mod pause;

@@ -29,6 +29,7 @@ use super::lease::{Leases, Shape};
 use super::slot::Slot;
 use super::{mapping, worker_state};
 use crate::error::Error;
+use crate::pg::encoding::decode;
 use crate::pg::version;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.
@@ -253,6 +254,18 @@ pub fn preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// The setting shared_preload_libraries, as it is in this process.
+pub fn preloaded_libraries() -> String {
+    // SAFETY: a variable of this process, NULL or a C string, which only the postmaster changes.
+    unsafe {
+        let libraries = pg_sys::shared_preload_libraries_string;
+        match libraries.is_null() {
+            true => String::new(),
+            false => decode(CStr::from_ptr(libraries).to_bytes()),
+        }
+    }
+}
+
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
@@ -281,7 +294,13 @@ unsafe extern "C-unwind" fn request() {
         return;
     }
     let Some(layout) = ShmemLayout::for_size(size) else {
-        return pgrx::warning!("pgcache.hot_size is too small for a hot tier: it stays off");
+        return ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache.hot_size is too small for a hot tier: it stays off",
+            "pgcache",
+        )
+        .set_hint("Raise it in postgresql.conf and restart the server; 0 turns the tier off without this warning.")
+        .report(PgLogLevel::WARNING);
     };
     if !mapping::system_gives(layout.total) {
         // Postgres fails right after this, and its hint speaks of its own settings only.

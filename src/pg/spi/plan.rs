@@ -12,7 +12,7 @@ use super::connection::{Connection, current_context, failed};
 use super::output::Output;
 use crate::pg::hooks::name_guard::NameGuard;
 use crate::pg::memory::{self, pg_list};
-use crate::pg::session::{self, lock};
+use crate::pg::session::{self, failure, lock};
 use crate::pg::value::stored::refuse;
 use crate::pg::value::typed::Typed;
 
@@ -126,20 +126,24 @@ impl Plan {
         let only_reads = session::in_parallel_mode();
         let about = self.about.as_ref();
         let _guard = about.map(|(sql, table)| NameGuard::of_query(sql, *table));
-        // SAFETY: the plan is kept and takes parameters of these types; both arrays live through
-        // it.
-        let code = unsafe {
-            pg_sys::SPI_execute_snapshot(
-                self.plan.as_ptr(),
-                values.as_mut_ptr(),
-                nulls.as_ptr(),
-                snapshot,
-                std::ptr::null_mut(),
-                only_reads,
-                true,
-                0,
-            )
+        let (plan, values, nulls) = (self.plan.as_ptr(), values.as_mut_ptr(), nulls.as_ptr());
+        let execute = || {
+            // SAFETY: the plan is kept and takes parameters of these types; both arrays live
+            // through it.
+            unsafe {
+                pg_sys::SPI_execute_snapshot(
+                    plan,
+                    values,
+                    nulls,
+                    snapshot,
+                    std::ptr::null_mut(),
+                    only_reads,
+                    true,
+                    0,
+                )
+            }
         };
+        let code = failure::replacing(execute, failure::without_values);
         if code < 0 {
             failed("SPI_execute_snapshot");
         }

@@ -5,16 +5,18 @@
 
 use std::cell::Cell;
 
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, pg_sys};
+use pgrx::pg_sys::panic::{ErrorReport, ErrorReportWithLevel};
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 use super::stored::Stored;
 use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::failure;
 
-/// The value in another type. Raises 22P02 for text that is no JSON, 22021 for bytes that are no
-/// text.
+/// The value in another type. Raises 22P02 for text that is no JSON, 22P05 for JSON with a character
+/// that jsonb has not, 22021 for bytes that are no text. These errors are ours: Postgres' own show a
+/// piece of the value.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
     // SAFETY: each of the ways gives a varlena of the type that is asked for.
@@ -83,15 +85,28 @@ pub fn result<V: Value>(stored: Stored) -> V {
 /// The datum, when its bytes are valid in the server's encoding.
 fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
     let bytes = varlena_bytes(datum);
-    // SAFETY: reads the bytes; raises 22021 where they are not valid.
-    unsafe { pg_sys::pg_verifymbstr(bytes.as_ptr().cast(), bytes.len() as i32, false) };
+    // SAFETY: reads the bytes; with `noError` it says of invalid ones that they are.
+    let valid = unsafe { pg_sys::pg_verifymbstr(bytes.as_ptr().cast(), bytes.len() as i32, true) };
+    if !valid {
+        ErrorReport::from(Error::NotText).report(PgLogLevel::ERROR);
+    }
     datum
 }
 
 fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
     let input = new_c_string(varlena_bytes(text));
     // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
-    unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) }.unwrap_or(text)
+    let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
+    failure::replacing(parse, no_json).unwrap_or(text)
+}
+
+/// What is said in place of Postgres' words, which name the piece of the value that is wrong.
+fn no_json(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
+    match error.sql_error_code() {
+        PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION => Some(Error::NotJson.into()),
+        PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER => Some(Error::UnknownCharacter.into()),
+        _ => None,
+    }
 }
 
 fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {

@@ -1,0 +1,819 @@
+//! What a user reads when something fails: the words and the hint of each error, the GRANT for a privilege that is
+//! missing, notices of names and of what a server lacks; and that no message shows a piece of a key or a value.
+
+use std::sync::mpsc::Receiver;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::needs::{FUNCTIONS, Needs, functions_of_the_extension};
+use pgcache_tests::readme::page;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::PRELOAD;
+use postgres::Client;
+use postgres::error::DbError;
+
+/// What the calls below are about.
+const SETUP: &str = "
+    SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea'),
+           cache_create('broken'), cache_create('guarded'), cache_create('m', storage => 'memory');
+    SELECT cache_set('max', '9223372036854775807', cache => 'c'), cache_set('word', 'x', cache => 'c'),
+           cache_set_bytes('k', '\\xff', cache => 'b');
+    ALTER TABLE broken DROP COLUMN value;
+    CREATE TABLE source (id int, name text);
+    CREATE TRIGGER by_hand AFTER DELETE ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
+    INSERT INTO source VALUES (1, 'x');
+    CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
+        $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
+
+/// Each error of the reference that one session can raise, and how.
+const RAISED: &[(&str, &str)] = &[
+    (
+        "pgcache.main cannot depend on a table",
+        "SELECT cache_depend('source', 'name', 'pgcache.main')",
+    ),
+    (
+        "loader returned more than one row",
+        "SELECT cache_fetch('k', 'SELECT generate_series(1, 2)')",
+    ),
+    ("key is too long", "SELECT cache_get(repeat('k', 2049))"),
+    (
+        "counter is out of range for type bigint",
+        "SELECT cache_incr('max', cache => 'c')",
+    ),
+    ("… must not be null", "SELECT cache_set(NULL, 'v')"),
+    (
+        "… must not contain nulls",
+        "SELECT cache_set_many('{a,NULL}', '{1,2}')",
+    ),
+    (
+        "value is not valid text in the server's encoding",
+        "SELECT cache_get('k', 'b')",
+    ),
+    (
+        "early_refresh must not be negative",
+        "SELECT cache_tune('c', early_refresh => -1)",
+    ),
+    (
+        "grace must not be negative",
+        "SELECT cache_alter('c', grace => '-1 s')",
+    ),
+    ("key must not be empty", "SELECT cache_get('')"),
+    (
+        "keys and vals must have the same length",
+        "SELECT cache_set_many('{a}', '{}')",
+    ),
+    (
+        "max_hits must be positive",
+        "SELECT cache_rate_limit('k', 0, '1 s')",
+    ),
+    (
+        "per must be positive",
+        "SELECT cache_rate_limit('k', 1, '0')",
+    ),
+    ("ttl must be positive", "SELECT cache_set('k', 'v', '0')"),
+    (
+        "ttl_jitter must be between 0 and 1",
+        "SELECT cache_tune('c', ttl_jitter => 2)",
+    ),
+    (
+        "unknown storage \"…\"",
+        "SELECT cache_create('x', storage => 'disk')",
+    ),
+    (
+        "value_type is not supported",
+        "SELECT cache_create('x', value_type => 'int')",
+    ),
+    (
+        "wait must not be negative",
+        "SELECT cache_lease('k', '-1 s')",
+    ),
+    (
+        "… must be a one-dimensional array",
+        "SELECT cache_set_many('{{a}}', '{{1}}')",
+    ),
+    (
+        "… must not be negative",
+        "SELECT cache_scan(max_rows => -1)",
+    ),
+    (
+        "value is not valid JSON",
+        "SELECT cache_set('k', '{', cache => 'j')",
+    ),
+    (
+        "value of the counter is not an integer",
+        "SELECT cache_incr('word', cache => 'c')",
+    ),
+    (
+        "value has a character that jsonb or the server's encoding has not",
+        "SELECT cache_set('k', '\"\\u0000\"', cache => 'j')",
+    ),
+    (
+        "function \"pgcache.…\" was not called by its trigger",
+        "SELECT pgcache.record()",
+    ),
+    (
+        "the trigger does not name a cache and a key",
+        "DELETE FROM source",
+    ),
+    (
+        "key_expression is not one expression",
+        "SELECT cache_depend('source', 'name, name', 'c')",
+    ),
+    (
+        "loader is not a query that returns rows",
+        "SELECT cache_fetch('k', 'VACUUM')",
+    ),
+    (
+        "loader must return one column",
+        "SELECT cache_fetch('k', 'SELECT 1, 2')",
+    ),
+    (
+        "the cache does not depend on table \"…\"",
+        "SELECT cache_undepend('source', 'c')",
+    ),
+    (
+        "key_expression must be of type text, not …",
+        "SELECT cache_depend('source', 'id', 'c')",
+    ),
+    (
+        "query names other columns than the function gives",
+        "SELECT * FROM pgcache.memory_entries(substring(pg_get_viewdef('m') FROM 'id=[^'']*')) AS e (i int, v text, e timestamptz)",
+    ),
+    ("\"…\" is not a cache", "SELECT cache_get('k', 'source')"),
+    (
+        "\"…\" is there and is not a cache",
+        "SELECT cache_create('source', if_not_exists => true)",
+    ),
+    (
+        "\"…\" is not a table",
+        "SELECT cache_depend('pgcache.caches', 'storage', 'c')",
+    ),
+    (
+        "\"…\" no longer works as a cache",
+        "SELECT cache_get('k', 'broken')",
+    ),
+    (
+        "relation with OID … does not exist",
+        "SELECT cache_get('k', 4294967295::oid::regclass)",
+    ),
+    (
+        "there is no memory cache with these settings",
+        "SELECT * FROM pgcache.memory_entries('id=7') AS e (k text, v text, e timestamptz)",
+    ),
+    ("cache \"…\" already exists", "SELECT cache_create('c')"),
+    (
+        "key_expression must not contain volatile functions",
+        "SELECT cache_depend('source', 'random()::text', 'c')",
+    ),
+    (
+        "loader fetches the key that it loads",
+        "SELECT fetch_again('k')",
+    ),
+    (
+        "entry does not fit in the hot tier",
+        "SELECT cache_set('k', repeat('v', 2000000), cache => 'm')",
+    ),
+];
+
+/// The same without preload.
+const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
+    (
+        "leases need pgcache's shared memory",
+        "SELECT cache_lease('k')",
+    ),
+    (
+        "memory caches need pgcache's shared memory",
+        "SELECT cache_create('m', storage => 'memory')",
+    ),
+];
+
+/// Those that take more than a call, and the test that raises each.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "cannot PREPARE a transaction that has written to a cache",
+        "t/tests/coherence_limits.rs",
+        "a_prepared_transaction_is_refused_and_leaves_nothing_marked",
+    ),
+    (
+        "entries of cache \"…\" depend on changed rows and can no longer be removed",
+        "t/tests/last_moment.rs",
+        "who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late",
+    ),
+    (
+        "pg_cron is installed in database \"…\" only",
+        "t/tests/cron.rs",
+        "the_real_pg_cron_expires_caches_in_its_database_and_in_others",
+    ),
+    (
+        "pg_cron is not installed",
+        "t/tests/cron.rs",
+        "without_pg_cron_scheduling_is_refused_with_a_way_out",
+    ),
+    (
+        "row-level security of the cache applies to the owner of the source",
+        "t/tests/messages.rs",
+        "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+    ),
+    (
+        "table \"…\" has another owner than the table that a cache depends on",
+        "t/tests/messages.rs",
+        "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+    ),
+    (
+        "out of memory",
+        "t/tests/out_of_memory.rs",
+        "a_backend_without_memory_raises_an_error_and_lives_on",
+    ),
+    (
+        "pgcache.hot_size asks for … MB of shared memory, which the system does not give",
+        "t/tests/faults.rs",
+        "a_server_that_does_not_get_its_shared_memory_names_the_setting",
+    ),
+    (
+        "too many caches for the hot tier",
+        "t/tests/coherence_limits.rs",
+        "more_caches_than_slots_stay_right",
+    ),
+    (
+        "definition of the cache changed while a statement used it",
+        "t/tests/hostile_role.rs",
+        "a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights",
+    ),
+    (
+        "extension \"pgcache\" of this database is older than the library of the server",
+        "t/tests/older_extension.rs",
+        "what_came_later_is_refused_with_the_command_that_brings_it",
+    ),
+    (
+        "canceling statement due to lock timeout",
+        "t/tests/fetch_truth.rs",
+        "without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key",
+    ),
+];
+
+/// An error as docs/reference.md has it.
+struct Told {
+    state: String,
+    message: String,
+    hint: String,
+}
+
+fn told() -> Vec<Told> {
+    let page = page("docs/reference.md");
+    let (_, table) = page
+        .split_once("\n### Errors of pgcache\n")
+        .expect("the page has the errors");
+    let table = table.split("\n###").next().unwrap_or_default();
+    table.lines().filter_map(row).collect()
+}
+
+fn row(line: &str) -> Option<Told> {
+    let (state, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
+    let (message, rest) = rest.split_once("` |")?;
+    let (_, hint) = rest.trim_end_matches(" |").rsplit_once("| ")?;
+    Some(Told {
+        state: state.into(),
+        message: message.into(),
+        hint: hint.into(),
+    })
+}
+
+/// Whether a text is this one, with anything in place of each ellipsis.
+fn fits(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('…');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
+        return false;
+    };
+    let mut open = false;
+    for part in parts {
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
+        rest = &rest[at + part.len()..];
+        open = part.is_empty();
+    }
+    rest.is_empty() || open
+}
+
+fn raise(session: &mut Client, errors: &[(&str, &str)]) {
+    let page = told();
+    for (message, call) in errors {
+        let row = page.iter().find(|row| row.message == *message);
+        let row = row.unwrap_or_else(|| panic!("the page has no error {message}"));
+        let error = refused(session.try_lines(call), &row.state);
+        assert!(fits(error.message(), message), "{call}: {error:?}");
+        let hint = error.hint().unwrap_or_else(|| panic!("no hint: {error:?}"));
+        assert!(fits(hint, &row.hint), "{call}: {error:?}");
+    }
+}
+
+#[test]
+fn each_error_says_what_the_reference_says() {
+    let mut session = Cluster::hot().database().connect();
+    session.run(SETUP);
+    raise(&mut session, RAISED);
+}
+
+#[test]
+fn without_preload_errors_say_what_the_reference_says() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    raise(&mut cluster.database().connect(), RAISED_WITHOUT_PRELOAD);
+}
+
+#[test]
+fn every_error_of_the_reference_is_raised_by_a_test() {
+    let raised = RAISED.iter().chain(RAISED_WITHOUT_PRELOAD);
+    let mut known: Vec<&str> = raised.map(|(message, _)| *message).collect();
+    for (message, file, test) in ELSEWHERE {
+        assert!(
+            page(file).contains(&format!("fn {test}()")),
+            "{file}: {test}"
+        );
+        known.push(message);
+    }
+    let page = told();
+    assert!(page.len() > 40, "{} errors were found", page.len());
+    for row in &page {
+        assert!(
+            known.contains(&row.message.as_str()),
+            "nobody raises {}",
+            row.message
+        );
+    }
+    for message in known {
+        assert!(
+            page.iter().any(|row| row.message == message),
+            "no error: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_dependency_under_policies_and_a_child_of_another_say_what_to_do() {
+    let database = Cluster::shared().database();
+    let mut admin = database.connect();
+    let (one, other) = (database.cluster.role(), database.cluster.role());
+    admin.run(&format!(
+        "SELECT cache_create('c'), cache_create('plain'); ALTER TABLE c ENABLE ROW LEVEL SECURITY; \
+         CREATE TABLE source (k text); ALTER TABLE source OWNER TO {one}; GRANT ALL ON c, plain TO {one}; \
+         CREATE TABLE child (k text); ALTER TABLE child OWNER TO {other}"
+    ));
+    let page = told();
+    let check = |error: DbError| {
+        let row = page.iter().find(|row| fits(error.message(), &row.message));
+        let row = row.unwrap_or_else(|| panic!("the page has not: {error:?}"));
+        assert_eq!(error.hint(), Some(row.hint.as_str()), "{error:?}");
+    };
+    let mut owner = database.connect_as(&one);
+    check(refused(
+        owner.try_lines("SELECT cache_depend('source', 'k', 'c')"),
+        "42501",
+    ));
+    owner.run("SELECT cache_depend('source', 'k', 'plain')");
+    check(refused(
+        admin.try_lines("ALTER TABLE child INHERIT source"),
+        "42501",
+    ));
+}
+
+/// Names that SQL must quote, and the role that has them.
+const ODD_SCHEMA: &str = "Odd schema";
+const ODD_CACHE: &str = "the \"cache\"";
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A call that needs a privilege is refused with the GRANT as its hint; with what that grants it is not refused.
+fn check_grants(storage: &str) {
+    let database = Cluster::hot().database();
+    let mut admin = database.connect();
+    let bare = database.cluster.role();
+    let role = format!("{bare} o'\"x\"");
+    let name = format!("{}.{}", quoted(ODD_SCHEMA), quoted(ODD_CACHE));
+    let literal = name.replace('\'', "''");
+    admin.run(&format!(
+        "ALTER ROLE {bare} RENAME TO {}; CREATE SCHEMA {}; GRANT USAGE ON SCHEMA {} TO PUBLIC; \
+         SELECT cache_create('{literal}', storage => '{storage}'); \
+         SELECT cache_set('n', '1', cache => '{literal}')",
+        quoted(&role),
+        quoted(ODD_SCHEMA),
+        quoted(ODD_SCHEMA),
+    ));
+    let mut user = database.connect_as(&role);
+    let there = functions_of_the_extension(&mut admin);
+    let mut tried = 0;
+    for (function, needs, call) in FUNCTIONS {
+        if !there.iter().any(|known| known == function) || call.is_empty() {
+            continue;
+        }
+        let call = format!("SELECT {}", call.replace("$c", &format!("'{literal}'")));
+        match needs {
+            Needs::All(privileges) => {
+                let error = refused(user.try_lines(&call), "42501");
+                let grant = format!(
+                    "GRANT {} ON {name} TO {}",
+                    privileges.join(", "),
+                    quoted(&role)
+                );
+                let hint = format!("The owner can allow it: {grant};");
+                assert_eq!(error.hint(), Some(hint.as_str()), "{function} on {storage}");
+                admin.run(&grant);
+                if let Err(error) = user.try_lines(&call) {
+                    panic!("{function} on {storage}, with the GRANT: {error:?}");
+                }
+                admin.run(&format!("REVOKE ALL ON {name} FROM {}", quoted(&role)));
+            }
+            Needs::Owner(_) => {
+                let error = refused(user.try_lines(&call), "42501");
+                let hint = "Only role postgres and its members may do it.";
+                assert_eq!(error.hint(), Some(hint), "{function} on {storage}");
+            }
+            _ => continue,
+        }
+        tried += 1;
+    }
+    assert!(tried > 30, "{tried} functions were tried");
+    drop(user);
+    admin.run(&format!("DROP OWNED BY {0}; DROP ROLE {0}", quoted(&role)));
+}
+
+#[test]
+fn a_missing_privilege_names_the_grant_on_a_table_cache() {
+    check_grants("unlogged");
+}
+
+#[test]
+fn a_missing_privilege_names_the_grant_on_a_memory_cache() {
+    check_grants("memory");
+}
+
+#[test]
+fn nobody_is_told_to_give_a_privilege_on_what_is_no_cache() {
+    let database = Cluster::hot().database();
+    let mut admin = database.connect();
+    let role = database.cluster.role();
+    admin.run("CREATE TABLE secret (k text); CREATE VIEW hidden AS SELECT 1 AS i; CREATE SEQUENCE counted");
+    let mut user = database.connect_as(&role);
+    for relation in ["secret", "hidden", "counted", "pg_authid"] {
+        for call in [
+            "cache_get('k', $c)",
+            "cache_set('k', 'v', cache => $c)",
+            "cache_delete('k', $c)",
+        ] {
+            let call = call.replace("$c", &format!("'{relation}'"));
+            let error = refused(user.try_lines(&format!("SELECT {call}")), "42501");
+            assert_eq!(error.hint(), None, "{call}");
+        }
+    }
+}
+
+/// A call that needs DELETE alone runs its statement as the owner.
+#[test]
+fn an_owner_without_the_privilege_is_the_one_who_needs_the_grant() {
+    let database = Cluster::hot().database();
+    let mut admin = database.connect();
+    let (owner, user) = (database.cluster.role(), database.cluster.role());
+    admin.run(&format!(
+        "SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c'); ALTER TABLE c OWNER TO {owner}; \
+         REVOKE SELECT ON c FROM {owner}; GRANT DELETE ON c TO {user}"
+    ));
+    let mut user = database.connect_as(&user);
+    user.run("SET pgcache.table_path = plan");
+    for call in [
+        "cache_delete('k', 'c')",
+        "cache_delete_prefix('k', 'c')",
+        "cache_expire('c')",
+    ] {
+        let error = refused(user.try_lines(&format!("SELECT {call}")), "42501");
+        let privileges = match call.starts_with("cache_expire") {
+            true => "SELECT, UPDATE",
+            false => "SELECT",
+        };
+        let hint = format!("The owner can allow it: GRANT {privileges} ON public.c TO {owner};");
+        assert_eq!(error.hint(), Some(hint.as_str()), "{call}");
+    }
+    admin.run(&format!("GRANT SELECT ON c TO {owner}"));
+    assert_eq!(user.text("SELECT cache_delete('k', 'c')"), "t");
+}
+
+#[test]
+fn a_grant_is_named_in_the_encoding_of_the_database() {
+    let database =
+        Cluster::shared().empty_database("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut admin = database.connect();
+    let role = database.cluster.role();
+    admin.run("CREATE EXTENSION pgcache; SELECT cache_create('caché')");
+    let mut user = database.connect_as(&role);
+    let error = refused(user.try_lines("SELECT cache_get('k', 'caché')"), "42501");
+    assert_eq!(error.message(), "permission denied for table caché");
+    let hint = format!("The owner can allow it: GRANT SELECT ON public.\"caché\" TO {role};");
+    assert_eq!(error.hint(), Some(hint.as_str()));
+}
+
+#[test]
+fn a_write_where_nothing_can_be_written_says_what_can() {
+    let mut session = Cluster::hot().database().connect();
+    session.run("SELECT cache_create('c'), cache_create('m', storage => 'memory')");
+    session.run("BEGIN READ ONLY; SAVEPOINT s");
+    for call in [
+        "cache_set('k', 'v', cache => 'c')",
+        "cache_delete('k', 'c')",
+        "cache_incr('k', cache => 'c')",
+    ] {
+        let error = refused(session.try_lines(&format!("SELECT {call}")), "25006");
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.contains("memory cache"), "{error:?}");
+        session.run("ROLLBACK TO s");
+    }
+    session.run("SELECT cache_set('k', 'v', cache => 'm')"); // the hint is true
+}
+
+/// A key and a value that no message may show, nor a piece of them.
+const KEY: &str = "Kq7keypiece";
+const VALUE: &str = "Vx9valuepiece";
+
+/// Everything that an error tells its client, and with it the log.
+fn words(error: &DbError) -> String {
+    format!("{error:?}")
+}
+
+fn shows_nothing(session: &mut Client, call: &str) {
+    let Err(error) = session.try_lines(call) else {
+        panic!("{call} should have failed");
+    };
+    let error = error
+        .as_db_error()
+        .unwrap_or_else(|| panic!("{call} broke the session"))
+        .clone();
+    let words = words(&error);
+    for piece in ["keypiece", "Kq7", "valuepiece", "Vx9", "0xc3", "0x28"] {
+        assert!(!words.contains(piece), "{call} shows {piece}: {words}");
+    }
+}
+
+/// Text, bytes and JSON that a jsonb cache refuses, each with the value in it.
+const NO_JSON: [&str; 6] = [
+    "'Vx9valuepiece'",
+    "'{\"a\": Vx9valuepiece}'",
+    "'[\"valuepiece\", Vx9'",
+    "'{\"Vx9valuepiece\": \"\\Vx9\"}'",
+    "'\"Vx9valuepiece \\u0000\"'",
+    "'{\"Vx9valuepiece\" 1}'",
+];
+
+#[test]
+fn a_value_that_cannot_be_converted_is_not_shown() {
+    let mut session = Cluster::hot().database().connect();
+    for (storage, prefix) in [("unlogged", "t"), ("memory", "m")] {
+        session.run(&format!(
+            "SELECT cache_create('{prefix}j', storage => '{storage}', value_type => 'jsonb'), \
+             cache_create('{prefix}t', storage => '{storage}'), \
+             cache_create('{prefix}b', storage => '{storage}', value_type => 'bytea')"
+        ));
+        session.run(&format!(
+            "SELECT cache_set_json('k', '1', cache => '{prefix}j')"
+        ));
+        for value in NO_JSON {
+            for call in [
+                format!("cache_set('{KEY}', {value}, cache => '{prefix}j')"),
+                format!(
+                    "cache_set_bytes('{KEY}', convert_to({value}, 'UTF8'), cache => '{prefix}j')"
+                ),
+                format!("cache_add('{KEY}', {value}, cache => '{prefix}j')"),
+                format!("cache_replace('k', {value}, cache => '{prefix}j')"),
+                format!("cache_cas('k', {value}, '1', cache => '{prefix}j')"),
+                format!("cache_delete_if('k', {value}, cache => '{prefix}j')"),
+                format!("cache_set_many(ARRAY['{KEY}'], ARRAY[{value}], cache => '{prefix}j')"),
+                format!(
+                    "cache_set_leased('k', {value}, l.lease, cache => '{prefix}j') FROM cache_lease('other', cache => '{prefix}j') AS l"
+                ),
+            ] {
+                shows_nothing(&mut session, &format!("SELECT {call}"));
+            }
+            // What is stored and read as JSON, and what a loader gives.
+            session.run(&format!(
+                "SELECT cache_set('{KEY}', {value}, cache => '{prefix}t')"
+            ));
+            shows_nothing(
+                &mut session,
+                &format!("SELECT cache_get_json('{KEY}', '{prefix}t')"),
+            );
+            session.run("DROP TABLE IF EXISTS given");
+            session.run(&format!("CREATE TABLE given AS SELECT {value}::text AS v"));
+            for function in ["cache_fetch", "cache_fetch_json"] {
+                let call = format!(
+                    "SELECT {function}('{KEY}', 'SELECT v FROM given', cache => '{prefix}j')"
+                );
+                shows_nothing(&mut session, &call);
+            }
+        }
+        // Bytes that are no text: Postgres shows them as 0xc3 0x28.
+        let bytes = "'\\xc328'::bytea";
+        session.run(&format!(
+            "SELECT cache_set_bytes('{KEY}', {bytes}, cache => '{prefix}b')"
+        ));
+        for call in [
+            format!("cache_get('{KEY}', '{prefix}b')"),
+            format!("cache_get_json('{KEY}', '{prefix}b')"),
+            format!("cache_incr('{KEY}', cache => '{prefix}b')"),
+            format!("* FROM cache_lookup('{KEY}', '{prefix}b')"),
+            format!("* FROM cache_scan(cache => '{prefix}b')"),
+            format!("* FROM cache_get_many(ARRAY['{KEY}'], '{prefix}b')"),
+            format!("cache_get_touch('{KEY}', '1 hour', '{prefix}b')"),
+            format!("cache_take('{KEY}', '{prefix}b')"),
+            format!("cache_fetch('{KEY}', 'SELECT 1', cache => '{prefix}b')"),
+            format!("cache_set_bytes('{KEY}', {bytes}, cache => '{prefix}t')"),
+            format!("cache_set_bytes('{KEY}', {bytes}, cache => '{prefix}j')"),
+            format!("cache_set_many_bytes(ARRAY['{KEY}'], ARRAY[{bytes}], cache => '{prefix}t')"),
+        ] {
+            shows_nothing(&mut session, &format!("SELECT {call}"));
+        }
+        session.run(&format!(
+            "SELECT cache_set('{KEY}', '{VALUE}', cache => '{prefix}t')"
+        ));
+        shows_nothing(
+            &mut session,
+            &format!("SELECT cache_incr('{KEY}', cache => '{prefix}t')"),
+        );
+        shows_nothing(
+            &mut session,
+            &format!("SELECT cache_rate_limit('{KEY}', 5, '1 hour', '{prefix}t')"),
+        );
+    }
+}
+
+#[test]
+fn a_row_that_violates_a_constraint_is_not_shown() {
+    let mut session = Cluster::hot().database().connect();
+    session.run("SELECT cache_create('parent', storage => 'logged'); CREATE TABLE referring (k text REFERENCES parent)");
+    session.run(&format!(
+        "SELECT cache_set('{KEY}', '{VALUE}', cache => 'parent'); INSERT INTO referring VALUES ('{KEY}')"
+    ));
+    for call in [
+        format!("cache_delete('{KEY}', 'parent')"),
+        "cache_delete_prefix('Kq', 'parent')".into(),
+        format!("cache_take('{KEY}', 'parent')"),
+        format!("cache_delete_many(ARRAY['{KEY}'], 'parent')"),
+    ] {
+        shows_nothing(&mut session, &format!("SELECT {call}"));
+    }
+    for (constraint, state) in [
+        ("ADD CONSTRAINT narrow CHECK (length(value) < 5)", "23514"),
+        ("ALTER value SET NOT NULL", "23502"),
+        ("ADD CONSTRAINT once UNIQUE (value)", "23505"),
+        (
+            "ADD CONSTRAINT known FOREIGN KEY (value) REFERENCES referring_2 (v)",
+            "23503",
+        ),
+        ("ADD CONSTRAINT apart EXCLUDE (value WITH =)", "23P01"),
+    ] {
+        session.run("DROP TABLE IF EXISTS c; DROP TABLE IF EXISTS referring_2; CREATE TABLE referring_2 (v text UNIQUE)");
+        session.run("SELECT cache_create('c')");
+        let (value, first) = match state {
+            "23502" => ("NULL".to_owned(), "x"),
+            _ => (format!("'{VALUE}'"), VALUE),
+        };
+        if matches!(state, "23505" | "23P01") {
+            session.run(&format!(
+                "SELECT cache_set('first', '{first}', cache => 'c')"
+            ));
+        }
+        session.run(&format!("ALTER TABLE c {constraint}"));
+        for call in [
+            format!("cache_set('{KEY}', {value}, cache => 'c')"),
+            format!("cache_add('{KEY}', {value}, cache => 'c')"),
+            format!(
+                "cache_set_leased('{KEY}2', {value}, l.lease, cache => 'c') FROM cache_lease('{KEY}2', cache => 'c') AS l"
+            ),
+            format!("cache_fetch('{KEY}', $$SELECT {value}::text$$, cache => 'c')"),
+        ] {
+            let call = format!("SELECT {call}");
+            let error = refused(session.try_lines(&call), state);
+            assert!(
+                error
+                    .detail()
+                    .is_some_and(|detail| detail.contains("not shown")),
+                "{error:?}"
+            );
+            // Not the context: the loader's text, which is the caller's own, stands there.
+            let told = format!(
+                "{} {:?} {:?}",
+                error.message(),
+                error.detail(),
+                error.hint()
+            );
+            assert!(!told.contains("piece"), "{call}: {told}");
+        }
+    }
+}
+
+/// What the session is told besides its results.
+fn hearing(database: &Database) -> (Client, Receiver<DbError>) {
+    database.cluster.connect_hearing(&database.name)
+}
+
+fn heard(notices: &Receiver<DbError>) -> Vec<DbError> {
+    notices.try_iter().collect()
+}
+
+#[test]
+fn a_name_that_was_folded_or_truncated_is_told() {
+    let database = Cluster::shared().database();
+    let (mut session, notices) = hearing(&database);
+    let long = "n".repeat(70);
+    for (given, state, shown) in [
+        ("Users", "00000", "users"),
+        ("public.\"Users\"", "", ""),
+        ("PUBLIC . Shops", "00000", "shops"),
+        ("PUBLIC.plain", "", ""), // the schema's name is no cache's
+        ("\"a\"\".B\"", "", ""),
+        (long.as_str(), "42622", &long[..63]),
+    ] {
+        session.run(&format!("SELECT cache_create('{given}')"));
+        let heard = heard(&notices);
+        let told: Vec<_> = heard.iter().map(|notice| notice.code().code()).collect();
+        assert_eq!(told.join(" "), state, "{given}: {heard:?}");
+        for notice in heard {
+            assert!(
+                notice.message().ends_with(&format!("\"{shown}\"")),
+                "{notice:?}"
+            );
+            assert!(notice.hint().is_some(), "{notice:?}");
+        }
+    }
+}
+
+#[test]
+fn without_preload_the_extension_says_which_lines_are_missing() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    let database = cluster.empty_database("");
+    let (mut session, notices) = hearing(&database);
+    session.run("CREATE EXTENSION pgcache");
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    assert_eq!(notice.severity(), "NOTICE");
+    let hint = notice.hint().expect("it says what to do");
+    let lines: Vec<&str> = hint.lines().filter(|line| line.contains(" = ")).collect();
+    assert_eq!(lines.len(), 2, "{hint}");
+
+    // Each session that wants to hear nothing hears nothing; what is undone is not told.
+    session
+        .run("DROP EXTENSION pgcache; SET client_min_messages = warning; CREATE EXTENSION pgcache");
+    session.run("RESET client_min_messages; DROP EXTENSION pgcache");
+    session.run("BEGIN; CREATE EXTENSION pgcache; ROLLBACK");
+    session.run("BEGIN; SAVEPOINT s; CREATE EXTENSION pgcache; ROLLBACK TO s; COMMIT");
+    assert_eq!(heard(&notices).len(), 0);
+
+    // The lines do what they say.
+    drop(session);
+    cluster.configure(&lines);
+    cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
+    let (mut session, notices) = hearing(&database);
+    session.run("CREATE EXTENSION pgcache; SELECT cache_create('m', storage => 'memory')");
+    assert_eq!(heard(&notices).len(), 0);
+}
+
+#[test]
+fn the_lines_that_are_missing_keep_other_libraries() {
+    let cluster = Cluster::start(&["shared_preload_libraries = 'auto_explain'"]);
+    let (mut session, notices) = hearing(&cluster.empty_database(""));
+    session.run("CREATE EXTENSION pgcache");
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    let line = PRELOAD.replace("pgcache'", "auto_explain, pgcache'");
+    assert!(
+        notice.hint().is_some_and(|hint| hint.contains(&line)),
+        "{notice:?}"
+    );
+}
+
+/// The message of a misspelt cache is Postgres' own, because it reads the name before our function is called. The
+/// reference quotes it, and says what to look at.
+#[test]
+fn the_message_of_a_misspelt_cache_is_the_one_that_the_reference_explains() {
+    let mut session = Cluster::shared().database().connect();
+    let error = refused(
+        session.try_lines("SELECT cache_get('k', 'prodcuts')"),
+        "42P01",
+    );
+    assert_eq!(error.message(), "relation \"prodcuts\" does not exist");
+    assert!(error.position().is_some(), "{error:?}");
+    let page = page("docs/reference.md");
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.contains("`relation \"…\" does not exist`"))
+        .collect();
+    assert!(
+        rows.len() == 1 && rows[0].contains("misspelt") && rows[0].contains("pgcache.caches"),
+        "{rows:?}"
+    );
+    let number = refused(session.try_lines("SELECT cache_set('k', 'v', 60)"), "42883");
+    assert!(
+        number.message().starts_with("function cache_set("),
+        "{number:?}"
+    );
+}
