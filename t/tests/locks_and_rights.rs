@@ -337,3 +337,27 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
     refused(owned.try_lines("SELECT * FROM closed.c"), "42501");
     assert_eq!(owned.text("SELECT current_user"), owner);
 }
+
+/// Somebody who alters a cache, or has locked it, keeps nobody from the list of all.
+#[test]
+fn the_list_of_caches_waits_for_nobody() {
+    let database = database();
+    let mut session = database.connect();
+    session.run(
+        "SELECT cache_create('t', ttl => '90 seconds', storage => 'logged', value_type => 'bytea', max_entries => 9, \
+             grace => '1 minute'), cache_create('m', storage => 'memory', max_entries => 7), cache_create('u', value_type => 'jsonb'); \
+         SELECT cache_tune('t', negative_ttl => '5 seconds', ttl_jitter => 0.5)",
+    );
+    let list = "SELECT c FROM pgcache.caches AS c ORDER BY cache::text";
+    let before = session.lines(list);
+    assert_eq!(before.len(), 4, "{before:?}");
+    let mut locker = database.connect();
+    locker.run(
+        "BEGIN; LOCK TABLE t, m, u, pgcache.main IN ACCESS EXCLUSIVE MODE; SELECT cache_alter('u', ttl => '1 hour')",
+    );
+    for mut asks in [impatient(database.connect()), impatient(session)] {
+        assert_eq!(asks.lines(list), before);
+    }
+    locker.run("COMMIT");
+    assert_ne!(database.connect().lines(list), before);
+}
