@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::Answer;
-use crate::cache::catalog::registry::Cache;
+use crate::cache::catalog::registry::{self, Cache, Outline};
 use crate::cache::definition::define;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
@@ -126,7 +126,7 @@ fn cache_drop(cache: Option<Oid>) -> Answer<()> {
 /// that no longer works as a cache, so that the view itself never fails.
 #[pg_extern]
 fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
-    let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
+    let Some(cache) = outline(cache)? else {
         return Ok(OutRow([Typed::NULL; 5]));
     };
     let Settings {
@@ -147,7 +147,7 @@ fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
 /// What `cache_tune` has set: negative_ttl, ttl_jitter, early_refresh.
 #[pg_extern]
 fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
-    let Ok(cache) = open::to_read(cache, Privileges::SELECT) else {
+    let Some(cache) = outline(cache)? else {
         return Ok(OutRow([Typed::NULL; 3]));
     };
     let settings = cache.settings;
@@ -156,6 +156,15 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
         Typed::of(settings.ttl_jitter),
         Typed::of(settings.early_refresh),
     ]))
+}
+
+/// Who asks for all caches waits for none of them.
+fn outline(cache: Option<Oid>) -> Answer<Option<Outline>> {
+    let Some(relation) = cache else {
+        return Ok(None);
+    };
+    privilege::require(relation, Privileges::SELECT);
+    Ok(registry::outline(relation))
 }
 
 /// Opens a cache that the caller owns, for a definition.

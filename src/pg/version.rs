@@ -43,6 +43,29 @@ pub unsafe fn enable_always(relation: pg_sys::Relation, trigger: &std::ffi::CStr
     }
 }
 
+/// Empties tables that are open; no other table that refers to them, and no sequence.
+///
+/// # Safety
+/// The lists are of relations, of their oids, and of those that are logically logged. Each is
+/// locked as TRUNCATE locks it, and not in use.
+pub unsafe fn truncate(
+    relations: *mut pg_sys::List,
+    oids: *mut pg_sys::List,
+    logged: *mut pg_sys::List,
+) {
+    let restrict = pg_sys::DropBehavior::DROP_RESTRICT;
+    // SAFETY: as the caller says.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        pg_sys::ExecuteTruncateGuts(relations, oids, logged, restrict, false)
+    }
+    // SAFETY: as the caller says. Who is to be the user has been seen to.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        pg_sys::ExecuteTruncateGuts(relations, oids, logged, restrict, false, false)
+    }
+}
+
 /// Sets a signal's handler.
 ///
 /// # Safety

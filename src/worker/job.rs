@@ -37,6 +37,7 @@ pub struct Job {
 impl Job {
     /// A sweep that begins with a pass.
     pub fn new(due: Due, state: &'static SweepState) -> Job {
+        state.owner.store(due.owner.to_u32(), Relaxed);
         Job {
             due,
             state,
@@ -64,10 +65,11 @@ impl Job {
         self.state.is_slow()
     }
 
-    /// The cache with the least rank is next: those without long steps first, then by the time
-    /// used.
-    pub fn rank(&self) -> (u32, Duration) {
-        (self.state.slow_since(), self.used)
+    /// The cache with the least rank is next: those of owners without long steps first, then those
+    /// without long steps of their own, then by the time used. `owner` is the last long step of the
+    /// owner's caches.
+    pub fn rank(&self, owner: u32) -> (u32, u32, Duration) {
+        (owner, self.state.slow_since(), self.used)
     }
 
     /// Charges the time of a step to the cache.

@@ -13,7 +13,7 @@ use pgrx::pg_sys::Oid;
 
 use super::job::{Job, SHARE};
 use super::pace;
-use super::turns::Turns;
+use super::turns::{SlowOwners, Turns};
 use super::vacuum::Vacuums;
 use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
@@ -100,7 +100,7 @@ impl Work {
                 }
                 ends = Some(Instant::now() + interval.max(SHORTEST_ROUND));
             }
-            let Some(mut job) = turns.next(|| self.slow_ones_rest()) else {
+            let Some(mut job) = turns.next(&self.slow_owners(), || self.slow_ones_rest()) else {
                 return;
             };
             match job.is_swept() {
@@ -134,6 +134,22 @@ impl Work {
         };
         turns.begin_round(due.tables.into_iter().map(job));
         true
+    }
+
+    /// The owners of one of whose caches a step was long lately.
+    fn slow_owners(&self) -> SlowOwners {
+        let now = clock::now();
+        let mut slow = SlowOwners::new();
+        for (_, state) in self.shmem.of_database(session::database()) {
+            let since = state.slow_lately(now);
+            if since != 0 {
+                let of_owner = slow
+                    .entry(Oid::from_u32(state.owner.load(Relaxed)))
+                    .or_default();
+                *of_owner = since.max(*of_owner);
+            }
+        }
+        slow
     }
 
     /// Whether a long step has ended so lately that only caches without long steps may go on.

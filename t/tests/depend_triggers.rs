@@ -116,6 +116,57 @@ fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
     session.run("ROLLBACK");
 }
 
+/// A savepoint that is rolled back takes nothing back of what was removed before it.
+#[test]
+fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
+    let mut session = with_source("unlogged");
+    session.run("INSERT INTO src SELECT g, 'old' FROM generate_series(1, 400) AS g");
+    session.run(
+        "SET pgcache.table_path = plan; BEGIN; UPDATE src SET v = 'new'; DO $$ BEGIN FOR i IN 1..400 LOOP \
+         PERFORM cache_get(i::text, 'c'); \
+         BEGIN UPDATE src SET v = 'newer' WHERE k = i::text; PERFORM cache_get(i::text, 'c'); RAISE division_by_zero; \
+         EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END $$",
+    );
+    let looked = session.number(
+        "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'c'::regclass",
+    );
+    assert!(looked < 8_000, "{looked} look-ups for 400 rows");
+    session.run("ROLLBACK");
+}
+
+/// What is removed under one savepoint may have been noted under others: with each of them goes, and comes back, its own.
+#[test]
+fn what_nested_savepoints_bring_back_is_what_was_removed_under_them() {
+    let mut session = with_source("unlogged");
+    session.run("INSERT INTO src VALUES ('a', 'old'), ('b', 'old'), ('d', 'old')");
+    session.run("SELECT cache_set(k, 'old', cache => 'c') FROM unnest(ARRAY['a', 'b', 'd']) AS k");
+    let change = |key: &str| format!("UPDATE src SET v = 'new' WHERE k = '{key}'");
+    let found = |session: &mut Client| {
+        session.lines("SELECT string_agg(key, '' ORDER BY key) FROM cache_scan(cache => 'c')")
+    };
+    session.run(&format!(
+        "BEGIN; {}; SAVEPOINT one; {}",
+        change("a"),
+        change("b")
+    ));
+    session.run(&format!("SAVEPOINT two; {}; SAVEPOINT three", change("d")));
+    assert_eq!(found(&mut session), [""]);
+    session.run("RELEASE three");
+    assert_eq!(found(&mut session), [""]);
+    session.run("ROLLBACK TO two"); // all are back, and a and b are to go
+    assert_eq!(found(&mut session), ["d"]);
+    session.run("RELEASE two; SAVEPOINT four");
+    assert_eq!(found(&mut session), ["d"]);
+    session.run("ROLLBACK TO one"); // b is to stay, too
+    assert_eq!(found(&mut session), ["bd"]);
+    session.run(&format!("SAVEPOINT five; {}", change("b")));
+    assert_eq!(found(&mut session), ["d"]);
+    session.run("RELEASE five; RELEASE one");
+    assert_eq!(found(&mut session), ["d"]);
+    session.run("COMMIT");
+    assert_eq!(found(&mut session), ["d"]);
+}
+
 /// A savepoint that is rolled back brings back what was removed under it, also of changes from before it.
 #[test]
 fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {

@@ -262,3 +262,102 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
         admin.run("DROP TABLE c, d");
     }
 }
+
+/// Who owns a cache need not have the right to look its name up. The statements that name it are ours: what depends on
+/// changed rows goes, and what has expired, whichever way the table is gone to.
+#[test]
+fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
+    let cluster = Cluster::hot();
+    let database = database();
+    let owner = cluster.role();
+    let mut session = database.connect();
+    session.run(&format!(
+        "CREATE SCHEMA closed; GRANT CREATE, USAGE ON SCHEMA closed TO {owner}; \
+         CREATE TABLE src (id text); CREATE TABLE seen (key text); GRANT INSERT ON seen TO {owner}"
+    ));
+    let mut owned = database.connect_as(&owner);
+    owned.run("SELECT cache_create('closed.c')");
+    session.run(
+        "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN INSERT INTO public.seen VALUES (OLD.key); RETURN OLD; END $$",
+    );
+    session.run("SELECT cache_depend('src', 'id', 'closed.c')");
+    session.run(&format!("REVOKE USAGE ON SCHEMA closed FROM {owner}"));
+    for trigger in [
+        "",
+        "CREATE TRIGGER tell BEFORE DELETE ON closed.c FOR EACH ROW EXECUTE FUNCTION tell()",
+    ] {
+        if !trigger.is_empty() {
+            session.run(trigger);
+        }
+        for change in [
+            "DELETE FROM src",
+            "UPDATE src SET id = 'b'",
+            "TRUNCATE src",
+            "ALTER TABLE src ADD x int; ALTER TABLE src DROP x",
+        ] {
+            session.run("INSERT INTO src VALUES ('a')");
+            session.run("SELECT cache_set('a', '1', cache => 'closed.c')");
+            session.run(&format!("BEGIN; {change}"));
+            assert_eq!(
+                session.value("SELECT cache_get('a', 'closed.c')"),
+                None,
+                "{change}"
+            );
+            session.run("COMMIT; TRUNCATE src");
+            session.run("INSERT INTO src VALUES ('a')");
+            session.run("SELECT cache_set('a', '1', cache => 'closed.c')");
+            session.run(change);
+            assert_eq!(
+                session.number("SELECT count(*) FROM closed.c"),
+                0,
+                "{change}"
+            );
+            session.run("TRUNCATE src");
+        }
+        session.run("INSERT INTO closed.c VALUES ('old', '1', now())");
+        // Analysed anew, too.
+        session.run("ALTER TABLE closed.c SET (fillfactor = 80)");
+        assert_eq!(session.number("SELECT cache_expire()"), 1, "{trigger}");
+    }
+    let seen = "SELECT count(DISTINCT key) FROM seen";
+    assert_eq!(session.number(seen), 2);
+    // Nor does a call with its number need the right.
+    let cache = session.text("SELECT 'closed.c'::regclass::oid");
+    for path in ["auto", "plan"] {
+        owned.run(&format!("SET pgcache.table_path = {path}"));
+        owned.run(&format!("SELECT cache_set('a', '1', cache => {cache})"));
+        assert_eq!(owned.text(&format!("SELECT cache_get('a', {cache})")), "1");
+        owned.run(&format!("SELECT cache_clear({cache})"));
+        assert_eq!(
+            owned.value(&format!("SELECT cache_get('a', {cache})")),
+            None
+        );
+    }
+    refused(owned.try_lines("SELECT * FROM closed.c"), "42501");
+    assert_eq!(owned.text("SELECT current_user"), owner);
+}
+
+/// Somebody who alters a cache, or has locked it, keeps nobody from the list of all.
+#[test]
+fn the_list_of_caches_waits_for_nobody() {
+    let database = database();
+    let mut session = database.connect();
+    session.run(
+        "SELECT cache_create('t', ttl => '90 seconds', storage => 'logged', value_type => 'bytea', max_entries => 9, \
+             grace => '1 minute'), cache_create('m', storage => 'memory', max_entries => 7), cache_create('u', value_type => 'jsonb'); \
+         SELECT cache_tune('t', negative_ttl => '5 seconds', ttl_jitter => 0.5)",
+    );
+    let list = "SELECT c FROM pgcache.caches AS c ORDER BY cache::text";
+    let before = session.lines(list);
+    assert_eq!(before.len(), 4, "{before:?}");
+    let mut locker = database.connect();
+    locker.run(
+        "BEGIN; LOCK TABLE t, m, u, pgcache.main IN ACCESS EXCLUSIVE MODE; SELECT cache_alter('u', ttl => '1 hour')",
+    );
+    for mut asks in [impatient(database.connect()), impatient(session)] {
+        assert_eq!(asks.lines(list), before);
+    }
+    locker.run("COMMIT");
+    assert_ne!(database.connect().lines(list), before);
+}

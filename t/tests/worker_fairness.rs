@@ -114,6 +114,40 @@ fn several_slow_caches_share_what_is_left() {
     expire_others(&mut session, &slow);
 }
 
+/// Each of somebody's caches is slow for the first time once; all together wait for the others all the same.
+#[test]
+fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
+    let cluster = Cluster::with_tier(&SETTINGS);
+    let mallory = cluster.role();
+    let mut session = cluster.connect("postgres");
+    declare_slow(&mut session, 1.5);
+    session.run(&format!(
+        "GRANT CREATE ON SCHEMA public TO {mallory}; SET ROLE {mallory}"
+    ));
+    let slow: Vec<String> = (0..8).map(|i| format!("slow{i}")).collect();
+    for cache in &slow {
+        put_slow(&mut session, cache, "STATEMENT");
+    }
+    session.run("RESET ROLE");
+    put_others(&mut session);
+    for cache in &slow {
+        fill_slow(&mut session, cache);
+    }
+    let names: Vec<&str> = slow.iter().map(String::as_str).collect();
+    let went = expire_others(&mut session, &names);
+    assert!(went <= 300, "{went} rows before the others");
+    // Each of them gets its turn.
+    let left: Vec<i64> = names
+        .iter()
+        .map(|cache| rows(&mut session, cache))
+        .collect();
+    for (cache, before) in names.iter().zip(left) {
+        wait_until_within(PATIENCE, "each slow one goes on", || {
+            rows(&mut session, cache) < before
+        });
+    }
+}
+
 /// Where each row costs time, a step takes fewer.
 #[test]
 fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {

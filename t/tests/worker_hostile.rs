@@ -120,6 +120,46 @@ fn a_database_cannot_make_its_vacuum_last() {
     });
 }
 
+/// Every setting about plans that Postgres has, each with another value than the server's; a trigger tells what counts.
+#[test]
+fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
+    let cluster = Cluster::with_tier(&[OFTEN]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    let about_plans = "SELECT name, setting FROM pg_settings WHERE category LIKE 'Query Tuning%' \
+        OR name IN ('work_mem', 'hash_mem_multiplier', 'max_parallel_workers_per_gather', 'parallel_leader_participation', \
+        'debug_parallel_query', 'force_parallel_mode')";
+    session.run(&format!(
+        "SELECT cache_create('c'); CREATE TABLE seen (name text, setting text); \
+         CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO public.seen {about_plans}; RETURN OLD; END $$; \
+         CREATE TRIGGER tell AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION tell(); \
+         CREATE TABLE of_server AS {about_plans}"
+    ));
+    let others = session.number(&format!(
+        "SELECT count(set_config('others.' || name, other, false)) FROM (SELECT s.name, CASE \
+             WHEN s.vartype = 'bool' THEN CASE s.setting WHEN 'on' THEN 'off' ELSE 'on' END \
+             WHEN s.vartype = 'enum' THEN (SELECT min(v) FROM unnest(s.enumvals) AS v WHERE v <> s.setting) \
+             WHEN s.setting <> s.min_val THEN s.min_val ELSE '1' END AS other \
+         FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name) AS x"
+    ));
+    assert!(others > 40, "{others}");
+    session.run(&format!(
+        "DO $$ DECLARE n text; BEGIN FOR n IN SELECT name FROM of_server LOOP \
+             EXECUTE format('ALTER DATABASE {} SET %I = %L', n, current_setting('others.' || n)); END LOOP; END $$",
+        database.name
+    ));
+    let mut reader = database.connect();
+    let differ = "SELECT count(*) FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting";
+    assert_eq!(reader.number(differ), others);
+    put(&mut session, "c");
+    wait_until_swept(&mut session, "c");
+    let taken = "SELECT coalesce(string_agg(s.name, ' '), '') FROM seen AS s \
+         JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting";
+    assert_eq!(session.text(taken), "");
+    assert!(session.holds("SELECT count(DISTINCT name) > 40 FROM seen"));
+}
+
 /// The worker reads the list of caches from a view; who asks for that to be refused does so for sessions.
 #[test]
 fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {

@@ -23,6 +23,7 @@ use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::relation;
+use crate::pg::session::lock;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -133,17 +134,12 @@ fn load(relation: Oid) -> Result<Cache, Error> {
     let broken = |why: String| Error::BrokenCache(name(), why);
     let settings = Settings::from_arguments(arguments).map_err(broken)?;
     let value_type = check_columns(&shape).map_err(|why| broken(why.into()))?;
-    let storage = match (shape.view, shape.unlogged) {
-        (true, _) => Storage::Memory,
-        (_, true) => Storage::Unlogged,
-        (_, false) => Storage::Logged,
-    };
     Ok(Cache {
         relation,
         id: CacheId::of(relation),
         settings,
         value_type,
-        storage,
+        storage: storage(shape.view, shape.unlogged),
         row_security: shape.row_security,
         may_be_copied: shape.triggers_always && !shape.temporary,
         temporary: shape.temporary,
@@ -154,6 +150,40 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         plans: RefCell::default(),
         watch,
     })
+}
+
+/// What a cache is, for who only asks for that.
+pub struct Outline {
+    pub storage: Storage,
+    pub value_type: ValueType,
+    pub settings: Settings,
+}
+
+/// The same of any cache, and waits for nobody: while somebody holds a lock on it that keeps readers
+/// off, what the catalogs say without one. None for a relation that does not work as a cache.
+pub fn outline(relation: Oid) -> Option<Outline> {
+    if let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Read) {
+        let cache = find(relation).ok()?;
+        return Some(Outline {
+            storage: cache.storage,
+            value_type: cache.value_type,
+            settings: cache.settings,
+        });
+    }
+    let outline = shape::outline(relation)?;
+    Some(Outline {
+        storage: storage(outline.view, outline.unlogged),
+        value_type: outline.value_type,
+        settings: Settings::from_arguments(&outline.settings).ok()?,
+    })
+}
+
+fn storage(view: bool, unlogged: bool) -> Storage {
+    match (view, unlogged) {
+        (true, _) => Storage::Memory,
+        (_, true) => Storage::Unlogged,
+        (_, false) => Storage::Logged,
+    }
 }
 
 /// The type of the values, when the table has all that the statements need.

@@ -36,6 +36,7 @@ const NEVER_COUNTED: i64 = -1;
 pub struct Due {
     pub relation: Oid,
     pub cache: CacheId,
+    pub owner: Oid,
     /// As the log and pg_stat_activity name it.
     pub name: String,
     /// The table's counter of changes before the sweep.
@@ -122,6 +123,7 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     Some(Due {
         relation,
         cache: CacheId::of(relation),
+        owner: relation::owner(relation),
         name: relation::display_name(relation),
         changes,
     })

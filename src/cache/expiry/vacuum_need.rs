@@ -95,6 +95,7 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     Some(Due {
         relation,
         cache: CacheId::of(relation),
+        owner: relation::owner(relation),
         name: relation::display_name(relation),
         changes: 0,
     })

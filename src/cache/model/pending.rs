@@ -51,6 +51,15 @@ impl Noted {
     }
 }
 
+/// A copy that raises 53200 where there is no memory for it.
+fn copied(by_cache: &ByCache) -> ByCache {
+    let mut copy = ByCache::new();
+    for (&cache, noted) in by_cache {
+        copy.entry(cache).or_default().add(noted);
+    }
+    copy
+}
+
 /// What the present transaction has noted, and how far its removal has come.
 #[derive(Default)]
 struct Transaction {
@@ -61,7 +70,10 @@ struct Transaction {
     pending: bool,
     /// What was noted since then; None is all. A session that changes rows and looks at a cache in
     /// turn does not remove all of it each time.
-    fresh: Option<ByCache>,
+    fresh: Option<Savepoints<ByCache>>,
+    /// What was removed under a savepoint, and at which level it had been noted: a rollback to the
+    /// savepoint brings that back, and nothing else.
+    removed: Savepoints<Savepoints<ByCache>>,
     /// The entries are being removed, since this depth of savepoints: what is done for that does
     /// not begin it again.
     removing: Option<i32>,
@@ -146,15 +158,11 @@ pub fn note_child(child: Oid, parent: Oid) {
 }
 
 fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
+    let level = events::nesting_level();
     with(|t| {
-        note(
-            t.noted
-                .at(events::nesting_level())
-                .entry(cache.to_u32())
-                .or_default(),
-        );
+        note(t.noted.at(level).entry(cache.to_u32()).or_default());
         if let Some(fresh) = &mut t.fresh {
-            note(fresh.entry(cache.to_u32()).or_default());
+            note(fresh.at(level).entry(cache.to_u32()).or_default());
         }
         t.pending = true;
         t.behind = None;
@@ -330,24 +338,28 @@ pub fn end_removal() {
 
 /// What is noted and not removed yet, as one. It stays noted: a savepoint may be rolled back.
 pub fn noted() -> Rc<ByCache> {
+    let level = events::nesting_level();
     with(|t| {
-        if let Some(fresh) = t.fresh.replace(ByCache::new()) {
-            return Rc::new(fresh);
+        let fresh = t.fresh.replace(Savepoints::default());
+        let fresh = fresh.unwrap_or_else(|| t.noted.copied(copied));
+        // With the whole transaction goes all that was noted in it.
+        if level == OUTERMOST {
+            return Rc::new(fresh.into_one());
         }
-        let mut all = ByCache::new();
-        for by_cache in t.noted.iter() {
-            for (&cache, noted) in by_cache {
-                all.entry(cache).or_default().add(noted);
-            }
-        }
-        Rc::new(all)
+        t.removed.at(level).join(fresh.copied(copied));
+        Rc::new(fresh.into_one())
     })
 }
+
+/// The nesting level outside of any savepoint.
+const OUTERMOST: i32 = 1;
 
 /// Everything that is noted, for the commit: it is noted no more, and still hides what it names.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());
+        t.fresh = None;
+        t.removed = Savepoints::default();
         t.leaving.push(Rc::clone(&all));
         all
     })
@@ -368,17 +380,34 @@ pub fn forget() {
 
 /// The savepoint of this level was released.
 pub fn release_savepoint(level: i32) {
-    with(|t| t.noted.release(level));
+    with(|t| {
+        t.noted.release(level);
+        if let Some(fresh) = &mut t.fresh {
+            fresh.release(level);
+        }
+        match level - 1 {
+            OUTERMOST => t.removed = Savepoints::default(),
+            _ => t.removed.release(level),
+        }
+        for removed in t.removed.iter_mut() {
+            removed.release(level);
+        }
+    });
 }
 
 /// The savepoint of this level was rolled back, and with it what was removed under it.
 pub fn roll_back_savepoint(level: i32) {
     with(|t| {
         drop(t.noted.roll_back(level));
+        if let Some(fresh) = &mut t.fresh {
+            drop(fresh.roll_back(level));
+            let mut back = t.removed.roll_back(level);
+            drop(back.roll_back(level));
+            fresh.join(back);
+        }
         // One that a trigger made while we remove is over; we go on.
         if t.removing.is_none_or(|since| level <= since) {
-            t.pending = !t.noted.is_empty(); // what was removed under it is back
-            t.fresh = None;
+            t.pending = !t.fresh.as_ref().unwrap_or(&t.noted).is_empty();
             t.removing = None;
         }
         t.behind = None;

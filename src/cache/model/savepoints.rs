@@ -28,6 +28,22 @@ impl<T> Default for Savepoints<T> {
     }
 }
 
+/// Level by level; of what may have been remembered before or after the other.
+impl<T: Join> Join for Savepoints<T> {
+    fn join(&mut self, later: Savepoints<T>) {
+        for (level, part) in later.0 {
+            let place = self.0.partition_point(|&(known, _)| known < level);
+            match self.0.get_mut(place).filter(|(known, _)| *known == level) {
+                Some((_, own)) => own.join(part),
+                None => {
+                    memory::push(&mut self.0, (level, part));
+                    self.0[place..].rotate_right(1);
+                }
+            }
+        }
+    }
+}
+
 impl<T: Join> Savepoints<T> {
     /// What is remembered at this level, which is the present one.
     pub fn at(&mut self, level: i32) -> &mut T {
@@ -67,6 +83,12 @@ impl<T: Join> Savepoints<T> {
     /// What each level has remembered, the outermost first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, part)| part)
+    }
+
+    /// The same levels with what `copy` makes of each part.
+    pub fn copied(&self, copy: impl Fn(&T) -> T) -> Savepoints<T> {
+        let parts = self.0.iter().map(|(level, part)| (*level, copy(part)));
+        Savepoints(memory::collect(parts))
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {

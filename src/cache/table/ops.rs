@@ -190,6 +190,9 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) ->
 
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
+    if versions::is_absent(cache, key) {
+        return write(cache, Statement::Set, key, value, deadline);
+    }
     let over = |entry: Option<&Entry>| entry.is_none();
     access_path::to_write(cache)
         .and_then(|target| direct::put_over(target, key, New { value, deadline }, over))
@@ -198,6 +201,9 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
 
 /// Overwrites if a live entry is there.
 pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
+    if versions::is_absent(cache, key) {
+        return false;
+    }
     access_path::to_write(cache)
         .and_then(|target| direct::replace(target, key, New { value, deadline }, |_| true))
         .unwrap_or_else(|| {
@@ -214,6 +220,9 @@ pub fn replace_if(
     value: Option<Stored>,
     deadline: Deadline,
 ) -> bool {
+    if versions::is_absent(cache, key) {
+        return expected.is_none() && write(cache, Statement::Set, key, value, deadline);
+    }
     let new = New { value, deadline };
     let direct = access_path::to_write(cache);
     let Some(expected) = expected else {
@@ -240,6 +249,10 @@ pub fn increment(
     deadline: Deadline,
     sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
 ) -> Result<Option<Stored>, Error> {
+    if versions::is_absent(cache, key) {
+        let sum = sum(None)?;
+        return Ok(write(cache, Statement::Set, key, Some(sum), deadline).then_some(sum));
+    }
     if let Some(done) = access_path::to_write(cache)
         .and_then(|target| direct::increment(target, key, deadline, sum))
     {
@@ -281,6 +294,9 @@ pub fn increment_existing(
 
 /// Gives a live entry a new deadline; the entry as it is then.
 pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
+    if versions::is_absent(cache, key) {
+        return None;
+    }
     if let Some(done) =
         access_path::to_write(cache).and_then(|target| direct::touch(target, key, deadline))
     {
@@ -299,6 +315,9 @@ pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
 
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> bool {
+    if versions::is_absent(cache, key) {
+        return false;
+    }
     if let Some(done) =
         access_path::to_write(cache).and_then(|target| direct::touch(target, key, None))
     {
@@ -307,22 +326,30 @@ pub fn persist(cache: &Cache, key: Key) -> bool {
     0 < changes(cache, Statement::Persist, key, &[])
 }
 
-/// Removes an entry, expired or not; says whether it was live.
+/// Removes an entry, expired or not; says whether it was live. A row that is no entry goes, too.
 pub fn delete(cache: &Cache, key: Key) -> bool {
+    let is_absent = pending::is_noted(cache.relation, key.text().bytes()) && {
+        let _owner = as_owner_unless(cache, Privileges::SELECT);
+        versions::is_absent(cache, key)
+    };
     if let Some(removed) =
         access_path::to_write(cache).and_then(|target| direct::remove(target, key))
     {
-        return removed.is_some_and(|entry| entry.is_live());
+        return !is_absent && removed.is_some_and(|entry| entry.is_live());
     }
     let _owner = as_owner_unless(cache, Privileges::SELECT);
-    remove(cache, Statement::Delete, key, &[], |output| {
+    let removed = remove(cache, Statement::Delete, key, &[], |output| {
         (output.rows() > 0).then(|| row::deadline(output, 0))
-    })
-    .is_some_and(deadline::is_live)
+    });
+    !is_absent && removed.is_some_and(deadline::is_live)
 }
 
 /// Removes an entry, expired or not; gives it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
+    if versions::is_absent(cache, key) {
+        delete(cache, key);
+        return None;
+    }
     if let Some(removed) =
         access_path::to_write(cache).and_then(|target| direct::remove(target, key))
     {
@@ -333,6 +360,9 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
 
 /// Removes a live entry whose value equals `expected`; None equals a negative entry.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
+    if versions::is_absent(cache, key) {
+        return false;
+    }
     let is_it = |entry: &Entry| {
         entry.is_live()
             && match expected {

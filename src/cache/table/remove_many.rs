@@ -5,16 +5,14 @@ use std::ffi::CString;
 use super::ops::{as_owner_unless, delete};
 use super::{access_path, direct};
 use crate::cache::catalog::registry::Cache;
-use crate::cache::model::ddl;
 use crate::cache::model::key::{Key, after_prefix};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::Privileges;
-use crate::pg::hooks::name_guard::NameGuard;
 use crate::pg::memory;
 use crate::pg::session::lock;
 use crate::pg::spi::plan::{Paths, Plan};
-use crate::pg::table::search;
+use crate::pg::table::{search, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
@@ -68,8 +66,7 @@ pub fn delete_all(cache: &Cache) {
 
 /// Removes all entries as TRUNCATE does. The caller holds its lock.
 pub fn truncate(cache: &Cache) {
-    let _guard = NameGuard::of_truncate(cache.relation);
-    ddl::run(&[b"TRUNCATE TABLE ONLY ", cache.qualified_name().to_bytes()]);
+    truncate::truncate(cache.relation);
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.

@@ -8,7 +8,8 @@
 //!
 //! There are never more: what is committed has each key once, at the snapshot and now. And there is
 //! one unless the transaction has written. Under READ COMMITTED nothing here runs unless the
-//! transaction has changed what entries of the cache depend on.
+//! transaction has changed what entries of the cache depend on. Then what others have stored since
+//! is no entry, for those who read and for those who change.
 
 use pgrx::datum::Interval;
 
@@ -95,6 +96,14 @@ pub fn scan(
 
 /// Rows that are read at once.
 const LONGEST_READ: usize = 20_000;
+
+/// Whether there is no entry under a key, whatever rows there are: the transaction has changed what
+/// the entry depends on, and no row of the key is its own. What others do meanwhile is no matter:
+/// they can neither write a row of this transaction's nor take one away.
+pub fn is_absent(cache: &Cache, key: Key) -> bool {
+    pending::is_noted(cache.relation, key.text().bytes())
+        && !visible(cache, key).iter().any(|version| version.own)
+}
 
 /// The address of the row that a statement must change, where there are two versions of its key.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {

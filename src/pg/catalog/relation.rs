@@ -2,8 +2,11 @@
 //! to.
 
 use std::ffi::{CStr, CString};
+use std::num::NonZeroUsize;
 
 use pgrx::pg_sys;
+
+use crate::pg::value::datum::varlena_bytes;
 
 /// `schema.name`, each part quoted where it needs to be.
 ///
@@ -147,11 +150,11 @@ pub struct TriggerRow {
 /// A trigger by its oid. Also finds one that this very command has made.
 pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
-    first_trigger(column, trigger, index, |form, mask| {
+    first_trigger(column, trigger, index, |row| {
         Some(TriggerRow {
-            is_first_version: u32::from(mask) & pg_sys::HEAP_UPDATED == 0,
-            table: form.tgrelid,
-            parent: form.tgparentid,
+            is_first_version: u32::from(row.mask) & pg_sys::HEAP_UPDATED == 0,
+            table: row.form.tgrelid,
+            parent: row.form.tgparentid,
         })
     })
 }
@@ -160,22 +163,46 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
-    first_trigger(column, table, index, |form, _| {
-        (form.tgfoid == function).then_some(())
+    first_trigger(column, table, index, |row| {
+        (row.form.tgfoid == function).then_some(())
     })
     .is_some()
 }
 
-/// What `pick` makes of the first row of pg_trigger, and its `t_infomask`, that it takes, of those
-/// with this oid in a column.
+/// The arguments of a table's trigger that calls `function`; without a lock on the table.
+pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
+    let column = pg_sys::Anum_pg_trigger_tgrelid;
+    let index = pg_sys::TriggerRelidNameIndexId;
+    first_trigger(column, table, index, |row| {
+        (row.form.tgfoid == function).then(|| {
+            let arguments = row.arguments.split(|&byte| byte == 0);
+            arguments
+                .take(row.form.tgnargs.max(0) as usize)
+                .map(<[u8]>::to_vec)
+                .collect()
+        })
+    })
+}
+
+/// A row of pg_trigger.
+struct FoundTrigger<'r> {
+    form: &'r pg_sys::FormData_pg_trigger,
+    /// Its `t_infomask`.
+    mask: u16,
+    /// `tgargs`: each argument ends with a NUL byte.
+    arguments: &'r [u8],
+}
+
+/// What `pick` makes of the first row of pg_trigger that it takes, of those with this oid in a
+/// column.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
     index: u32,
-    pick: impl Fn(&pg_sys::FormData_pg_trigger, u16) -> Option<R>,
+    pick: impl Fn(&FoundTrigger) -> Option<R>,
 ) -> Option<R> {
     // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next
-    // is asked for. The static snapshot "self" sees rows of the present command.
+    // is asked for; its column tgargs is a bytea. The static snapshot "self" sees rows of the present command.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::TriggerRelationId,
@@ -204,7 +231,14 @@ fn first_trigger<R>(
                 break;
             }
             let form: pg_sys::Form_pg_trigger = pg_sys::GETSTRUCT(tuple).cast();
-            found = pick(&*form, (*(*tuple).t_data).t_infomask);
+            let arguments = NonZeroUsize::new(pg_sys::Anum_pg_trigger_tgargs as usize)
+                .and_then(|column| pgrx::heap_getattr_raw(tuple, column, (*catalog).rd_att))
+                .map(|bytes| pg_sys::pg_detoast_datum(bytes.cast_mut_ptr()));
+            found = pick(&FoundTrigger {
+                form: &*form,
+                mask: (*(*tuple).t_data).t_infomask,
+                arguments: arguments.map_or(&[][..], |bytes| varlena_bytes(bytes.into())),
+            });
         }
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);

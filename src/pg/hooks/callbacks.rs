@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{dependency, ending, name_guard, source};
+use super::{dependency, ending, source};
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
@@ -146,10 +146,7 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
     match access {
-        OAT_TRUNCATE => {
-            name_guard::truncated(relation);
-            dependency::partition_truncated(relation);
-        }
+        OAT_TRUNCATE => dependency::partition_truncated(relation),
         OAT_POST_CREATE if part != 0 => source::changed(relation),
         OAT_POST_ALTER if part != 0 => source::column_altered(relation, part),
         OAT_POST_ALTER => source::altered(relation),

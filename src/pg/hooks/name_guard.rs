@@ -1,13 +1,17 @@
-//! Guards that a name in a statement of ours still stands for the table that it was made from.
+//! Guards that a name in a statement of ours still stands for the table that it was made from, and that it is found.
 //!
 //! A statement can only name its table. Between two lines of ours a schema's owner may rename that table and
 //! give its name to another one, whose triggers, policies and views would then run with the rights of a
-//! cache's owner. No lock on the table prevents that. So we ask Postgres which table it found under the name:
-//! of a query whenever its text has been analysed, also when a kept plan is made anew, and before any other
-//! code is shown the result; of a TRUNCATE each time that its table has been looked up.
+//! cache's owner. No lock on the table prevents that. So we ask Postgres which table it found under the name
+//! whenever the text of a query has been analysed, also when a kept plan is made anew, and before any other
+//! code is shown the result.
+//!
+//! A schema's owner may also keep a cache's owner from using the schema. The name is ours, not theirs, so it is looked
+//! up as a superuser: from the moment at which the analysis of the text begins until it has ended. It reads catalogs
+//! and runs nobody's code. Who may do what with the table is asked later, when the statement is run.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
 
 use pgrx::pg_sys::{self, Oid};
@@ -15,16 +19,24 @@ use pgrx::pg_sys::{self, Oid};
 use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 
+/// The statement with this text may read and write this table alone.
 #[derive(Clone, Copy)]
-enum Guarded {
-    /// The statement with this text may read and write this table alone.
-    Query(*const c_char, Oid),
-    /// A TRUNCATE at this depth of triggers may empty this table alone; one that a trigger runs is deeper.
-    Truncate(i32, Oid),
+struct Guarded {
+    text: *const c_char,
+    table: Oid,
+}
+
+/// Who the session is while names are not looked up as a superuser.
+#[derive(Clone, Copy)]
+struct Identity {
+    user: Oid,
+    context: i32,
 }
 
 thread_local! {
     static GUARDED: Cell<Option<Guarded>> = const { Cell::new(None) };
+    /// Set while names are looked up.
+    static FORMER_IDENTITY: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
 /// While this lives, a statement that finds another table under its name ends with an error. Statements that
@@ -37,17 +49,9 @@ pub struct NameGuard<'s> {
 impl<'s> NameGuard<'s> {
     /// Guards the query with this text.
     pub fn of_query(sql: &'s CStr, table: Oid) -> NameGuard<'s> {
-        NameGuard::enter(Guarded::Query(sql.as_ptr(), table))
-    }
-
-    /// Guards a TRUNCATE that is about to run.
-    pub fn of_truncate(table: Oid) -> NameGuard<'static> {
-        NameGuard::enter(Guarded::Truncate(trigger_depth(), table))
-    }
-
-    fn enter<'any>(guarded: Guarded) -> NameGuard<'any> {
+        let text = sql.as_ptr();
         NameGuard {
-            former: GUARDED.replace(Some(guarded)),
+            former: GUARDED.replace(Some(Guarded { text, table })),
             text: PhantomData,
         }
     }
@@ -56,23 +60,82 @@ impl<'s> NameGuard<'s> {
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
         GUARDED.set(self.former);
+        // After an error in the analysis the abort puts the identity back.
+        FORMER_IDENTITY.set(None);
     }
 }
 
-/// How many triggers deep the session is; 0 in none.
-fn trigger_depth() -> i32 {
-    // SAFETY: the function takes no argument, reads a variable of this process and gives an int.
-    let depth = unsafe { pgrx::direct_function_call_as_datum(pg_sys::pg_trigger_depth, &[]) };
-    depth.map_or(0, |depth| depth.value() as i32)
+/// The analysis of the guarded query is about to begin: its names are looked up as a superuser.
+pub fn begin_look_up() {
+    let mut former = Identity {
+        user: pg_sys::InvalidOid,
+        context: 0,
+    };
+    // SAFETY: the former identity is put back by `end_look_up`, which the end of the analysis calls before any
+    // other code runs; after an error the abort does it.
+    unsafe {
+        pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
+        pg_sys::SetUserIdAndSecContext(
+            Oid::from_u32(pg_sys::BOOTSTRAP_SUPERUSERID),
+            former.context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
+        );
+    }
+    FORMER_IDENTITY.set(Some(former));
 }
 
-/// A TRUNCATE has looked its table up, and this is it.
-pub fn truncated(table: Oid) {
-    if let Some(Guarded::Truncate(depth, expected)) = GUARDED.get()
-        && expected != table
-        && depth == trigger_depth()
-    {
-        refuse();
+/// The names have been looked up.
+pub fn end_look_up() {
+    if let Some(Identity { user, context }) = FORMER_IDENTITY.take() {
+        // SAFETY: the identity that was current in `begin_look_up`.
+        unsafe { pg_sys::SetUserIdAndSecContext(user, context) };
+    }
+}
+
+/// The types of a kept plan's parameters, at an address that stays.
+pub struct ParameterTypes(Box<(*const Oid, i32)>);
+
+impl ParameterTypes {
+    /// The types themselves live as long as the plan.
+    pub fn of(types: &[Oid]) -> ParameterTypes {
+        ParameterTypes(Box::new((types.as_ptr(), types.len() as i32)))
+    }
+
+    /// Has the plan's text analysed anew as it was for the first time.
+    ///
+    /// # Safety
+    /// The plan was made by SPI_prepare_cursor with these types, is kept, and is freed before this.
+    pub unsafe fn look_up_again(&self, plan: pg_sys::SPIPlanPtr) {
+        // SAFETY: a kept plan has its sources, which Postgres asks for this function, if there is one, in place of
+        // the types alone.
+        unsafe {
+            let sources: Vec<*mut pg_sys::CachedPlanSource> =
+                pg_list::pointers(pg_sys::SPI_plan_get_plan_sources(plan));
+            for source in sources {
+                (*source).parserSetup = Some(analysis_begins);
+                (*source).parserSetupArg = (&raw const *self.0).cast_mut().cast();
+            }
+        }
+    }
+}
+
+unsafe extern "C-unwind" {
+    // Not in pgrx' bindings; the same in all versions (parser/parse_param.h).
+    fn setup_parse_fixed_parameters(state: *mut pg_sys::ParseState, types: *const Oid, number: i32);
+}
+
+/// Postgres calls this when it is about to analyse a kept plan's text once more.
+unsafe extern "C-unwind" fn analysis_begins(state: *mut pg_sys::ParseState, types: *mut c_void) {
+    // SAFETY: the argument is that of `look_up_again`, which lives as long as the plan. What Postgres would have
+    // called in our place is called as it would have been; this frame holds nothing to drop.
+    unsafe {
+        let (types, number) = *types.cast::<(*const Oid, i32)>();
+        setup_parse_fixed_parameters(state, types, number);
+        if GUARDED
+            .get()
+            .is_some_and(|guarded| is_of(state, guarded.text))
+        {
+            pg_sys::panic::pgrx_extern_c_guard(begin_look_up);
+        }
     }
 }
 
@@ -97,10 +160,13 @@ unsafe extern "C-unwind" fn analysed(
     // SAFETY: the arguments are Postgres' own, and are passed on to the former hook unchanged. The guarded text
     // lives at least as long as its guard, and with the guard goes what GUARDED holds.
     unsafe {
-        if let Some(Guarded::Query(sql, table)) = GUARDED.get()
-            && is_of(state, sql)
+        if let Some(Guarded { text, table }) = GUARDED.get()
+            && is_of(state, text)
         {
-            pg_sys::panic::pgrx_extern_c_guard(|| require_only(query, table));
+            pg_sys::panic::pgrx_extern_c_guard(|| {
+                end_look_up();
+                require_only(query, table);
+            });
         }
         if let Some(former) = FORMER {
             former(state, query, jumble);

@@ -48,6 +48,8 @@ pub struct SweepState {
     /// In seconds since 2000: until then its sweep lets others go first, after a step that took
     /// long; 0: no step did lately.
     rests_until: AtomicU32,
+    /// Whose the cache was when a worker last found it due.
+    pub owner: AtomicU32,
     /// When a worker last answered a request for a VACUUM.
     pub answered_at: AtomicI64,
 }
@@ -83,13 +85,23 @@ impl SweepState {
         self.rests_until.load(Relaxed)
     }
 
+    /// The same number, if it is of the last ten minutes; else 0.
+    pub fn slow_lately(&self, now: Timestamp) -> u32 {
+        let since = self.rests_until.load(Relaxed);
+        let ago = now - i64::from(since) * SECOND;
+        match (-LONGEST_REST - SECOND..LONGEST_REST).contains(&ago) {
+            true => since,
+            false => 0,
+        }
+    }
+
     /// The database of its cache; None where it is free.
     pub(in crate::pg) fn database(&self) -> Option<Oid> {
         self.cache.load(Relaxed).map(CacheId::database)
     }
 
     pub(in crate::pg) fn reset(&self) {
-        for field in [&self.cursor, &self.failures, &self.rests_until] {
+        for field in [&self.cursor, &self.failures, &self.rests_until, &self.owner] {
             field.store(0, Relaxed);
         }
         for field in [&self.vacuum_requested, &self.pace] {

@@ -10,7 +10,7 @@ use pgrx::pg_sys;
 
 use super::connection::{Connection, current_context, failed};
 use super::output::Output;
-use crate::pg::hooks::name_guard::NameGuard;
+use crate::pg::hooks::name_guard::{self, NameGuard, ParameterTypes};
 use crate::pg::memory::{self, pg_list};
 use crate::pg::session::{self, failure, lock};
 use crate::pg::value::stored::refuse;
@@ -35,32 +35,54 @@ pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
     types: Box<[pg_sys::Oid]>,
-    /// Its text and the one table that it names, for the guard of each run.
-    about: Option<(CString, pg_sys::Oid)>,
+    /// The text and the one table that it names, for the guard of each run.
+    about: Option<About>,
+}
+
+struct About {
+    sql: CString,
+    table: pg_sys::Oid,
+    _types: ParameterTypes,
 }
 
 impl Plan {
     /// Parses and plans a statement over one table. It is refused, now and at each run, when its
-    /// name has come to stand for another table: see [`crate::pg::hooks::name_guard`].
+    /// name has come to stand for another table; and its name is found whoever runs it: see
+    /// [`name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
-        let mut plan = {
-            let _guard = NameGuard::of_query(&sql, table);
-            Plan::prepare(&sql, types, paths)
-        };
-        plan.about = Some((sql, table));
+        let _guard = NameGuard::of_query(&sql, table);
+        let _connection = Connection::open();
+        let _settings = Allowed::only(paths);
+        name_guard::begin_look_up();
+        let mut plan = Plan::parse(&sql, types, paths);
+        name_guard::end_look_up();
+        let types = ParameterTypes::of(&plan.types);
+        // SAFETY: the plan was just made with these types; both belong to it from now on.
+        unsafe { types.look_up_again(plan.plan.as_ptr()) };
+        plan.make(paths);
+        drop(_guard);
+        plan.about = Some(About {
+            sql,
+            table,
+            _types: types,
+        });
         plan
     }
 
     /// Parses and plans `sql` with the parameters' types.
     pub fn prepare(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _connection = Connection::open();
-        let _settings =
-            matches!(paths, Paths::Index | Paths::Address).then(|| Allowed::only(paths));
+        let _settings = Allowed::only(paths);
+        let plan = Plan::parse(sql, types, paths);
+        plan.make(paths);
+        plan
+    }
+
+    /// Parses a statement; SPI is connected.
+    fn parse(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut types = types.to_vec();
         // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead
         // of returning NULL for SQL that fails; SPI_keepplan moves the plan out of SPI's memory.
-        // SPI_plan_get_cached_plan plans it now, under the settings above; the reference it takes
-        // belongs to the current resource owner and is given back at once.
         unsafe {
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
@@ -71,20 +93,29 @@ impl Plan {
                     _ => pg_sys::CURSOR_OPT_GENERIC_PLAN as i32,
                 },
             );
-            let plan = Plan {
-                plan: NonNull::new(plan).unwrap_or_else(|| failed("SPI_prepare_cursor")),
+            let plan = NonNull::new(plan).unwrap_or_else(|| failed("SPI_prepare_cursor"));
+            pg_sys::SPI_keepplan(plan.as_ptr());
+            Plan {
+                plan,
                 types: types.into_boxed_slice(),
                 about: None,
-            };
-            pg_sys::SPI_keepplan(plan.plan.as_ptr());
-            if paths == Paths::Costed {
-                return plan;
             }
-            let planned = pg_sys::SPI_plan_get_cached_plan(plan.plan.as_ptr());
+        }
+    }
+
+    /// Plans it, under the settings that count now; one that knows its arguments is planned with
+    /// them.
+    fn make(&self, paths: Paths) {
+        if paths == Paths::Costed {
+            return;
+        }
+        // SAFETY: the plan is kept; the reference belongs to the current resource owner and is
+        // given back at once.
+        unsafe {
+            let planned = pg_sys::SPI_plan_get_cached_plan(self.plan.as_ptr());
             if !planned.is_null() {
                 pg_sys::ReleaseCachedPlan(planned, pg_sys::CurrentResourceOwner);
             }
-            plan
         }
     }
 
@@ -125,7 +156,7 @@ impl Plan {
         let (mut values, nulls) = parameters(arguments, &self.types);
         let only_reads = session::in_parallel_mode();
         let about = self.about.as_ref();
-        let _guard = about.map(|(sql, table)| NameGuard::of_query(sql, *table));
+        let _guard = about.map(|about| NameGuard::of_query(&about.sql, about.table));
         let (plan, values, nulls) = (self.plan.as_ptr(), values.as_mut_ptr(), nulls.as_ptr());
         let execute = || {
             // SAFETY: the plan is kept and takes parameters of these types; both arrays live
@@ -224,7 +255,11 @@ struct Allowed {
 }
 
 impl Allowed {
-    fn only(paths: Paths) -> Allowed {
+    /// None where the planner may do what it likes.
+    fn only(paths: Paths) -> Option<Allowed> {
+        if !matches!(paths, Paths::Index | Paths::Address) {
+            return None;
+        }
         // SAFETY: plain variables of this process, which the planner reads; nothing else runs
         // meanwhile.
         unsafe {
@@ -238,7 +273,7 @@ impl Allowed {
             pg_sys::enable_tidscan = true;
             pg_sys::enable_indexscan = paths == Paths::Index;
             pg_sys::enable_bitmapscan = former.bitmapscan && paths == Paths::Index;
-            former
+            Some(former)
         }
     }
 }

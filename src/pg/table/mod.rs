@@ -8,5 +8,6 @@ pub mod shape;
 pub mod step;
 pub mod storage;
 pub mod target;
+pub mod truncate;
 pub mod write;
 pub mod writer;

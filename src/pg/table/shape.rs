@@ -91,6 +91,31 @@ pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
+/// What a cache is, as far as the catalogs say without a lock on it.
+pub struct Outline {
+    pub view: bool,
+    pub unlogged: bool,
+    pub value_type: ValueType,
+    pub settings: Vec<Vec<u8>>,
+}
+
+/// The committed state of a relation that somebody is altering, perhaps; None where it is no cache.
+pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
+    let view = relation::is_view(relation);
+    let settings = match view {
+        true => settings_of_view(relation),
+        false => relation::trigger_arguments(relation, own::RECORD.oid()),
+    };
+    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
+    let persistence = unsafe { pg_sys::get_rel_persistence(relation) };
+    Some(Outline {
+        view,
+        unlogged: persistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
+        value_type: ValueType::from_oid(column(relation, c"value")?.type_oid)?,
+        settings: settings?,
+    })
+}
+
 /// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: pg_sys::Oid = pg_sys::Oid::from_u32(950);
 

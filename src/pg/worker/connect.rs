@@ -34,7 +34,12 @@ pub fn as_launcher() {
 
 /// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
 pub fn as_worker(database: Oid) {
-    let of_server = OF_SERVER.map(|name| (name, setting(name)));
+    let of_server: Vec<_> = OF_SERVER
+        .iter()
+        .chain(OF_SERVERS_PLANS)
+        .filter(|name| is_there(name))
+        .map(|name| (name, setting(name)))
+        .collect();
     // SAFETY: first thing in a background worker: `die` is what a session has for SIGTERM, and the
     // process has its place in the array once it is connected.
     unsafe {
@@ -82,7 +87,7 @@ unsafe fn count_as_autovacuum() {
 
 /// What counts as the server has it: with these a database's owner could make a VACUUM last, and
 /// keep its place.
-const OF_SERVER: [&CStr; 8] = [
+const OF_SERVER: &[&CStr] = &[
     c"vacuum_cost_delay",
     c"vacuum_cost_limit",
     c"vacuum_cost_page_hit",
@@ -91,6 +96,70 @@ const OF_SERVER: [&CStr; 8] = [
     c"vacuum_freeze_table_age",
     c"vacuum_multixact_freeze_table_age",
     c"maintenance_work_mem",
+];
+
+/// So does how a step's statements are planned and run: with each of them compiled, planned anew or
+/// forbidden its path, a sweep would have other databases wait. These are all settings of Postgres'
+/// group "Query Tuning", and what else decides about plans.
+const OF_SERVERS_PLANS: &[&CStr] = &[
+    c"constraint_exclusion",
+    c"cpu_index_tuple_cost",
+    c"cpu_operator_cost",
+    c"cpu_tuple_cost",
+    c"cursor_tuple_fraction",
+    c"debug_parallel_query",
+    c"default_statistics_target",
+    c"effective_cache_size",
+    c"enable_async_append",
+    c"enable_bitmapscan",
+    c"enable_distinct_reordering",
+    c"enable_gathermerge",
+    c"enable_group_by_reordering",
+    c"enable_hashagg",
+    c"enable_hashjoin",
+    c"enable_incremental_sort",
+    c"enable_indexonlyscan",
+    c"enable_indexscan",
+    c"enable_material",
+    c"enable_memoize",
+    c"enable_mergejoin",
+    c"enable_nestloop",
+    c"enable_parallel_append",
+    c"enable_parallel_hash",
+    c"enable_partition_pruning",
+    c"enable_partitionwise_aggregate",
+    c"enable_partitionwise_join",
+    c"enable_presorted_aggregate",
+    c"enable_self_join_elimination",
+    c"enable_seqscan",
+    c"enable_sort",
+    c"enable_tidscan",
+    c"force_parallel_mode",
+    c"from_collapse_limit",
+    c"geqo",
+    c"geqo_effort",
+    c"geqo_generations",
+    c"geqo_pool_size",
+    c"geqo_seed",
+    c"geqo_selection_bias",
+    c"geqo_threshold",
+    c"hash_mem_multiplier",
+    c"jit",
+    c"jit_above_cost",
+    c"jit_inline_above_cost",
+    c"jit_optimize_above_cost",
+    c"join_collapse_limit",
+    c"max_parallel_workers_per_gather",
+    c"min_parallel_index_scan_size",
+    c"min_parallel_table_scan_size",
+    c"parallel_leader_participation",
+    c"parallel_setup_cost",
+    c"parallel_tuple_cost",
+    c"plan_cache_mode",
+    c"random_page_cost",
+    c"recursive_worktable_factor",
+    c"seq_page_cost",
+    c"work_mem",
 ];
 
 /// The value of a setting that there is.
