@@ -27,38 +27,40 @@ clear_away() {
 
 ubuntu_keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
 
-# Ubuntu's mirror is debootstrap's own choice unless UBUNTU_MIRROR names one; Debian's is this machine's.
+# Of a suite of this machine's distribution: the machine's mirror. Of another's: debootstrap's own choice, or MIRROR.
+mirror_for() {
+    local distribution=debian
+    ! is_ubuntu "$1" || distribution=ubuntu
+    if [ "$(. /etc/os-release && echo "$ID")" = $distribution ]; then scripts/mirror.sh; else echo "${MIRROR:-}"; fi
+}
+
 make_base() {
-    local suite=$1 kind=$2 packages=$3 cache mirror work
-    local -a how=()
+    local suite=$1 kind=$2 packages=$3 cache mirror folder
+    # All of Ubuntu's suites are made by one script of debootstrap's; an older one lacks their newer names.
+    local -a how=() script=()
     cache=$(scripts/cache-dir.sh)
     BASE=$cache/$kind-$suite.tar
     [ ! -e "$BASE" ] || return 0
     scripts/need.sh debootstrap
-    mkdir -p "$cache"
-    work=$(mktemp -d "$cache/$kind-$suite.XXXXXX")
     if is_ubuntu "$suite"; then
-        mirror=${UBUNTU_MIRROR:-}
         [ -e "$ubuntu_keys" ] || die "making $suite needs Ubuntu's keys: install ubuntu-keyring or ubuntu-archive-keyring, or name their file with UBUNTU_KEYRING=."
-        # All of Ubuntu's suites are made by one script; an older debootstrap lacks its newer names.
-        mkdir "$work/root"
-        how=(gutsy)
-        set -- --keyring="$ubuntu_keys" --components=main,universe
-    else
-        mirror=$(scripts/mirror.sh)
-        set --
+        how=(--keyring="$ubuntu_keys" "--components=main,universe") script=(gutsy)
     fi
+    mirror=$(mirror_for "$suite")
+    mkdir -p "$cache"
+    folder=$(mktemp -d "$cache/$kind-$suite.XXXXXX")
     say "making a base system of $suite (once)"
-    debootstrap --variant=minbase --include="$packages" "$@" "$suite" "$work/root" "$mirror" ${how[@]+"${how[@]}"} >"$work/log" 2>&1 || {
-        tail -n 5 "$work/log" >&2
-        rm -rf "$work"
+    debootstrap --variant=minbase --include="$packages" ${how[@]+"${how[@]}"} "$suite" "$folder/root" "$mirror" \
+        ${script[@]+"${script[@]}"} >"$folder/log" 2>&1 || {
+        tail -n 5 "$folder/log" >&2
+        rm -rf "$folder"
         die "debootstrap could not make $suite${mirror:+ from $mirror}: check the network."
     }
-    rm -rf "$work/root/var/cache/apt/archives/"*.deb
-    more_sources "$work/root" "$suite"
-    tar -C "$work/root" -cf "$work/tar" .
-    mv "$work/tar" "$BASE"
-    rm -rf "$work"
+    rm -rf "$folder/root/var/cache/apt/archives/"*.deb
+    more_sources "$folder/root" "$suite"
+    tar -C "$folder/root" -cf "$folder/tar" .
+    mv "$folder/tar" "$BASE"
+    rm -rf "$folder"
 }
 
 is_ubuntu() { [[ $1 =~ ^(jammy|noble|plucky|questing|resolute)$ ]]; }
@@ -69,7 +71,8 @@ more_sources() {
     line=$(grep -m 1 '^deb ' "$root/etc/apt/sources.list")
     mirror=$(sed 's/^deb \(\[[^]]*\] \)\?//; s/ .*//' <<<"$line")
     if is_ubuntu "$suite"; then
-        security=$mirror components="main universe"
+        security=$mirror
+        components="main universe"
     else
         security=$(scripts/mirror.sh -security)
     fi

@@ -6,7 +6,7 @@
 # The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
 #
 # Usage: fresh-check.sh bookworm|trixie|noble
-# Environment: FRESH_USER=name, FRESH_AS="root user" and FRESH_RUN="demo test" (either or both), FRESH_FIRST="packages
+# Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages
 # that are there before", such as an old cargo
 . "$(dirname "$0")/head.sh"
 . scripts/base.sh
