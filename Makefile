@@ -43,11 +43,13 @@ help:
 	@echo 'make lint            formatting, clippy, shell scripts, floors, pages'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
-	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root)'
+	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root; SUITE=trixie)'
+	@echo 'make binaries        an archive of ready-built libraries, MAJORS="15 16 17 18", that installs without Rust'
+	@echo 'make binaries-check  that archive, tried on a clean Debian without a compiler (needs root)'
 	@echo 'make dist            the release, as tarball and zip file, from the last commit'
 	@echo 'make docker-lint     the files of docker/ through their own tools'
 	@echo 'make docker-check    the image, built without a registry and tried, and what watches it (needs root)'
-	@echo 'make fresh-check     demo and test on a clean Debian: SUITE=bookworm or trixie (needs root)'
+	@echo 'make fresh-check     demo and test on a clean system without Rust: SUITE=bookworm, trixie, noble (needs root)'
 	@echo 'make clean           stop our throwaway clusters, remove everything that was built'
 	@echo
 	@echo 'PG_CONFIG=/path/to/pg_config picks a Postgres; PG=17 picks a major and builds it when no package has it.'
@@ -58,7 +60,7 @@ demo:
 test:
 	@scripts/test.sh
 
-test-all cassert valgrind postgres-check upgrade-check leaks audit coverage deb deb-check dist docker-check:
+test-all cassert valgrind postgres-check upgrade-check leaks audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -80,10 +82,10 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
-export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS
+export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS
 export PATH := $(shell scripts/rust-path.sh)
 override PG_CONFIG := $(shell PG='$(PG)' PG_CONFIG='$(PG_CONFIG)' scripts/pg-config.sh)
 

@@ -46,9 +46,11 @@ copy_toolchain() {
     tar -C "$from" --exclude=./share -cf - . | tar -C "$to" -xf -
 }
 
-# With rustup as rustup has it, so that a nightly toolchain is found in its way, too.
+# With rustup as rustup has it, so that a nightly toolchain is found in its way, too. What everybody may run, such as a
+# distribution's, stays where it is: its folder may be /usr.
 copy_rust() {
     local chain sysroot programs
+    ! as_them test -x "$(rustc --print sysroot)/bin/rustc" || return 0
     if ! command -v rustup >/dev/null || ! rustup show active-toolchain >/dev/null 2>&1; then
         copy_toolchain "$(rustc --print sysroot)" "$home/rust"
         return

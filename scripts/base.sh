@@ -1,11 +1,10 @@
 # shellcheck shell=bash
-# Sourced by the checks that need a clean Debian, after say.sh: base systems made by debootstrap and kept
+# Sourced by the checks that need a clean Debian or Ubuntu, after say.sh: base systems made by debootstrap and kept
 # in cache-dir.sh, and what the host lends them. They need root.
 #
 #   work_for TARGET [MB]            sets `work`, a folder in the cache that goes when we do (clear_away)
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
 #   unpack_base ROOT                with names, certificates and apt's proxy of the host
-#   lend_rust ROOT                  the caller's Rust, as a user of rustup would have it
 #   enter ROOT COMMAND...           runs it in ROOT, in namespaces of its own: its mounts and processes end with it
 #   leave                           ends it, for a trap: unshare itself ignores TERM
 
@@ -26,25 +25,61 @@ clear_away() {
     rm -rf "$work"
 }
 
+ubuntu_keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
+
+# Of a suite of this machine's distribution: the machine's mirror. Of another's: debootstrap's own choice, or MIRROR.
+mirror_for() {
+    local distribution=debian
+    ! is_ubuntu "$1" || distribution=ubuntu
+    if [ "$(. /etc/os-release && echo "$ID")" = $distribution ]; then scripts/mirror.sh; else echo "${MIRROR:-}"; fi
+}
+
 make_base() {
-    local suite=$1 kind=$2 packages=$3 cache mirror work
+    local suite=$1 kind=$2 packages=$3 cache mirror folder
+    # All of Ubuntu's suites are made by one script of debootstrap's; an older one lacks their newer names.
+    local -a how=() script=()
     cache=$(scripts/cache-dir.sh)
     BASE=$cache/$kind-$suite.tar
     [ ! -e "$BASE" ] || return 0
     scripts/need.sh debootstrap
-    mirror=$(scripts/mirror.sh)
+    if is_ubuntu "$suite"; then
+        [ -e "$ubuntu_keys" ] || die "making $suite needs Ubuntu's keys: install ubuntu-keyring or ubuntu-archive-keyring, or name their file with UBUNTU_KEYRING=."
+        how=(--keyring="$ubuntu_keys" "--components=main,universe") script=(gutsy)
+    fi
+    mirror=$(mirror_for "$suite")
     mkdir -p "$cache"
-    work=$(mktemp -d "$cache/$kind-$suite.XXXXXX")
+    folder=$(mktemp -d "$cache/$kind-$suite.XXXXXX")
     say "making a base system of $suite (once)"
-    debootstrap --variant=minbase --include="$packages" "$suite" "$work/root" "$mirror" >"$work/log" 2>&1 || {
-        tail -n 5 "$work/log" >&2
-        rm -rf "$work"
-        die "debootstrap could not make $suite from $mirror: check the network."
+    debootstrap --variant=minbase --include="$packages" ${how[@]+"${how[@]}"} "$suite" "$folder/root" "$mirror" \
+        ${script[@]+"${script[@]}"} >"$folder/log" 2>&1 || {
+        tail -n 5 "$folder/log" >&2
+        rm -rf "$folder"
+        die "debootstrap could not make $suite${mirror:+ from $mirror}: check the network."
     }
-    rm -rf "$work/root/var/cache/apt/archives/"*.deb
-    tar -C "$work/root" -cf "$work/tar" .
-    mv "$work/tar" "$BASE"
-    rm -rf "$work"
+    rm -rf "$folder/root/var/cache/apt/archives/"*.deb
+    more_sources "$folder/root" "$suite"
+    tar -C "$folder/root" -cf "$folder/tar" .
+    mv "$folder/tar" "$BASE"
+    rm -rf "$folder"
+}
+
+is_ubuntu() { [[ $1 =~ ^(jammy|noble|plucky|questing|resolute)$ ]]; }
+
+# A system has these from its installer: what was mended since its release.
+more_sources() {
+    local root=$1 suite=$2 line mirror security components=main
+    line=$(grep -m 1 '^deb ' "$root/etc/apt/sources.list")
+    mirror=$(sed 's/^deb \(\[[^]]*\] \)\?//; s/ .*//' <<<"$line")
+    if is_ubuntu "$suite"; then
+        security=$mirror
+        components="main universe"
+    else
+        security=$(scripts/mirror.sh -security)
+    fi
+    {
+        echo "deb $mirror $suite-updates $components"
+        [ -z "$security" ] || echo "deb $security $suite-security $components"
+    } >"$root/etc/apt/sources.list.d/updates.list"
 }
 
 unpack_base() {
@@ -56,16 +91,6 @@ unpack_base() {
     cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
     chroot "$root" update-ca-certificates >/dev/null 2>&1
     apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
-}
-
-lend_rust() {
-    local root=$1 toolchain program
-    toolchain=$(rustc --print sysroot)
-    mkdir -p "$root/opt/rust"
-    cp -r "$toolchain/bin" "$toolchain/lib" "$root/opt/rust/"
-    for program in "$root"/opt/rust/bin/*; do
-        ln -s "${program#"$root"}" "$root/usr/local/bin/"
-    done
 }
 
 INNER=

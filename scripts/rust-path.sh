@@ -1,15 +1,35 @@
 #!/usr/bin/env bash
-# Prints a PATH on which cargo is new enough for pgcache: the caller's own, else with the toolchain before it
-# that need.sh keeps in cache-dir.sh. Fails when that is not there yet.
+# Prints a PATH on which there is all of Rust that pgcache needs, new enough: the caller's own, else with one of these
+# folders before it. Fails when there is none yet; need.sh rust then makes one.
+#   rust/bin in cache-dir.sh       what need.sh fetched, or links to what it installed behind an older Rust
+#   /usr/lib/rust-1.NN/bin         Ubuntu's versioned packages, which put nothing newer on the PATH
+#
+# Usage: rust-path.sh [oldest]       oldest: prints only the version that is asked for
 set -euo pipefail
 
 oldest=1.91 # pgrx 0.18 does not build with 1.88, and does with this
-version=$(cargo --version 2>/dev/null | sed 's/^cargo \([0-9]*\.[0-9]*\).*/\1/' || true)
 
-if [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$version" $oldest | sort -V | head -n 1)" = $oldest ]; then
-    echo "$PATH"
+new_enough() {
+    local version
+    version=$("$1" --version 2>/dev/null | sed -n 's/^[a-z]* \([0-9]*\.[0-9]*\).*/\1/p')
+    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$version" $oldest | sort -V | head -n 1)" = $oldest ]
+}
+
+# rustfmt because pgrx formats what it generates for a Postgres, and fails without.
+complete() { new_enough cargo && new_enough rustc && rustfmt --version >/dev/null 2>&1; }
+
+if [ "${1:-}" = oldest ]; then
+    echo $oldest
     exit
 fi
+
 own=$("$(dirname "${BASH_SOURCE[0]}")/cache-dir.sh")/rust/bin
+for folder in '' "$own" $(find /usr/lib -maxdepth 1 -name 'rust-1.*' 2>/dev/null | sort -rV | sed 's:$:/bin:'); do
+    candidate=${folder:+$folder:}$PATH
+    if PATH=$candidate complete; then
+        echo "$candidate"
+        exit
+    fi
+done
 echo "$own:$PATH"
-[ -x "$own/cargo" ]
+exit 1

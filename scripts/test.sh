@@ -138,6 +138,11 @@ regress_part() {
 lints() {
     one_test lint-pages scripts/lint.sh pages
     many_tests lint-sources scripts/lint.sh sources
+    if command -v dpkg >/dev/null; then
+        one_test ways-to-rust scripts/rust-check.sh
+    else
+        absent+=("the ways to a Rust on Debian and Ubuntu, which need dpkg")
+    fi
     if cargo clippy --version >/dev/null 2>&1; then
         one_test lint-clippy scripts/lint.sh clippy
     else
