@@ -1,3 +1,167 @@
 -- From pgcache 0.3.0 to 0.4.0.
 
 \echo Use "ALTER EXTENSION pgcache UPDATE TO '0.4.0'" to load this file. \quit
+
+CREATE FUNCTION cache_add_bytes(
+    key text,
+    value bytea,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_add_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_add_bytes(text, bytea, interval, regclass) IS
+    'cache_add() for a bytea value';
+
+CREATE FUNCTION cache_replace_bytes(
+    key text,
+    value bytea,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_replace_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_replace_bytes(text, bytea, interval, regclass) IS
+    'cache_replace() for a bytea value';
+
+CREATE FUNCTION cache_cas_bytes(
+    key text,
+    expected bytea,
+    value bytea,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_cas_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_cas_bytes(text, bytea, bytea, interval, regclass) IS
+    'cache_cas() for bytea values';
+
+CREATE FUNCTION cache_incr_existing(
+    key text,
+    delta bigint DEFAULT 1,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_incr_existing_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_incr_existing(text, bigint, regclass) IS
+    'adds to a counter that is there and returns the sum; NULL if there is no live entry, and none is made';
+
+CREATE FUNCTION cache_get_touch_bytes(
+    key text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'cache_get_touch_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_get_touch_bytes(text, interval, regclass) IS
+    'cache_get_touch() as bytea';
+
+CREATE FUNCTION cache_lookup_bytes(
+    key text,
+    cache regclass DEFAULT 'pgcache.main',
+    OUT found boolean,
+    OUT value bytea,
+    OUT expires_at timestamptz
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'cache_lookup_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_lookup_bytes(text, regclass) IS
+    'cache_lookup() as bytea';
+
+CREATE FUNCTION cache_scan_bytes(
+    prefix text DEFAULT '',
+    after text DEFAULT NULL,
+    max_rows integer DEFAULT 100,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS TABLE (key text, value bytea, expires_at timestamptz)
+    AS 'MODULE_PATHNAME', 'cache_scan_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_scan_bytes(text, text, integer, regclass) IS
+    'cache_scan() as bytea';
+
+CREATE FUNCTION cache_keys(
+    prefix text DEFAULT '',
+    after text DEFAULT NULL,
+    max_rows integer DEFAULT 100,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS TABLE (key text)
+    AS 'MODULE_PATHNAME', 'cache_keys_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_keys(text, text, integer, regclass) IS
+    'live keys in order (collation C), a page at a time as in cache_scan(), without their values';
+
+CREATE FUNCTION cache_count(cache regclass DEFAULT 'pgcache.main') RETURNS bigint
+    AS 'MODULE_PATHNAME', 'cache_count_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION cache_count(regclass) IS
+    'how many live entries there are, negative ones included';
+
+CREATE FUNCTION cache_delete_if_bytes(
+    key text,
+    expected bytea,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_delete_if_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_delete_if_bytes(text, bytea, regclass) IS
+    'cache_delete_if() for a bytea value';
+
+CREATE FUNCTION cache_take_bytes(key text, cache regclass DEFAULT 'pgcache.main') RETURNS bytea
+    AS 'MODULE_PATHNAME', 'cache_take_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_take_bytes(text, regclass) IS
+    'cache_take() as bytea';
+
+CREATE FUNCTION cache_lookup_many(keys text[], cache regclass DEFAULT 'pgcache.main')
+    RETURNS TABLE (key text, found boolean, value text, expires_at timestamptz)
+    AS 'MODULE_PATHNAME', 'cache_lookup_many_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_lookup_many(text[], regclass) IS
+    'one row for each requested key, in request order; tells a miss (found is false) from a negative entry (found, value is NULL)';
+
+CREATE FUNCTION cache_lookup_many_bytes(keys text[], cache regclass DEFAULT 'pgcache.main')
+    RETURNS TABLE (key text, found boolean, value bytea, expires_at timestamptz)
+    AS 'MODULE_PATHNAME', 'cache_lookup_many_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION cache_lookup_many_bytes(text[], regclass) IS
+    'cache_lookup_many() as bytea';
+
+CREATE FUNCTION cache_fetch_bytes(
+    key text,
+    loader text,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS bytea
+    AS 'MODULE_PATHNAME', 'cache_fetch_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_fetch_bytes(text, text, interval, regclass) IS
+    'cache_fetch() as bytea';
+
+CREATE FUNCTION cache_lease_bytes(
+    key text,
+    wait interval DEFAULT '0',
+    cache regclass DEFAULT 'pgcache.main',
+    OUT value bytea,
+    OUT state text,
+    OUT lease bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'cache_lease_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_lease_bytes(text, interval, regclass) IS
+    'cache_lease() with a bytea value; then cache_set_leased_bytes';
+
+CREATE FUNCTION cache_set_leased_bytes(
+    key text,
+    value bytea,
+    lease bigint,
+    ttl interval DEFAULT NULL,
+    cache regclass DEFAULT 'pgcache.main'
+) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'cache_set_leased_bytes_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regclass) IS
+    'cache_set_leased() for a bytea value';

@@ -69,6 +69,8 @@ pub enum Error {
     NotAnInteger,
     /// A counter would leave the range of bigint.
     CounterOverflow,
+    /// A warning: a text for a bytea cache is what bytea prints, and means other bytes there.
+    HexLiteralAsText,
     /// PREPARE TRANSACTION after a write to a table cache.
     PreparedWrite,
     /// Entries go with the commit, at a moment when triggers of a cache's own would come too late.
@@ -155,6 +157,7 @@ impl Error {
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::NotAnInteger => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::HexLiteralAsText => Code::ERRCODE_WARNING,
             Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
@@ -212,6 +215,9 @@ impl Error {
             Error::EntryTooLarge(_) => "entry does not fit in the hot tier".into(),
             Error::UnknownValueType => "value_type is not supported".into(),
             Error::NotAnInteger => "value of the counter is not an integer".into(),
+            Error::HexLiteralAsText => {
+                "text that looks like a bytea literal is taken as text".into()
+            }
             Error::CounterOverflow => "counter is out of range for type bigint".into(),
             Error::PreparedWrite => {
                 "cannot PREPARE a transaction that has written to a cache".into()
@@ -269,6 +275,9 @@ impl Error {
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
             }
+            Error::HexLiteralAsText => {
+                Some("The cache holds bytea; a text stands for the bytes of its characters.".into())
+            }
             Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
             _ => None,
@@ -309,6 +318,9 @@ impl Error {
                 "Let its owner declare the dependency on it with cache_depend() first."
             }
             Error::NotAnInteger => "Delete the entry first to start the counter at 0.",
+            Error::HexLiteralAsText => {
+                "If bytes were meant, use cache_set_bytes(), or another function whose name ends in _bytes."
+            }
             Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
             Error::TooLateForTriggers(_) => {
                 "Where the cache has triggers, foreign keys, rules or policies of its own, do not CLOSE ALL after a change of its source."

@@ -1,4 +1,4 @@
-//! Several entries at once: get_many, set_many, delete_many.
+//! Several entries at once: get_many, lookup_many, set_many, delete_many.
 
 use std::ffi::CStr;
 
@@ -6,6 +6,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
+use super::read::lookup_columns;
 use super::{Answer, TO_DELETE, TO_READ, TO_WRITE};
 use crate::cache::model::deadline;
 use crate::cache::model::key::Key;
@@ -40,6 +41,34 @@ fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer
                 let stored = entry.as_ref().and_then(|entry| entry.value);
                 let value = stored.map(convert::result::<V>).map(Stored::of);
                 Some([key.text().into(), value.into()])
+            });
+        }
+        Ok(())
+    }))
+}
+
+#[pg_extern]
+fn cache_lookup_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
+    lookup_many::<Text>(keys, cache)
+}
+
+#[pg_extern]
+fn cache_lookup_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
+    lookup_many::<Bytes>(keys, cache)
+}
+
+fn lookup_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
+    Ok(Stream::new(move |sink| {
+        let cache = open::to_read(cache, TO_READ)?;
+        let Some(keys) = keys else {
+            return Ok(());
+        };
+        let keys = checked(&keys)?;
+        let found = entries::get_many(&cache, &keys)?;
+        for (key, entry) in keys.iter().zip(&found) {
+            sink.row(|| {
+                let [is_there, value, deadline] = lookup_columns::<V>(entry.as_ref());
+                Some([key.text().into(), is_there, value, deadline])
             });
         }
         Ok(())

@@ -164,8 +164,8 @@ fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
         verify::each(&cache, &mut |compare| {
             sink.row(|| {
                 let (key, copy, row) = compare()?;
-                let [hot_value, _] = columns(&copy);
-                let row_value = row.map_or(Typed::NULL, |row| columns(&row)[0]);
+                let [hot_value, _] = columns::<Text>(&copy);
+                let row_value = row.map_or(Typed::NULL, |row| columns::<Text>(&row)[0]);
                 Some([key.into(), hot_value, row_value])
             });
         });

@@ -1,4 +1,4 @@
-//! Reading: get, lookup, exists, ttl, scan.
+//! Reading: get, lookup, exists, ttl, scan, keys, count.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use super::{Answer, TO_READ};
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::key::Key;
+use crate::cache::model::page::Page;
 use crate::cache::open;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::rows::{OutRow, Stream};
+use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
@@ -40,10 +42,17 @@ fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
 
 #[pg_extern]
 fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+    lookup::<Text>(key, cache)
+}
+
+#[pg_extern]
+fn cache_lookup_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+    lookup::<Bytes>(key, cache)
+}
+
+fn lookup<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     let found = find(key, cache)?;
-    let is_there = Typed::of(Some(found.is_some()));
-    let [value, deadline] = found.as_ref().map_or([Typed::NULL; 2], columns);
-    Ok(OutRow([is_there, value, deadline]))
+    Ok(OutRow(lookup_columns::<V>(found.as_ref())))
 }
 
 #[pg_extern]
@@ -68,21 +77,68 @@ fn cache_scan(
     max_rows: Option<i32>,
     cache: Option<Oid>,
 ) -> Answer<Stream<3>> {
+    scan::<Text>(prefix, after, max_rows, cache)
+}
+
+#[pg_extern]
+fn cache_scan_bytes(
+    prefix: Option<Text>,
+    after: Option<Text>,
+    max_rows: Option<i32>,
+    cache: Option<Oid>,
+) -> Answer<Stream<3>> {
+    scan::<Bytes>(prefix, after, max_rows, cache)
+}
+
+fn scan<V: Value>(
+    prefix: Option<Text>,
+    after: Option<Text>,
+    max_rows: Option<i32>,
+    cache: Option<Oid>,
+) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
         let cache = open::to_read(cache, TO_READ)?;
-        let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
-        if max_rows < 0 {
-            return Err(Error::NegativeCount("max_rows"));
-        }
-        let prefix = prefix.unwrap_or(Text::new(b""));
-        entries::scan(&cache, prefix, after, max_rows as usize, &mut |copy_out| {
+        let page = page(prefix, after, max_rows)?;
+        entries::scan(&cache, &page, &mut |copy_out| {
             sink.row(|| {
                 let (key, entry) = copy_out()?;
-                let [value, deadline] = columns(&entry);
+                let [value, deadline] = columns::<V>(&entry);
                 Some([key.into(), value, deadline])
             });
         })
     }))
+}
+
+#[pg_extern]
+fn cache_keys(
+    prefix: Option<Text>,
+    after: Option<Text>,
+    max_rows: Option<i32>,
+    cache: Option<Oid>,
+) -> Answer<Stream<1>> {
+    Ok(Stream::of_scalars(move |sink| {
+        let cache = open::to_read(cache, TO_READ)?;
+        let page = page(prefix, after, max_rows)?;
+        entries::keys(&cache, &page, &mut |copy_out| {
+            sink.row(|| Some([copy_out()?.into()]));
+        })
+    }))
+}
+
+/// What a page is asked for by.
+fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Result<Page, Error> {
+    let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
+    Ok(Page {
+        prefix: prefix.unwrap_or(Text::new(b"")),
+        after,
+        max_rows: usize::try_from(max_rows).map_err(|_| Error::NegativeCount("max_rows"))?,
+    })
+}
+
+#[pg_extern]
+fn cache_count(cache: Option<Oid>) -> Answer<i64> {
+    let cache = open::to_read(cache, TO_READ)?;
+    Ok(entries::count(&cache)?)
 }
 
 /// The live entry under a key; None for a miss and for a NULL key.
@@ -104,8 +160,15 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     }
 }
 
-/// `value text, expires_at timestamptz` of an entry.
-pub fn columns(entry: &Entry) -> [Typed; 2] {
-    let value = entry.value.map(convert::result::<Text>);
+/// `value, expires_at timestamptz` of an entry.
+pub fn columns<V: Value>(entry: &Entry) -> [Typed; 2] {
+    let value = entry.value.map(convert::result::<V>).map(Stored::of);
     [value.into(), Typed::moment(entry.deadline)]
+}
+
+/// `found boolean, value, expires_at timestamptz` of an entry that may not be there.
+pub fn lookup_columns<V: Value>(found: Option<&Entry>) -> [Typed; 3] {
+    let is_there = Typed::of(Some(found.is_some()));
+    let [value, deadline] = found.map_or([Typed::NULL; 2], columns::<V>);
+    [is_there, value, deadline]
 }

@@ -1,5 +1,7 @@
 //! One refresh at a time: fetch, lease, set_leased, release.
 
+use std::ffi::CStr;
+
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -14,7 +16,7 @@ use crate::error::Error;
 use crate::pg::catalog::privilege;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
-use crate::pg::value::datum::{Json, Text, Value};
+use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
@@ -39,6 +41,16 @@ fn cache_fetch_json(
     fetch(key, loader, ttl, cache)
 }
 
+#[pg_extern]
+fn cache_fetch_bytes(
+    key: Option<Text>,
+    loader: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<Bytes>> {
+    fetch(key, loader, ttl, cache)
+}
+
 fn fetch<V: Value>(
     key: Option<Text>,
     loader: Option<Text>,
@@ -57,9 +69,26 @@ fn fetch<V: Value>(
     Ok(fetch.run()?.value.map(convert::result))
 }
 
-/// Columns: value, state, lease.
 #[pg_extern]
 fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+    lease::<Text>(key, wait, cache)
+}
+
+#[pg_extern]
+fn cache_lease_bytes(
+    key: Option<Text>,
+    wait: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<OutRow<3>> {
+    lease::<Bytes>(key, wait, cache)
+}
+
+/// Columns: value, state, lease.
+fn lease<V: Value>(
+    key: Option<Text>,
+    wait: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<OutRow<3>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require(relation, TO_READ);
     let wait = wait.ok_or(Error::NullArgument("wait"))?;
@@ -80,7 +109,7 @@ fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) ->
         State::Busy => ("busy", None),
     };
     Ok(OutRow([
-        value.map(convert::result::<Text>).into(),
+        value.map(convert::result::<V>).map(Stored::of).into(),
         Text::new(word.as_bytes()).into(),
         Typed::of(lease.map(|number| number as i64)),
     ]))
@@ -94,7 +123,29 @@ fn cache_set_leased(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let cache = open::to_write(cache, TO_WRITE, c"cache_set_leased()")?;
+    set_leased(key, value, lease, ttl, cache, c"cache_set_leased()")
+}
+
+#[pg_extern]
+fn cache_set_leased_bytes(
+    key: Option<Text>,
+    value: Option<Bytes>,
+    lease: Option<i64>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    set_leased(key, value, lease, ttl, cache, c"cache_set_leased_bytes()")
+}
+
+fn set_leased<V: Value>(
+    key: Option<Text>,
+    value: Option<V>,
+    lease: Option<i64>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<bool> {
+    let cache = open::to_write(cache, TO_WRITE, function)?;
     let key = cache.hashed(Key::of_write(key)?);
     let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(cache_lease::set(&cache, key, entry, lease)?)

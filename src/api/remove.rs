@@ -1,5 +1,7 @@
 //! Removing entries: delete, delete_if, delete_prefix, take, clear.
 
+use std::ffi::CStr;
+
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
@@ -9,7 +11,7 @@ use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
 use crate::error::Error;
 use crate::pg::value::convert;
-use crate::pg::value::datum::Text;
+use crate::pg::value::datum::{Bytes, Text, Value};
 
 #[pg_extern]
 fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
@@ -19,7 +21,25 @@ fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
 
 #[pg_extern]
 fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let cache = open::to_write(cache, TO_TAKE, c"cache_delete_if()")?;
+    delete_if(key, expected, cache, c"cache_delete_if()")
+}
+
+#[pg_extern]
+fn cache_delete_if_bytes(
+    key: Option<Text>,
+    expected: Option<Bytes>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    delete_if(key, expected, cache, c"cache_delete_if_bytes()")
+}
+
+fn delete_if<V: Value>(
+    key: Option<Text>,
+    expected: Option<V>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<bool> {
+    let cache = open::to_write(cache, TO_TAKE, function)?;
     let key = Key::of_write(key)?;
     let expected = expected.map(|value| convert::argument(value, cache.value_type));
     Ok(entries::delete_if(&cache, key, expected)?)
@@ -34,7 +54,16 @@ fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> 
 
 #[pg_extern]
 fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
-    let cache = open::to_write(cache, TO_TAKE, c"cache_take()")?;
+    take(key, cache, c"cache_take()")
+}
+
+#[pg_extern]
+fn cache_take_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
+    take(key, cache, c"cache_take_bytes()")
+}
+
+fn take<V: Value>(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<Option<V>> {
+    let cache = open::to_write(cache, TO_TAKE, function)?;
     let value = entries::take(&cache, Key::of_write(key)?, |entry| {
         entry.value.map(convert::result)
     })?;

@@ -1,4 +1,4 @@
-//! Writing one entry: set, add, replace, cas, touch, persist, incr.
+//! Writing one entry: set, add, replace, cas, touch, persist, incr, incr_existing.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -67,7 +67,27 @@ fn cache_add(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, c"cache_add()")?;
+    add(key, value, ttl, cache, c"cache_add()")
+}
+
+#[pg_extern]
+fn cache_add_bytes(
+    key: Option<Text>,
+    value: Option<Bytes>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    add(key, value, ttl, cache, c"cache_add_bytes()")
+}
+
+fn add<V: Value>(
+    key: Option<Text>,
+    value: Option<V>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<bool> {
+    let (cache, key) = open_with_key(key, cache, function)?;
     Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
 }
 
@@ -78,7 +98,27 @@ fn cache_replace(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, c"cache_replace()")?;
+    replace(key, value, ttl, cache, c"cache_replace()")
+}
+
+#[pg_extern]
+fn cache_replace_bytes(
+    key: Option<Text>,
+    value: Option<Bytes>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    replace(key, value, ttl, cache, c"cache_replace_bytes()")
+}
+
+fn replace<V: Value>(
+    key: Option<Text>,
+    value: Option<V>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<bool> {
+    let (cache, key) = open_with_key(key, cache, function)?;
     Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
 }
 
@@ -90,7 +130,29 @@ fn cache_cas(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, c"cache_cas()")?;
+    replace_if(key, expected, value, ttl, cache, c"cache_cas()")
+}
+
+#[pg_extern]
+fn cache_cas_bytes(
+    key: Option<Text>,
+    expected: Option<Bytes>,
+    value: Option<Bytes>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
+    replace_if(key, expected, value, ttl, cache, c"cache_cas_bytes()")
+}
+
+fn replace_if<V: Value>(
+    key: Option<Text>,
+    expected: Option<V>,
+    value: Option<V>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<bool> {
+    let (cache, key) = open_with_key(key, cache, function)?;
     let expected = stored(&cache, expected);
     Ok(entries::replace_if(
         &cache,
@@ -110,9 +172,24 @@ fn cache_incr(
     let (cache, key) = open_with_key(key, cache, c"cache_incr()")?;
     let delta = delta.ok_or(Error::NullArgument("delta"))?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
-    let sum = entries::increment(&cache, key, delta, deadline)?;
-    let sum = sum.map(convert::result::<Text>);
-    Ok(sum.map(|text| counter::parse(text.bytes())).transpose()?)
+    Ok(number(entries::increment(&cache, key, delta, deadline)?)?)
+}
+
+#[pg_extern]
+fn cache_incr_existing(
+    key: Option<Text>,
+    delta: Option<i64>,
+    cache: Option<Oid>,
+) -> Answer<Option<i64>> {
+    let (cache, key) = open_with_key(key, cache, c"cache_incr_existing()")?;
+    let delta = delta.ok_or(Error::NullArgument("delta"))?;
+    Ok(number(entries::increment_existing(&cache, key, delta)?)?)
+}
+
+/// A counter's number.
+fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
+    let text = counter.map(convert::result::<Text>);
+    text.map(|text| counter::parse(text.bytes())).transpose()
 }
 
 /// `value + delta`, for the statement that `cache_incr` runs over a table.
@@ -135,11 +212,29 @@ fn cache_get_touch(
     ttl: Option<Interval>,
     cache: Option<Oid>,
 ) -> Answer<Option<Text>> {
+    get_touch(key, ttl, cache, c"cache_get_touch()")
+}
+
+#[pg_extern]
+fn cache_get_touch_bytes(
+    key: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<Option<Bytes>> {
+    get_touch(key, ttl, cache, c"cache_get_touch_bytes()")
+}
+
+fn get_touch<V: Value>(
+    key: Option<Text>,
+    ttl: Option<Interval>,
+    cache: Option<Oid>,
+    function: &CStr,
+) -> Answer<Option<V>> {
     if key.is_none() {
         open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
         return Ok(None);
     }
-    let value = touch(key, ttl, cache, c"cache_get_touch()", |entry| {
+    let value = touch(key, ttl, cache, function, |entry| {
         entry.value.map(convert::result)
     })?;
     Ok(value.flatten())

@@ -10,10 +10,11 @@ use super::catalog::reading::Reading;
 use super::catalog::registry::{self, Cache, Storage};
 use super::commit::changes;
 use super::memory::ops::{CopyOut, Decision};
-use super::memory::{handle, ops as memory_cache};
+use super::memory::{handle, ops as memory_cache, pages};
 use super::model::counter;
 use super::model::deadline::Deadline;
 use super::model::key::Key;
+use super::model::page::Page;
 use super::open;
 use super::table::{copies, ops as table, remove_many};
 use super::tier::hashed_key::{self, HashedKey};
@@ -153,18 +154,39 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
 /// Shows a page of live entries in key order.
 pub fn scan(
     cache: &Reading,
-    prefix: Text,
-    after: Option<Text>,
-    max_rows: usize,
-    show: &mut dyn FnMut(CopyOut),
+    page: &Page,
+    show: &mut dyn FnMut(CopyOut<(Text, Entry)>),
 ) -> Result<(), Error> {
     match cache.storage {
-        Storage::Memory => memory_cache::scan(cache, prefix, after, max_rows, show)?,
-        _ => table::scan(cache, prefix, after, max_rows as i64)
+        Storage::Memory => pages::scan(cache, page, show)?,
+        _ => table::scan(cache, page)
             .into_iter()
             .for_each(|row| show(&|| Some(row))),
     }
     Ok(())
+}
+
+/// Shows the keys of such a page.
+pub fn keys(
+    cache: &Reading,
+    page: &Page,
+    show: &mut dyn FnMut(CopyOut<Text>),
+) -> Result<(), Error> {
+    match cache.storage {
+        Storage::Memory => pages::keys(cache, page, show)?,
+        _ => table::keys(cache, page)
+            .into_iter()
+            .for_each(|key| show(&|| Some(key))),
+    }
+    Ok(())
+}
+
+/// How many live entries there are.
+pub fn count(cache: &Reading) -> Result<i64, Error> {
+    match cache.storage {
+        Storage::Memory => memory_cache::count(cache),
+        _ => Ok(table::count(cache)),
+    }
 }
 
 /// Inserts or overwrites.
@@ -260,10 +282,7 @@ pub fn increment(
     delta: i64,
     deadline: Deadline,
 ) -> Result<Option<Stored>, Error> {
-    let sum = |value: Option<Stored>| {
-        let text = counter::sum(value.map(convert::result), delta)?;
-        Ok(convert::argument(text, cache.value_type))
-    };
+    let sum = |value| sum(cache, value, delta);
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             let stored = Some(sum(present.and_then(|entry| entry.value))?);
@@ -275,6 +294,29 @@ pub fn increment(
     };
     cache.count(Figure::Sets, 1);
     Ok(done)
+}
+
+/// Adds to a counter that is there; the stored form of the sum, None where there is no live entry.
+pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<Stored>, Error> {
+    let sum = |value| sum(cache, value, delta);
+    let done = match cache.storage {
+        Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
+            let Some(&Entry { value, deadline }) = present else {
+                return Ok(Decision::Keep(None));
+            };
+            let value = Some(sum(value)?);
+            Ok(Decision::Put(Entry { value, deadline }, value))
+        })?,
+        _ => table::increment_existing(cache, key, delta, sum)?,
+    };
+    counted(cache, Figure::Sets, done.is_some());
+    Ok(done)
+}
+
+/// `value + delta` in the stored form of a counter.
+fn sum(cache: &Cache, value: Option<Stored>, delta: i64) -> Result<Stored, Error> {
+    let text = counter::sum(value.map(convert::result), delta)?;
+    Ok(convert::argument(text, cache.value_type))
 }
 
 /// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
-//!   256 B    1 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
+//!   256 B    2 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
 //! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part
 //! by their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
@@ -20,7 +20,9 @@ pub const PAGE: usize = 4096;
 /// Granules in a page: as many as a bitmap word has bits.
 pub const PAGE_GRANULES: u32 = 64;
 pub const HEADER_BYTES: usize = 256;
-pub const PARTITION_BYTES: usize = 1024;
+pub const PARTITION_BYTES: usize = 2048;
+/// Insertions that a partition's journal tells of.
+pub const JOURNAL_PLACES: u64 = 128;
 pub const STRIPE_BYTES: usize = 16;
 pub const BUCKET_BYTES: usize = 64;
 pub const PAGE_META_BYTES: usize = 32;
@@ -69,6 +71,10 @@ pub mod partition_word {
     pub const READ_COUNTERS: usize = 256;
     /// First page of each list, by the length of its longest hole: 64 words, for 1 to 64 granules.
     pub const HOLE_HEADS: usize = 384;
+    /// Keys that have come so far, and in the journal the number of the index slot that each of the
+    /// last has got: 128 words.
+    pub const INSERTED: usize = 896;
+    pub const JOURNAL: usize = 1024;
 }
 
 /// A queue in a partition's header.

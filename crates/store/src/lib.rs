@@ -101,6 +101,7 @@
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
 //! | `PartitionRef::stripe(hash) -> Stripe { epoch, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
+//! | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys have come since a walk; `None`: more than the journal holds |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
 //! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pending_writers++, epoch++`; `epoch++, pending_writers--` |
@@ -147,6 +148,7 @@ pub mod check;
 mod entry;
 mod footprint;
 mod index;
+mod journal;
 mod layout;
 mod ledger;
 mod lookup;

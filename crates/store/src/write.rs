@@ -118,7 +118,7 @@ impl PartitionMut<'_> {
         }
         let tag = self.probe(key.hash).tag;
         self.entry(allocation.head).set_slot(number);
-        self.set_slot(number, IndexSlot::live(tag, remembered, 0, allocation.head));
+        self.set_new_slot(number, IndexSlot::live(tag, remembered, 0, allocation.head));
         self.enqueue(remembered, allocation.head, allocation.granules());
         self.report_stored(&self.entry(allocation.head));
     }

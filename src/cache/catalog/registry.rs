@@ -283,7 +283,7 @@ impl Cache {
     pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
         Ok(Entry {
             deadline: self.deadline(ttl)?,
-            value: value.map(|value| convert::convert(value, self.value_type)),
+            value: value.map(|value| convert::given(value, self.value_type)),
         })
     }
 

@@ -101,6 +101,13 @@ impl TierHandle {
         Some((Text::new(bytes), entry))
     }
 
+    /// Whether there is a live entry, for bytes that a walk has found. No use of the entry counts.
+    pub fn is_live(&self, cache: &Cache, bytes: &[u8]) -> bool {
+        let key = self.key(cache, bytes);
+        let live = |partition: PartitionRef| self.live(&partition, &key).is_some();
+        self.tier.read(key.hash, live) && self.belongs_to(cache)
+    }
+
     /// The entry under a lock, if it is of the present content and live.
     pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
         if pending::hides(self.relation, key.bytes) {

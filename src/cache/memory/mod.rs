@@ -2,3 +2,5 @@
 
 pub mod handle;
 pub mod ops;
+pub mod pages;
+mod window;

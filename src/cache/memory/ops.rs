@@ -34,9 +34,9 @@ pub enum Decision<R> {
     Remove(R),
 }
 
-/// Copies one entry and its key when it is called; None if the entry is gone by then. Whoever is
-/// shown it decides in which memory the copies are made.
-pub type CopyOut<'m> = &'m dyn Fn() -> Option<(Text, Entry)>;
+/// Copies what is shown of one entry when it is called; None if the entry is gone by then. Whoever
+/// is shown it decides in which memory the copies are made.
+pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
@@ -184,44 +184,21 @@ pub fn touch<R>(
     }
 }
 
-/// Shows live entries in key order: those that begin with `prefix`, after `after`, at most
-/// `max_rows`.
-pub fn scan(
-    cache: &Cache,
-    prefix: Text,
-    after: Option<Text>,
-    max_rows: usize,
-    show: &mut dyn FnMut(CopyOut),
-) -> Result<(), Error> {
+/// How many live entries there are.
+pub fn count(cache: &Cache) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
-    let after = after.as_ref().map_or(&[][..], Text::bytes);
-    let (mut keys, mut left) = (Vec::<Vec<u8>>::new(), max_rows);
-    loop {
-        let last = keys.last().map_or(after, Vec::as_slice);
-        keys = walk::least_keys(handle.tier, handle.slot, left, |key| {
-            key.starts_with(prefix.bytes())
-                && (last.is_empty() || key > last)
-                && !pending::hides(cache.relation, key)
-        });
-        let shown = Cell::new(0);
-        for key in &keys {
-            session::check_for_interrupts();
-            show(&|| {
-                let entry = handle.entry(cache, key);
-                shown.set(shown.get() + usize::from(entry.is_some()));
-                entry
-            });
-        }
-        // Others take the places of entries that are gone meanwhile: a short page is the last.
-        if keys.len() < left || shown.get() == left {
-            return Ok(());
-        }
-        left -= shown.get();
+    if !pending::hides_some() {
+        return Ok(walk::count_live(handle.tier, handle.slot) as i64);
     }
+    let mut live = 0;
+    walk::each_key(handle.tier, handle.slot, |key| {
+        live += i64::from(!pending::hides(cache.relation, key));
+    });
+    Ok(live)
 }
 
 /// Shows all live entries, in no order.
-pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut)) -> Result<(), Error> {
+pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<(Text, Entry)>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     walk::each_key(handle.tier, handle.slot, |key| {
         show(&|| handle.entry(cache, key));

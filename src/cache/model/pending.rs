@@ -268,6 +268,11 @@ pub fn hides(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.hides(cache, key))
 }
 
+/// Whether [`hides`] may say yes of any entry.
+pub fn hides_some() -> bool {
+    transaction_local::any_changed()
+}
+
 /// Whether this transaction has changed a row on which the entry under this key depends.
 pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.notes(cache, key))

@@ -21,6 +21,7 @@ pub enum Statement {
     ReplaceIf,
     ReplaceIfAbsent,
     Increment,
+    IncrementExisting,
     Touch,
     Persist,
     Delete,
@@ -28,8 +29,17 @@ pub enum Statement {
     DeleteMany,
     DeleteAll,
     DeleteIfNegative,
-    Keys { bounded: bool },
-    Scan { bounded: bool },
+    Keys {
+        bounded: bool,
+    },
+    Scan {
+        bounded: bool,
+    },
+    /// A scan that leaves values where they are.
+    ScanKeys {
+        bounded: bool,
+    },
+    Count,
     Look,
     Expire,
     Census,
@@ -89,7 +99,7 @@ impl Statement {
             Statement::Look | Statement::Expire | Statement::Census | Statement::Aged => {
                 Paths::Address
             }
-            Statement::DeleteAll => Paths::Any,
+            Statement::DeleteAll | Statement::Count => Paths::Any,
             _ => Paths::Index,
         }
     }
@@ -100,18 +110,23 @@ impl Statement {
             Statement::Get | Statement::Persist => &[Key],
             Statement::Delete | Statement::DeleteIfNegative => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
-            Statement::DeleteAll => &[],
+            Statement::DeleteAll | Statement::Count => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
             Statement::SetMany => &[Keys, Values, Deadline],
             Statement::ReplaceIf => &[Key, Value, Deadline, Value],
             Statement::ReplaceIfAbsent => &[Key, Value, Deadline],
             Statement::Increment => &[Key, Number, Deadline],
+            Statement::IncrementExisting => &[Key, Number],
             Statement::Touch => &[Key, Deadline],
             Statement::DeleteIf => &[Key, Value],
             Statement::Keys { bounded: true } => &[Key, Key],
             Statement::Keys { bounded: false } => &[Key],
-            Statement::Scan { bounded: true } => &[Key, Key, Number, Key],
-            Statement::Scan { bounded: false } => &[Key, Key, Number],
+            Statement::Scan { bounded: true } | Statement::ScanKeys { bounded: true } => {
+                &[Key, Key, Number, Key]
+            }
+            Statement::Scan { bounded: false } | Statement::ScanKeys { bounded: false } => {
+                &[Key, Key, Number]
+            }
             Statement::Look => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
             Statement::Census => &[Address, Address],
@@ -121,6 +136,7 @@ impl Statement {
     }
 
     fn template_in(self, form: Form) -> String {
+        const NO_VALUE: &str = "NULL::$$V";
         const BY_KEY: &str = "c.key OPERATOR(pg_catalog.=) $1";
         let template = self.template();
         match form {
@@ -128,7 +144,11 @@ impl Statement {
             Form::Versions => {
                 let rows = template.split_once(" FROM ").map_or("", |(_, rows)| rows);
                 let rows = rows.replace(" AND $$live", "");
-                format!("SELECT c.value, c.expires_at, c.key, c.xmin, c.ctid FROM {rows}")
+                let value = match self {
+                    Statement::ScanKeys { .. } => NO_VALUE,
+                    _ => "c.value",
+                };
+                format!("SELECT {value}, c.expires_at, c.key, c.xmin, c.ctid FROM {rows}")
             }
             Form::Address => {
                 let number = self.parameters().len() + 1;
@@ -188,6 +208,11 @@ impl Statement {
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
                  RETURNING c.value"
             }
+            Statement::IncrementExisting => {
+                "UPDATE ONLY $$T AS c SET value = CASE WHEN c.value IS NULL THEN $$fresh \
+                 ELSE $$counter END \
+                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING c.value"
+            }
             Statement::Touch => {
                 "UPDATE ONLY $$T AS c SET expires_at = $2 \
                  WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING c.value, c.expires_at"
@@ -230,6 +255,17 @@ impl Statement {
                  WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
                  AND $$live ORDER BY c.key LIMIT $3"
             }
+            Statement::ScanKeys { bounded: true } => {
+                "SELECT NULL::$$V, c.expires_at, c.key FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY c.key LIMIT $3"
+            }
+            Statement::ScanKeys { bounded: false } => {
+                "SELECT NULL::$$V, c.expires_at, c.key FROM ONLY $$T AS c \
+                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND $$live ORDER BY c.key LIMIT $3"
+            }
+            Statement::Count => "SELECT pg_catalog.count(*) FROM ONLY $$T AS c WHERE $$live",
             Statement::Look => {
                 "SELECT pg_catalog.count(*) FILTER (WHERE e.expires_at IS NULL \
                  OR e.expires_at OPERATOR(pg_catalog.>) $3), \

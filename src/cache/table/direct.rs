@@ -125,6 +125,23 @@ pub fn increment(
     })
 }
 
+/// Overwrites a live entry with the sum that `sum` makes of its value; None where there is none.
+pub fn increment_existing(
+    target: &Target,
+    key: Key,
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Option<Result<Option<Stored>, Error>> {
+    change(target, key, Seek::Visible, |entry| {
+        let Some(present) = entry.filter(Entry::is_live) else {
+            return (RowAction::Keep, Ok(None));
+        };
+        match sum(present.value) {
+            Ok(sum) => (RowAction::Revalue(Some(sum)), Ok(Some(sum))),
+            Err(error) => (RowAction::Keep, Err(error)),
+        }
+    })
+}
+
 /// Gives a live entry a new deadline; the entry as it is then.
 pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Entry>> {
     change(target, key, Seek::Visible, |entry| {

@@ -14,6 +14,7 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::{Key, after_prefix};
+use crate::cache::model::page::Page;
 use crate::cache::model::pending;
 use crate::cache::model::statement::{Form, Statement};
 use crate::error::Error;
@@ -75,41 +76,81 @@ fn live_in_order(cache: &Cache, mut found: Vec<(Text, Entry)>) -> Vec<(Text, Ent
     found
 }
 
-/// A page of live entries in key order: from `prefix` on, after `after`, at most `max_rows`.
-pub fn scan(
-    cache: &Reading,
-    prefix: Text,
-    after: Option<Text>,
-    max_rows: i64,
-) -> Vec<(Text, Entry)> {
+/// A page of live entries in key order.
+pub fn scan(cache: &Reading, page: &Page) -> Vec<(Text, Entry)> {
+    rows(cache, page, |bounded| Statement::Scan { bounded })
+}
+
+/// The keys of such a page; their values are not read.
+pub fn keys(cache: &Reading, page: &Page) -> Vec<Text> {
+    let rows = rows(cache, page, |bounded| Statement::ScanKeys { bounded });
+    memory::collect(rows.into_iter().map(|(key, _)| key))
+}
+
+fn rows(cache: &Reading, page: &Page, statement: impl Fn(bool) -> Statement) -> Vec<(Text, Entry)> {
     if cache.is_out_of_reach() {
         return Vec::new();
     }
     let _locks = lock::Scope::over(&cache.own_relations);
-    let skip = after.unwrap_or(Text::new(b""));
-    let from = match skip.bytes() > prefix.bytes() {
+    let skip = page.after.unwrap_or(Text::new(b""));
+    let from = match skip.bytes() > page.prefix.bytes() {
         true => skip,
-        false => prefix,
+        false => page.prefix,
     };
+    let max_rows = i64::try_from(page.max_rows).unwrap_or(i64::MAX);
     let due = i64::try_from(pending::due(cache.relation)).unwrap_or(i64::MAX);
     let mut arguments = vec![
         from.into(),
         skip.into(),
         Typed::number(max_rows.saturating_add(due)),
     ];
-    let end = after_prefix(prefix.bytes());
-    let bounded = end.is_some();
+    let end = after_prefix(page.prefix.bytes());
+    let statement = statement(end.is_some());
     arguments.extend(end.map(|end| Typed::bound(&end)));
-    let statement = Statement::Scan { bounded };
     if versions::must_choose(cache) {
-        return versions::scan(cache, statement, arguments, max_rows.max(0) as usize);
+        return versions::scan(cache, statement, arguments, page.max_rows);
     }
     let mut found = cache.plan(statement).run(&arguments, row::entries);
     if due > 0 {
         found.retain(|(key, _)| !pending::is_due(cache.relation, key.bytes()));
-        found.truncate(max_rows as usize);
+        found.truncate(page.max_rows);
     }
     found
+}
+
+/// How many live entries there are.
+pub fn count(cache: &Reading) -> i64 {
+    if cache.is_out_of_reach() {
+        return 0;
+    }
+    if versions::must_choose(cache) || pending::due(cache.relation) > 0 {
+        return count_by_pages(cache);
+    }
+    let _locks = lock::Scope::over(&cache.own_relations);
+    let counted = cache
+        .plan(Statement::Count)
+        .run(&[], |output| output.number(0, 0));
+    counted.unwrap_or(0)
+}
+
+/// Entries that are counted at once, where not every row counts.
+const COUNTED_AT_ONCE: usize = 10_000;
+
+fn count_by_pages(cache: &Reading) -> i64 {
+    let mut page = Page {
+        prefix: Text::new(b""),
+        after: None,
+        max_rows: COUNTED_AT_ONCE,
+    };
+    let mut counted = 0;
+    loop {
+        let keys = keys(cache, &page);
+        counted += keys.len() as i64;
+        if keys.len() < page.max_rows {
+            return counted;
+        }
+        page.after = keys.last().copied();
+    }
 }
 
 /// Inserts or overwrites.
@@ -210,6 +251,30 @@ pub fn increment(
             Typed::number(delta),
             Typed::moment(deadline),
         ],
+        |output| output.stored(0, 0),
+    ))
+}
+
+/// Adds to the counter of a live entry; the stored form of the sum, None where there is none.
+pub fn increment_existing(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Result<Option<Stored>, Error> {
+    if let Some(done) =
+        access_path::to_write(cache).and_then(|target| direct::increment_existing(target, key, sum))
+    {
+        return done;
+    }
+    let at = versions::to_change(cache, key);
+    let delta = [Typed::number(delta)];
+    Ok(run_at(
+        cache,
+        Statement::IncrementExisting,
+        key,
+        &delta,
+        at,
         |output| output.stored(0, 0),
     ))
 }

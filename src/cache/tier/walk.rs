@@ -128,29 +128,166 @@ fn each_key_of(
     counts: impl Fn(&Header) -> bool,
     mut visit: impl FnMut(&[u8]),
 ) {
-    let mut found = memory::list(64 * 1024);
+    let mut found = Keys::new(slot);
+    for partition in 0..tier.partitions() {
+        each_key_in(tier, partition, &mut found, &counts, &mut visit);
+    }
+}
+
+fn each_key_in(
+    tier: &Tier,
+    partition: u32,
+    found: &mut Keys,
+    counts: impl Fn(&Header) -> bool,
+    mut visit: impl FnMut(&[u8]),
+) {
+    let mut cursor = Cursor::default();
+    let mut done = false;
+    while !done {
+        done = tier.read_at(partition, |partition| {
+            partition.scan(&mut cursor, STEP, |entry| found.take(entry, &counts))
+        });
+        found.hand_over(&mut visit);
+        session::check_for_interrupts();
+    }
+}
+
+/// What a session has met of all keys of a slot: it can go on from there without another walk.
+pub struct Met {
+    slot: u32,
+    /// By partition: how many keys had come when it was last looked at.
+    inserted: Vec<u64>,
+}
+
+impl Met {
+    /// Meets all keys that are there, live or not, in no order. `visit` is called while no lock is
+    /// held.
+    pub fn all(tier: &Tier, slot: u32, mut visit: impl FnMut(&[u8])) -> Met {
+        let mut met = Met {
+            slot,
+            inserted: memory::collect((0..tier.partitions()).map(|_| 0)),
+        };
+        let mut found = Keys::new(slot);
+        for partition in 0..tier.partitions() {
+            met.walk(tier, partition, &mut found, &mut visit);
+        }
+        met
+    }
+
+    /// The slot that was walked.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Meets the keys that have come since, and maybe others once more. Costs nothing where none
+    /// has.
+    pub fn follow(&mut self, tier: &Tier, mut visit: impl FnMut(&[u8])) {
+        let mut found = None;
+        for partition in 0..tier.partitions() {
+            let place = partition as usize;
+            if tier.region().inserted(partition) != self.inserted[place] {
+                let found = found.get_or_insert_with(|| Keys::new(self.slot));
+                if !self.follow_in(tier, partition, found, &mut visit) {
+                    self.walk(tier, partition, found, &mut visit);
+                }
+            }
+        }
+    }
+
+    /// False where so many have come that the journal does not tell of all.
+    fn follow_in(
+        &mut self,
+        tier: &Tier,
+        partition: u32,
+        found: &mut Keys,
+        visit: &mut impl FnMut(&[u8]),
+    ) -> bool {
+        let seen = &mut self.inserted[partition as usize];
+        loop {
+            let step = tier.read_at(partition, |partition| {
+                partition.follow(seen, |entry| found.take(entry, |_| true))
+            });
+            found.hand_over(&mut *visit);
+            session::check_for_interrupts();
+            match step {
+                None => return false,
+                Some(true) => return true,
+                Some(false) => {}
+            }
+        }
+    }
+
+    fn walk(
+        &mut self,
+        tier: &Tier,
+        partition: u32,
+        found: &mut Keys,
+        visit: &mut impl FnMut(&[u8]),
+    ) {
+        // Before the walk: what comes behind it meanwhile is in the journal.
+        self.inserted[partition as usize] =
+            tier.read_at(partition, |partition| partition.inserted());
+        each_key_in(tier, partition, found, |_| true, visit);
+    }
+}
+
+/// Keys of a slot on their way out of the tier: copied under a lock into memory that was reserved
+/// before, and handed over without it.
+struct Keys {
+    slot: u32,
+    copied: Vec<u8>,
+}
+
+impl Keys {
+    fn new(slot: u32) -> Keys {
+        Keys {
+            slot,
+            copied: memory::list(64 * 1024),
+        }
+    }
+
+    /// Takes the key of an entry that counts; says whether there is room for another one.
+    fn take(&mut self, entry: &EntryRef, counts: impl Fn(&Header) -> bool) -> bool {
+        let header = entry.header();
+        if header.cache == self.slot && counts(&header) {
+            push_key(&mut self.copied, entry);
+        }
+        self.copied.capacity() - self.copied.len() > MAX_KEY + 4
+    }
+
+    fn hand_over(&mut self, mut visit: impl FnMut(&[u8])) {
+        let mut rest = &self.copied[..];
+        while let Some((key, others)) = first_key(rest) {
+            visit(key);
+            rest = others;
+        }
+        self.copied.clear();
+    }
+}
+
+/// How many live entries of the present content there are.
+pub fn count_live(tier: &Tier, slot: u32) -> u64 {
+    let version = tier.slot(slot).version.load(SeqCst);
+    let mut live = 0;
     for partition in 0..tier.partitions() {
         let mut cursor = Cursor::default();
         let mut done = false;
         while !done {
-            found.clear();
+            let now = clock::now();
             done = tier.read_at(partition, |partition| {
                 partition.scan(&mut cursor, STEP, |entry| {
                     let header = entry.header();
-                    if header.cache == slot && counts(&header) {
-                        push_key(&mut found, entry);
-                    }
-                    found.capacity() - found.len() > MAX_KEY + 4
+                    let counts = header.cache == slot
+                        && header.version == version
+                        && io::is_live(&header, now);
+                    live += u64::from(counts);
+                    true
                 })
             });
-            let mut rest = &found[..];
-            while let Some((key, others)) = first_key(rest) {
-                visit(key);
-                rest = others;
-            }
             session::check_for_interrupts();
         }
     }
+    live
 }
 
 /// The least `max` live keys of which `counts` says yes, in order.

@@ -30,6 +30,12 @@ pub fn now() -> Timestamp {
     unsafe { GetCurrentTimestamp() }
 }
 
+/// When the present statement of the client began.
+pub fn statement_start() -> Timestamp {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+}
+
 /// An interval of these fields, whose signs may differ as they may in SQL.
 pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     let mut fields = pg_sys::Interval {

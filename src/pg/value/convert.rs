@@ -3,10 +3,15 @@
 //! Between text and bytea the bytes stay as they are, in the server's encoding; the way to jsonb
 //! and from it is through JSON's text.
 
-use pgrx::pg_sys;
+use std::cell::Cell;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, pg_sys};
 
 use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 use super::stored::Stored;
+use crate::error::Error;
+use crate::pg::session::clock::{self, Timestamp};
 
 /// The value in another type. Raises 22P02 for text that is no JSON, 22021 for bytes that are no
 /// text.
@@ -29,7 +34,39 @@ fn datum(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum 
 
 /// An argument in the type of a cache; raises what [`convert`] does.
 pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
-    convert(Stored::of(value), to)
+    given(Stored::of(value), to)
+}
+
+/// What somebody gave, in the type of a cache; raises what [`convert`] does. Warns of a text that
+/// is to be bytes and looks like the literal of other ones.
+pub fn given(stored: Stored, to: ValueType) -> Stored {
+    if to == ValueType::Bytes
+        && stored.value_type() == ValueType::Text
+        && is_hex_literal(stored.bytes())
+    {
+        warn_of_hex_literal();
+    }
+    convert(stored, to)
+}
+
+/// Whether a text is what bytea prints.
+fn is_hex_literal(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"\\x");
+    digits.is_some_and(|digits| {
+        digits.len().is_multiple_of(2) && digits.iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+/// Once a statement, however many values it stores.
+#[cold]
+fn warn_of_hex_literal() {
+    thread_local! {
+        static WARNED: Cell<Timestamp> = const { Cell::new(0) };
+    }
+    let statement = clock::statement_start();
+    if WARNED.replace(statement) != statement {
+        ErrorReport::from(Error::HexLiteralAsText).report(PgLogLevel::WARNING);
+    }
 }
 
 /// A stored value in the type of a function's result; raises what [`convert`] does.

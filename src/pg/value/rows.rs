@@ -34,6 +34,19 @@ impl<const N: usize> Stream<N> {
     }
 }
 
+impl Stream<1> {
+    /// For a function that declares one column: in SQL it returns no rows but values, and only the
+    /// query says as what it takes them.
+    pub fn of_scalars(
+        produce: impl FnOnce(&mut Sink<1>) -> Result<(), Error> + 'static,
+    ) -> Stream<1> {
+        Stream {
+            options: pg_sys::MAT_SRF_USE_EXPECTED_DESC,
+            produce: Box::new(produce),
+        }
+    }
+}
+
 /// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query
 /// can name any types, so `produce` says by [`Sink::require`] which ones its rows have.
 pub struct QueryStream<const N: usize>(Stream<N>);

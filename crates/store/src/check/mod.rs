@@ -3,6 +3,8 @@
 //!
 //! What it is not: part of a release build. It allocates and panics.
 
+#[cfg(test)]
+mod journal_tests;
 pub mod model;
 #[cfg(test)]
 mod model_tests;

@@ -1,0 +1,142 @@
+//! The journal of a partition beside walks over it.
+
+use std::collections::BTreeSet;
+use std::vec;
+use std::vec::Vec;
+
+use super::testing::{Memory, hash, mix};
+use crate::layout::JOURNAL_PLACES;
+use crate::{Cursor, EntryRef, Key, NO_DEADLINE, NewEntry, PartitionMut, RemovalCause};
+
+fn with<T>(memory: &Memory, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
+    let mut ledger = |_| {};
+    // SAFETY: one thread, one `PartitionMut` at a time.
+    act(&mut unsafe { memory.region.partition_mut(0, &mut ledger) })
+}
+
+fn on_key<T>(memory: &Memory, number: u64, act: impl FnOnce(&mut PartitionMut, &Key) -> T) -> T {
+    let bytes = &number.to_le_bytes();
+    let key = Key {
+        hash: hash(1, bytes),
+        cache: 1,
+        bytes,
+    };
+    with(memory, |partition| act(partition, &key))
+}
+
+fn set(memory: &Memory, number: u64, len: usize) {
+    let value = vec![7; len];
+    let new = NewEntry {
+        version: 1,
+        deadline: NO_DEADLINE,
+        kind: 0,
+        negative: false,
+        value: &value,
+    };
+    on_key(memory, number, |partition, key| {
+        partition.set(key, &new, 0, &mut memory.region.grant())
+    });
+}
+
+fn number_of(entry: &EntryRef) -> u64 {
+    let mut bytes = [0; 8];
+    entry.copy_key(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+fn followed(memory: &Memory, seen: &mut u64) -> Option<Vec<u64>> {
+    let mut found = Vec::new();
+    let all = with(memory, |partition| {
+        partition.follow(seen, |entry| {
+            found.push(number_of(entry));
+            true
+        })
+    });
+    all.map(|all| {
+        assert!(all, "nothing has ended the step");
+        found
+    })
+}
+
+#[test]
+fn new_keys_are_followed_and_overwrites_are_not() {
+    let memory = Memory::new(1 << 20, 1);
+    set(&memory, 1, 10);
+    let mut seen = with(&memory, |partition| partition.inserted());
+    set(&memory, 1, 20); // in place
+    set(&memory, 1, 3_000); // elsewhere, with its slot
+    assert_eq!(followed(&memory, &mut seen), Some(vec![]));
+    set(&memory, 2, 10);
+    set(&memory, 3, 10);
+    on_key(&memory, 2, |partition, key| {
+        partition.remove(key, RemovalCause::Cleared)
+    });
+    assert_eq!(followed(&memory, &mut seen), Some(vec![3]));
+    assert_eq!(followed(&memory, &mut seen), Some(vec![]));
+    assert_eq!(seen, memory.region.inserted(0));
+}
+
+#[test]
+fn a_visit_can_end_a_step_and_the_next_goes_on() {
+    let memory = Memory::new(1 << 20, 1);
+    (1..=5).for_each(|number| set(&memory, number, 10));
+    let (mut seen, mut found) = (0, Vec::new());
+    let step = |seen: &mut u64, found: &mut Vec<u64>| {
+        with(&memory, |partition| {
+            partition.follow(seen, |entry| {
+                found.push(number_of(entry));
+                found.len() % 2 == 1
+            })
+        })
+    };
+    assert_eq!(step(&mut seen, &mut found), Some(false));
+    assert_eq!(step(&mut seen, &mut found), Some(false));
+    assert_eq!(step(&mut seen, &mut found), Some(true));
+    assert_eq!(found, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_journal_that_is_too_short_says_so() {
+    let memory = Memory::new(1 << 20, 1);
+    let mut seen = 0;
+    (0..JOURNAL_PLACES).for_each(|number| set(&memory, number, 10));
+    assert_eq!(
+        followed(&memory, &mut seen.clone()).map(|found| found.len() as u64),
+        Some(JOURNAL_PLACES)
+    );
+    set(&memory, JOURNAL_PLACES, 10);
+    assert_eq!(followed(&memory, &mut seen), None);
+}
+
+/// Under constant eviction: what a walk has met and the journal has added is at least what is
+/// there, as often as the two take turns.
+#[test]
+fn a_walk_and_the_journal_miss_no_key() {
+    let memory = Memory::new(1 << 20, 1);
+    let mut next = 0u64;
+    for _ in 0..if cfg!(miri) { 2 } else { 40 } {
+        let mut met = BTreeSet::new();
+        let mut seen = with(&memory, |partition| partition.inserted());
+        let mut cursor = Cursor::default();
+        while !with(&memory, |partition| {
+            partition.scan(&mut cursor, 512, |entry| {
+                met.insert(number_of(entry));
+                true
+            })
+        }) {
+            for _ in 0..3 {
+                next += 1;
+                set(&memory, mix(next) % 5_000, 400);
+            }
+        }
+        met.extend(followed(&memory, &mut seen).expect("a short walk"));
+        let mut all = BTreeSet::new();
+        with(&memory, |partition| {
+            partition.scan(&mut Cursor::default(), u32::MAX, |entry| {
+                all.insert(number_of(entry))
+            })
+        });
+        assert!(all.is_subset(&met), "{:?}", all.difference(&met));
+        (0..200).for_each(|i| set(&memory, next.wrapping_mul(31) + i, 400));
+    }
+}

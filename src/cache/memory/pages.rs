@@ -1,0 +1,136 @@
+//! Pages of a memory cache: live entries in the order of their keys.
+//!
+//! The tier has no order, so a page needs a walk over all of it. Pages that follow each other in a
+//! session share one: it keeps the next keys in a [`Window`], and follows the journals of what has
+//! come since. So a page shows every entry that is live from its call to its return, as if it had
+//! walked by itself, and costs its own length.
+//!
+//! A first walk keeps few keys, because most callers want one page. Each one that continues it
+//! keeps more of them.
+
+use std::cell::{Cell, RefCell};
+
+use super::handle::TierHandle;
+use super::ops::CopyOut;
+use super::window::{Window, after};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::after_prefix;
+use crate::cache::model::page::Page;
+use crate::cache::model::pending;
+use crate::error::Error;
+use crate::pg::memory;
+use crate::pg::session;
+use crate::pg::value::datum::Text;
+
+/// Keys that a first walk keeps, and how many times as many each that continues it.
+const FIRST_ROOM: usize = 1024;
+const GROWTH: usize = 16;
+
+thread_local! {
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+}
+
+/// What a page leaves to the next one.
+struct Kept {
+    window: Window,
+    /// How many keys its walk could keep.
+    room: usize,
+}
+
+/// Shows a page of live entries.
+pub fn scan(
+    cache: &Cache,
+    page: &Page,
+    show: &mut dyn FnMut(CopyOut<(Text, Entry)>),
+) -> Result<(), Error> {
+    let handle = TierHandle::of(cache)?;
+    each(cache, &handle, page, &mut |key| {
+        let shown = Cell::new(false);
+        show(&|| {
+            let entry = handle.entry(cache, key);
+            shown.set(entry.is_some());
+            entry
+        });
+        shown.get()
+    });
+    Ok(())
+}
+
+/// Shows the keys of such a page. To look at them is no use of their entries.
+pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> Result<(), Error> {
+    let handle = TierHandle::of(cache)?;
+    each(cache, &handle, page, &mut |key| {
+        let live = handle.is_live(cache, key);
+        if live {
+            show(&|| Some(Text::new(key)));
+        }
+        live
+    });
+    Ok(())
+}
+
+/// Calls `show` for keys that may be on the page until it has said `max_rows` times that one is.
+fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[u8]) -> bool) {
+    let end = after_prefix(page.prefix.bytes());
+    let mut start = first_key(page);
+    let mut left = page.max_rows;
+    // Taken out: an error on the way leaves none.
+    let mut kept = KEPT.take();
+    while left > 0 && end.as_ref().is_none_or(|end| start < *end) {
+        let now = reach(handle, kept.take(), &start, end.as_deref(), page.max_rows);
+        for key in now.window.from(&start) {
+            if left == 0 || end.as_ref().is_some_and(|end| key >= end) {
+                break;
+            }
+            session::check_for_interrupts();
+            if !pending::hides(cache.relation, key) {
+                left -= usize::from(show(key));
+            }
+        }
+        match now.window.end() {
+            Some(window_end) => start = memory::copy(window_end),
+            None if left > 0 => return, // that was the last page
+            None => {}
+        }
+        kept = Some(now);
+    }
+    if left == 0 {
+        KEPT.set(kept);
+    }
+}
+
+/// A window with the keys from `start` on: the one that was kept, or one of another walk.
+fn reach(
+    handle: &TierHandle,
+    kept: Option<Kept>,
+    start: &[u8],
+    end: Option<&[u8]>,
+    max_rows: usize,
+) -> Kept {
+    let first = max_rows.max(FIRST_ROOM);
+    let room = match kept {
+        Some(mut kept) if kept.window.reaches(handle.slot, start) => {
+            kept.window.follow(handle.tier);
+            if kept.window.reaches(handle.slot, start) {
+                return kept;
+            }
+            first // so many have come that it has become too short
+        }
+        Some(kept) if kept.window.ends_at(handle.slot, start) => kept.room.saturating_mul(GROWTH),
+        _ => first,
+    };
+    Kept {
+        window: Window::walk(handle.tier, handle.slot, start, end, room),
+        room,
+    }
+}
+
+/// The least bytes that the first key of a page may have.
+fn first_key(page: &Page) -> Vec<u8> {
+    let prefix = page.prefix.bytes();
+    match &page.after {
+        Some(last) if !last.bytes().is_empty() && last.bytes() >= prefix => after(last.bytes()),
+        _ => memory::copy(prefix),
+    }
+}

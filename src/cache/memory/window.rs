@@ -1,0 +1,181 @@
+//! A window over the keys of a memory cache: the next keys in their order, as a walk over the tier
+//! has found them, kept for the pages that follow.
+//!
+//! What it is not: an answer. It has every key that is there between its two ends, and maybe others
+//! that are gone, that have expired, or that are of former content; who shows a page looks at each
+//! key's entry. So nothing that happens to entries makes it wrong but a new key, and of those the
+//! tier's journals tell.
+//!
+//! Guards the bound of a session's memory: [`MOST_BYTES`], however large the cache, or the page.
+
+use std::collections::BinaryHeap;
+
+use crate::cache::tier::walk::Met;
+use crate::pg::memory;
+use crate::pg::shmem::tier::Tier;
+
+/// What the keys of a window may take in the session's memory.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+/// What a key takes beside its bytes: the list's element, and the allocator's part.
+const KEY_OVERHEAD: usize = 40;
+
+/// All keys in `start <= key < end` that a slot has.
+pub struct Window {
+    met: Met,
+    start: Vec<u8>,
+    /// None: there is no end.
+    end: Option<Vec<u8>>,
+    /// In their order.
+    keys: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Window {
+    /// Walks over the tier for the least keys of `start <= key < end`, at most `room`. Where there
+    /// are more, the window ends before them.
+    pub fn walk(tier: &Tier, slot: u32, start: &[u8], end: Option<&[u8]>, room: usize) -> Window {
+        let mut least = Least::new(room);
+        let met = Met::all(tier, slot, |key| {
+            if key >= start && end.is_none_or(|end| key < end) {
+                least.offer(key);
+            }
+        });
+        Window {
+            met,
+            start: memory::copy(start),
+            end: least.limit.or_else(|| end.map(memory::copy)),
+            bytes: least.bytes,
+            keys: least.heap.into_sorted_vec(),
+        }
+    }
+
+    /// Whether it has the keys of a slot from this one on.
+    pub fn reaches(&self, slot: u32, start: &[u8]) -> bool {
+        self.met.slot() == slot
+            && &self.start[..] <= start
+            && self.end.as_ref().is_none_or(|end| start < &end[..])
+    }
+
+    /// Whether it has the keys of a slot up to this one, and not it.
+    pub fn ends_at(&self, slot: u32, start: &[u8]) -> bool {
+        self.met.slot() == slot && self.end() == Some(start)
+    }
+
+    /// Where its keys end; None where they do not.
+    pub fn end(&self) -> Option<&[u8]> {
+        self.end.as_deref()
+    }
+
+    /// Its keys from this one on.
+    pub fn from(&self, start: &[u8]) -> &[Vec<u8>] {
+        let first = self.keys.partition_point(|key| &key[..] < start);
+        &self.keys[first..]
+    }
+
+    /// Takes in the keys that have come since it was last looked at.
+    pub fn follow(&mut self, tier: &Tier) {
+        let mut least = Least::new(usize::MAX);
+        let (start, end, keys) = (&self.start, &self.end, &self.keys);
+        self.met.follow(tier, |key| {
+            if key >= &start[..]
+                && end.as_ref().is_none_or(|end| key < &end[..])
+                && keys.binary_search_by(|own| own[..].cmp(key)).is_err()
+            {
+                least.offer(key);
+            }
+        });
+        if let Some(limit) = least.limit {
+            self.end_before(limit);
+        }
+        let mut new = least.heap.into_sorted_vec();
+        new.dedup(); // one that came, went and came again is met twice
+        if !new.is_empty() {
+            self.merge(new);
+            self.shorten();
+        }
+    }
+
+    /// Gives up its keys from this one on.
+    fn end_before(&mut self, limit: Vec<u8>) {
+        let stay = self.keys.partition_point(|key| *key < limit);
+        for key in self.keys.drain(stay..) {
+            self.bytes -= key.len() + KEY_OVERHEAD;
+        }
+        self.end = Some(limit);
+    }
+
+    /// Puts new keys, in their order, among its own.
+    fn merge(&mut self, new: Vec<Vec<u8>>) {
+        let mut merged = memory::list(self.keys.len() + new.len());
+        let mut own = std::mem::take(&mut self.keys);
+        // From the end on, so that each own key moves once.
+        for key in new.into_iter().rev() {
+            let at = own.partition_point(|own| *own < key);
+            merged.extend(own.drain(at..).rev());
+            self.bytes += key.len() + KEY_OVERHEAD;
+            merged.push(key);
+        }
+        merged.extend(own.drain(..).rev());
+        merged.reverse();
+        self.keys = merged;
+    }
+
+    /// Gives up its last keys while there are too many.
+    fn shorten(&mut self) {
+        while self.bytes > MOST_BYTES
+            && let Some(last) = self.keys.pop()
+        {
+            self.bytes -= last.len() + KEY_OVERHEAD;
+            self.end = Some(last);
+        }
+    }
+}
+
+/// The least byte string above this one.
+pub fn after(key: &[u8]) -> Vec<u8> {
+    let mut after = memory::list(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}
+
+/// The least keys of those that are offered.
+struct Least {
+    heap: BinaryHeap<Vec<u8>>,
+    bytes: usize,
+    room: usize,
+    /// The least one that was offered and is not among them; none that follows it is either.
+    limit: Option<Vec<u8>>,
+}
+
+impl Least {
+    fn new(room: usize) -> Least {
+        Least {
+            heap: BinaryHeap::new(),
+            bytes: 0,
+            room,
+            limit: None,
+        }
+    }
+
+    fn offer(&mut self, key: &[u8]) {
+        if self.limit.as_ref().is_some_and(|limit| key >= &limit[..]) {
+            return;
+        }
+        if self.heap.try_reserve(1).is_err() {
+            memory::exhausted(self.heap.len() * 2 * size_of::<Vec<u8>>());
+        }
+        self.heap.push(memory::copy(key));
+        self.bytes += key.len() + KEY_OVERHEAD;
+        while self.is_over()
+            && let Some(last) = self.heap.pop()
+        {
+            self.bytes -= last.len() + KEY_OVERHEAD;
+            self.limit = Some(last);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.heap.len() > self.room || self.bytes > MOST_BYTES
+    }
+}
