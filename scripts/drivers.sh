@@ -67,6 +67,7 @@ listen_addr = 127.0.0.1
 listen_port = $pooler_port
 unix_socket_dir = $work/pooler
 logfile = $work/pooler/log
+pidfile = $work/pooler/pid
 auth_type = any
 pool_mode = transaction
 default_pool_size = 2
@@ -76,8 +77,8 @@ ignore_startup_parameters = extra_float_digits
 INI
     mkdir -p "$work/pooler"
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$work/pooler"
-    as_server "$program" -q "$work/pgbouncer.ini" 8>&- &
-    pooler=$!
+    # -d: its own process, with its pid in a file; what starts it may be a shell between.
+    as_server "$program" -q -d "$work/pgbouncer.ini" 8>&- >/dev/null 2>&1
 }
 
 # Until two statements of one client meet two sessions.
@@ -93,8 +94,15 @@ alternates() {
     die "the pooler gave one client the same session twice ($tries tries)."
 }
 
+stop_pooler() {
+    local pid
+    pid=$(as_server cat "$work/pooler/pid" 2>/dev/null) || return 0
+    kill "$pid" 2>/dev/null || true
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+}
+
 stop_all() {
-    [ -z "${pooler:-}" ] || kill "$pooler" 2>/dev/null || true
+    stop_pooler
     scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true
     rm -rf "$work"
 }
