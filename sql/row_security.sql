@@ -7,12 +7,19 @@ ALTER TABLE rls ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON rls TO regress_pgcache_tenant USING (key LIKE 'a:%');
 
 -- The owner, to whom it does not apply, warms the plans of this session first.
-SELECT cache_get('b:1', 'rls'), cache_exists('b:1', 'rls');
+SELECT cache_get('b:1', 'rls'), cache_exists('b:1', 'rls'), cache_count('rls'), cache_incr_existing('b:1', 0, 'rls');
+SELECT cache_keys(cache => 'rls');
 SET ROLE regress_pgcache_tenant;
 SELECT cache_get('a:1', 'rls'), cache_get('b:1', 'rls'), cache_exists('b:1', 'rls');
 SELECT key FROM cache_scan(cache => 'rls');
 SELECT * FROM cache_get_many('{a:1,b:1}', 'rls');
 SELECT found, value FROM cache_lookup('b:1', 'rls');
+SELECT found, value FROM cache_lookup_bytes('b:1', 'rls');
+SELECT key, found, value FROM cache_lookup_many('{a:1,b:1}', 'rls');
+SELECT cache_keys(cache => 'rls'), cache_count('rls');
+SELECT key FROM cache_scan_bytes('b', cache => 'rls');
+SELECT cache_incr_existing('b:1', 1, 'rls'), cache_take_bytes('b:1', 'rls'), cache_delete_if_bytes('b:1', '3', 'rls'), cache_get_touch_bytes('b:1', '1 hour', 'rls'),
+       cache_replace_bytes('b:1', 'x', cache => 'rls'), cache_cas_bytes('b:1', '3', 'x', cache => 'rls');
 SELECT cache_delete('b:1', 'rls'), cache_take('b:1', 'rls'), cache_delete_if('b:1', '3', 'rls'), cache_delete_many('{b:1}', 'rls'), cache_delete_prefix('b', 'rls'),
        cache_touch('b:1', '1 hour', 'rls'), cache_replace('b:1', 'x', cache => 'rls'), cache_cas('b:1', '3', 'x', cache => 'rls');
 SELECT state FROM error_of($$SELECT cache_set('b:1', 'x', cache => 'rls')$$);

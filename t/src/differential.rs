@@ -111,7 +111,7 @@ fn keys(rng: &mut Rng) -> String {
 /// A call, to stand in a list of expressions.
 fn call(rng: &mut Rng) -> String {
     let (k, v, other, t) = (key(rng), value(rng), value(rng), ttl(rng));
-    match rng.below(30) {
+    match rng.below(36) {
         0..=4 => format!("cache_set({k}, {v}, {t}, 'twin.c')"),
         5..=6 => format!("cache_get({k}, 'twin.c')"),
         7 => format!("cache_add({k}, {v}, {t}, 'twin.c')"),
@@ -136,6 +136,12 @@ fn call(rng: &mut Rng) -> String {
         26 => format!("(SELECT allowed FROM cache_rate_limit({k}, 3, '9 hours', 'twin.c'))"),
         27 => format!("twin.stable_get({k})"),
         28 => format!("twin.select_in_stable({k}), twin.seen({k}), twin.set_in_stable({k}, {v})"),
+        29 => format!("cache_incr_existing({k}, {}, 'twin.c')", rng.pick(&["1", "-5", "9223372036854775807"])),
+        30 => "cache_count('twin.c')".into(),
+        31 => format!("(SELECT string_agg(key, ',') FROM cache_keys('', {k}, {}, 'twin.c'))", rng.pick(&["1", "3", "100"])),
+        32 => format!("(SELECT string_agg(found::text || coalesce(value, '-'), ',') FROM cache_lookup_many({}, 'twin.c'))", keys(rng)),
+        33 => format!("cache_take_bytes({k}, 'twin.c')"),
+        34 => format!("cache_cas_bytes({k}, {v}::text::bytea, {other}::text::bytea, {t}, 'twin.c')"),
         _ => "cache_expire('twin.c')".into(),
     }
 }

@@ -47,9 +47,27 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("cache_get_json", READ, "cache_get_json('k', $c)"),
     ("cache_get_bytes", READ, "cache_get_bytes('k', $c)"),
     ("cache_lookup", READ, "cache_lookup('k', $c)"),
+    ("cache_lookup_bytes", READ, "cache_lookup_bytes('k', $c)"),
     ("cache_exists", READ, "cache_exists('k', $c)"),
     ("cache_ttl", READ, "cache_ttl('k', $c)"),
     ("cache_scan", READ, "count(*) FROM cache_scan(cache => $c)"),
+    (
+        "cache_scan_bytes",
+        READ,
+        "count(*) FROM cache_scan_bytes(cache => $c)",
+    ),
+    ("cache_keys", READ, "count(*) FROM cache_keys(cache => $c)"),
+    ("cache_count", READ, "cache_count($c)"),
+    (
+        "cache_lookup_many",
+        READ,
+        "count(*) FROM cache_lookup_many('{k,l}', $c)",
+    ),
+    (
+        "cache_lookup_many_bytes",
+        READ,
+        "count(*) FROM cache_lookup_many_bytes('{k,l}', $c)",
+    ),
     (
         "cache_get_many",
         READ,
@@ -88,13 +106,38 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         "cache_replace('k', '1', cache => $c)",
     ),
     ("cache_cas", WRITE, "cache_cas('k', '1', '1', cache => $c)"),
+    (
+        "cache_add_bytes",
+        WRITE,
+        "cache_add_bytes('k', '1', cache => $c)",
+    ),
+    (
+        "cache_replace_bytes",
+        WRITE,
+        "cache_replace_bytes('k', '1', cache => $c)",
+    ),
+    (
+        "cache_cas_bytes",
+        WRITE,
+        "cache_cas_bytes('k', '1', '1', cache => $c)",
+    ),
     ("cache_incr", WRITE, "cache_incr('n', 0, cache => $c)"),
+    (
+        "cache_incr_existing",
+        WRITE,
+        "cache_incr_existing('n', 0, $c)",
+    ),
     ("cache_touch", WRITE, "cache_touch('k', '1 hour', $c)"),
     ("cache_persist", WRITE, "cache_persist('k', $c)"),
     (
         "cache_get_touch",
         WRITE,
         "cache_get_touch('k', '1 hour', $c)",
+    ),
+    (
+        "cache_get_touch_bytes",
+        WRITE,
+        "cache_get_touch_bytes('k', '1 hour', $c)",
     ),
     ("cache_delete", DELETE, "cache_delete('k', $c)"),
     (
@@ -109,7 +152,13 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ),
     ("cache_expire", DELETE, "cache_expire($c)"),
     ("cache_delete_if", TAKE, "cache_delete_if('k', '1', $c)"),
+    (
+        "cache_delete_if_bytes",
+        TAKE,
+        "cache_delete_if_bytes('k', '1', $c)",
+    ),
     ("cache_take", TAKE, "cache_take('k', $c)"),
+    ("cache_take_bytes", TAKE, "cache_take_bytes('k', $c)"),
     (
         "cache_fetch",
         WRITE,
@@ -120,11 +169,26 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         WRITE,
         "cache_fetch_json('k', 'SELECT ''1''::jsonb', cache => $c)",
     ),
+    (
+        "cache_fetch_bytes",
+        WRITE,
+        "cache_fetch_bytes('k', 'SELECT ''1''::bytea', cache => $c)",
+    ),
     ("cache_lease", READ, "cache_lease('k', cache => $c)"),
+    (
+        "cache_lease_bytes",
+        READ,
+        "cache_lease_bytes('k', cache => $c)",
+    ),
     (
         "cache_set_leased",
         WRITE,
         "cache_set_leased('k', '1', 1, cache => $c)",
+    ),
+    (
+        "cache_set_leased_bytes",
+        WRITE,
+        "cache_set_leased_bytes('k', '1', 1, cache => $c)",
     ),
     (
         "cache_rate_limit",
@@ -163,7 +227,13 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
 ];
 
 /// Without shared memory these raise 55000, whoever calls them.
-const WITH_PRELOAD_ONLY: [&str; 3] = ["cache_lease", "cache_set_leased", "cache_release"];
+const WITH_PRELOAD_ONLY: [&str; 5] = [
+    "cache_lease",
+    "cache_lease_bytes",
+    "cache_set_leased",
+    "cache_set_leased_bytes",
+    "cache_release",
+];
 
 /// The rows of the table whose function this extension has and this server can run.
 pub fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {

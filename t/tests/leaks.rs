@@ -112,6 +112,9 @@ fn no_function_leaks_memory_whether_it_succeeds_or_fails() {
                     "cache_get_bytes",
                     "cache_incr",
                     "cache_scan",
+                    "cache_take_bytes",
+                    "cache_lookup_many_bytes",
+                    "cache_incr_existing",
                 ]
                 .contains(&function)
             {

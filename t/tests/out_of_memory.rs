@@ -25,6 +25,11 @@ fn statements() -> Vec<String> {
     [
         format!("SELECT sum(length(value)) FROM cache_scan({EVERYTHING} 'm')"),
         format!("SELECT sum(length(value)) FROM cache_scan({EVERYTHING} 't')"),
+        format!("SELECT sum(length(value)) FROM cache_scan_bytes({EVERYTHING} 'm')"),
+        format!("SELECT sum(length(key)) FROM cache_keys({EVERYTHING} 'm')"),
+        format!("SELECT sum(length(key)) FROM cache_keys({EVERYTHING} 't')"),
+        "SELECT cache_count('m'), cache_count('t')".into(),
+        format!("SELECT count(*) FROM cache_lookup_many({many}, 't')"),
         format!("SELECT count(*) FROM cache_get_many({many}, 't')"),
         format!("SELECT count(*) FROM cache_get_many({some}, 'm')"),
         format!("SELECT cache_set_many({many}, {many}, cache => 't')"),

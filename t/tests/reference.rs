@@ -204,7 +204,7 @@ fn its_settings_are_the_servers() {
 /// a constraint and a view of the test's own.
 const OF_THE_CALL: &[&str] = &[
     "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
-    "42804", "42883", "42P01", "42P02",
+    "42804", "42883", "42P01", "42P02", "42P16",
 ];
 
 /// Calls of each function; always the same ones, some seconds' worth.

@@ -30,6 +30,28 @@ const READS: &[(&str, &str, &str)] = &[
         "k|",
     ),
     ("SELECT key, value FROM cache_scan(cache => $c)", "k|1", ""),
+    (
+        "SELECT key, value FROM cache_scan_bytes(cache => $c)",
+        "k|\\x31",
+        "",
+    ),
+    ("SELECT * FROM cache_keys(cache => $c)", "k", ""),
+    ("SELECT cache_count($c)", "1", "0"),
+    (
+        "SELECT found, value FROM cache_lookup_bytes('k', $c)",
+        "t|\\x31",
+        "f|",
+    ),
+    (
+        "SELECT key, found, value FROM cache_lookup_many('{k,l}', $c)",
+        "k|t|1,l|f|",
+        "k|f|,l|f|",
+    ),
+    (
+        "SELECT key, found, value FROM cache_lookup_many_bytes('{k}', $c)",
+        "k|t|\\x31",
+        "k|f|",
+    ),
 ];
 
 const WRITES: &[&str] = &[
@@ -50,6 +72,13 @@ const WRITES: &[&str] = &[
     "cache_take('k', $c)",
     "cache_set_many('{k}', '{2}', cache => $c)",
     "cache_set_many_bytes('{k}', '{2}', cache => $c)",
+    "cache_add_bytes('k', '2', cache => $c)",
+    "cache_replace_bytes('k', '2', cache => $c)",
+    "cache_cas_bytes('k', '1', '2', cache => $c)",
+    "cache_incr_existing('k', cache => $c)",
+    "cache_get_touch_bytes('k', '1 hour', $c)",
+    "cache_delete_if_bytes('k', '1', $c)",
+    "cache_take_bytes('k', $c)",
     "cache_clear($c)",
     "cache_expire($c)",
     "cache_expire()",

@@ -39,14 +39,19 @@ pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
 
 /// What somebody gave, in the type of a cache; raises what [`convert`] does. Warns of a text that
 /// is to be bytes and looks like the literal of other ones.
+#[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
-    if to == ValueType::Bytes
-        && stored.value_type() == ValueType::Text
-        && is_hex_literal(stored.bytes())
-    {
-        warn_of_hex_literal();
+    if to == ValueType::Bytes && stored.value_type() == ValueType::Text {
+        warn_if_hex_literal(stored);
     }
     convert(stored, to)
+}
+
+#[inline(never)]
+fn warn_if_hex_literal(text: Stored) {
+    if is_hex_literal(text.bytes()) {
+        warn_of_hex_literal();
+    }
 }
 
 /// Whether a text is what bytea prints.
