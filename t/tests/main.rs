@@ -62,6 +62,7 @@ mod signatures;
 mod soak;
 mod standby;
 mod standby_slots;
+mod storage;
 mod table_path;
 mod upgrade;
 mod visibility;
