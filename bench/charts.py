@@ -1,5 +1,5 @@
-"""The charts: one colour a system in all of them, medians as bars or points, the spread always drawn, and beneath the
-title how many runs of how many seconds a figure stands on."""
+"""The charts: one colour a system in all of them, medians as bars or points, the spread drawn where
+there is one, and beneath the title how many runs of how many seconds a figure stands on."""
 
 import matplotlib
 
@@ -77,7 +77,7 @@ def panels(title, subtitle, rows):
 
 
 def throughput(folder, name, title, summary, said):
-    figure, drawn = panels(title, f"Bars: {said}. Lines: slowest and fastest run.", summary)
+    figure, drawn = panels(title, f"Bars: {said}.{lines_said(summary)}", summary)
     top = max(row["tps_max"] for row in summary) / 1000
     for axis, entries in drawn:
         for place, colour, row in entries:
@@ -88,16 +88,22 @@ def throughput(folder, name, title, summary, said):
     save(figure, folder, name)
 
 
+def lines_said(rows):
+    """One run has no slowest and no fastest, so it gets no line and no word of one."""
+    return " Lines: slowest and fastest run." if any(row["runs"] > 1 for row in rows) else ""
+
+
 def bar(axis, place, height, colour, row, line):
     middle, low, high = (row[field] / 1000 for field in ("tps", "tps_min", "tps_max"))
     axis.barh(place, middle, height=height, color=colour)
-    axis.plot([low, high], [place, place], color=line, linewidth=1.4, marker="|", markersize=7, solid_capstyle="butt")
+    if row["runs"] > 1:
+        axis.plot([low, high], [place, place], color=line, linewidth=1.4, marker="|", markersize=7, solid_capstyle="butt")
 
 
 def latency(folder, summary, said):
     what = f"Dot: median request. Ring: 95 of 100 are faster. Bar: 99 of 100. Logarithmic; each the {said}."
     figure, drawn = panels("Latency of a request", what, summary)
-    low, high = min(row["p50_ms"] for row in summary) * 0.7, max(row["p99_ms"] for row in summary) * 2.2
+    low, high = min(row["p50_ms"] for row in summary) * 0.7, max(row["p99_ms"] for row in summary) * 3.4
     ticks = [tick for tick in TICKS if low <= tick <= high]
     for axis, entries in drawn:
         axis.set_xscale("log")
@@ -107,7 +113,7 @@ def latency(folder, summary, said):
             axis.plot(p50, place, "o", color=colour, markersize=9)
             axis.plot(p95, place, "o", markerfacecolor="white", markeredgecolor=colour, markeredgewidth=2, markersize=8)
             axis.plot(p99, place, "|", color=colour, markersize=14, markeredgewidth=3)
-            axis.annotate(f"{p99:.2f}", (p99, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=9)
+            axis.annotate(f"p99 {p99:.2f}", (p99, place), xytext=(7, 0), textcoords="offset points", va="center", fontsize=9)
         axis.set_xlim(low, high)
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
@@ -136,8 +142,9 @@ def tools(folder, by_tool, seconds):
     if not found:
         return
     figure, axis = plt.subplots(figsize=(12, 1.7 + 0.55 * len(found)))
-    said = runs_said([row for _, *rows in found for row in rows], seconds)
-    what = f"Each request by the server's own tool (pale) and by the one driver for both (dark): {said}; lines: slowest and fastest."
+    every = [row for _, *rows in found for row in rows]
+    said = runs_said(every, seconds)
+    what = f"Each request by the server's own tool (pale) and by the one driver for both (dark): {said}.{lines_said(every)}"
     head(figure, "Is the client what is measured?", what)
     top = max(row["tps_max"] for _, *rows in found for row in rows) / 1000
     for place, (_, own, ours) in enumerate(found):

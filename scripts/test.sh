@@ -197,17 +197,19 @@ session_part sessions-over-plans 1 plan
 session_part sessions-without-preload 0 auto
 ! wanted storm || many_tests storm scripts/storm.sh 60
 
-# The examples in languages that are not here and cannot be had are named at the end.
+# The examples, and the programs of docs/drivers.md. Languages that are not here and cannot be had are named at the end.
 examples() {
-    local language languages=(python)
-    for language in node go ruby; do
-        if scripts/need.sh "$language"; then
-            languages+=("$language")
-        else
-            absent+=("the example in examples/$language, which needs that language")
+    local language languages=(python) shops=(python)
+    for language in node go ruby java php; do
+        if ! scripts/need.sh "$language"; then
+            absent+=("the programs in $language, which needs that language")
+            continue
         fi
+        languages+=("$language")
+        [ ! -d "examples/$language" ] || shops+=("$language")
     done
-    many_tests examples scripts/examples.sh "${languages[@]}"
+    many_tests examples scripts/examples.sh "${shops[@]}"
+    many_tests drivers scripts/drivers.sh "${languages[@]}"
 }
 ! wanted examples || examples
 

@@ -13,23 +13,23 @@ import (
 )
 
 // Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
-const loader = "SELECT name FROM products WHERE id = $1::int"
+const loader = "SELECT name FROM example_shop.products WHERE id = $1::int"
 
 type shop struct{ db *pgxpool.Pool }
 
 // The name of a product, or nil when there is none; that, too, is remembered.
 func (s shop) productName(ctx context.Context, id int) (name *string, err error) {
-	err = s.db.QueryRow(ctx, "SELECT cache_fetch($1, $2, cache => 'product_names')", strconv.Itoa(id), loader).Scan(&name)
+	err = s.db.QueryRow(ctx, "SELECT cache_fetch($1, $2, cache => 'example_shop.product_names')", strconv.Itoa(id), loader).Scan(&name)
 	return name, err
 }
 
 func (s shop) isCached(ctx context.Context, id int) (found bool, err error) {
-	err = s.db.QueryRow(ctx, "SELECT cache_exists($1, 'product_names')", strconv.Itoa(id)).Scan(&found)
+	err = s.db.QueryRow(ctx, "SELECT cache_exists($1, 'example_shop.product_names')", strconv.Itoa(id)).Scan(&found)
 	return found, err
 }
 
 func (s shop) countVisit(ctx context.Context, page string) (visits int64, err error) {
-	err = s.db.QueryRow(ctx, "SELECT cache_incr($1, cache => 'visits')", page).Scan(&visits)
+	err = s.db.QueryRow(ctx, "SELECT cache_incr($1, cache => 'example_shop.visits')", page).Scan(&visits)
 	return visits, err
 }
 
@@ -37,7 +37,7 @@ func (s shop) countVisit(ctx context.Context, page string) (visits int64, err er
 func (s shop) mayCall(ctx context.Context, client string) (string, error) {
 	var allowed bool
 	var remaining int64
-	err := s.db.QueryRow(ctx, "SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'limits')", client).
+	err := s.db.QueryRow(ctx, "SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'example_shop.limits')", client).
 		Scan(&allowed, &remaining)
 	if err != nil || !allowed {
 		return "refused, try again later", err
@@ -80,10 +80,10 @@ func main() {
 	fmt.Println("  product 2:", orAbsent(must(s.productName(ctx, 2))))
 
 	fmt.Println("Invalidation by the table")
-	must(db.Exec(ctx, "UPDATE products SET name = $1 WHERE id = $2", "kettle", 1))
+	must(db.Exec(ctx, "UPDATE example_shop.products SET name = $1 WHERE id = $2", "kettle", 1))
 	fmt.Println("  cached:", yesNo(must(s.isCached(ctx, 1))))
 	fmt.Println("  product 1:", orAbsent(must(s.productName(ctx, 1))))
-	must(db.Exec(ctx, "INSERT INTO products VALUES ($1, $2)", 2, "cup"))
+	must(db.Exec(ctx, "INSERT INTO example_shop.products VALUES ($1, $2)", 2, "cup"))
 	fmt.Println("  product 2:", orAbsent(must(s.productName(ctx, 2))))
 
 	fmt.Println("Counter")

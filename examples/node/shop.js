@@ -5,7 +5,7 @@
 import pg from "pg";
 
 // Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
-const LOADER = "SELECT name FROM products WHERE id = $1::int";
+const LOADER = "SELECT name FROM example_shop.products WHERE id = $1::int";
 
 const pool = new pg.Pool();
 
@@ -16,25 +16,25 @@ async function one(query, ...args) {
 
 // The name of a product, or null when there is none; that, too, is remembered.
 async function productName(id) {
-  const { name } = await one("SELECT cache_fetch($1, $2, cache => 'product_names') AS name", String(id), LOADER);
+  const { name } = await one("SELECT cache_fetch($1, $2, cache => 'example_shop.product_names') AS name", String(id), LOADER);
   return name;
 }
 
 async function isCached(id) {
-  const { found } = await one("SELECT cache_exists($1, 'product_names') AS found", String(id));
+  const { found } = await one("SELECT cache_exists($1, 'example_shop.product_names') AS found", String(id));
   return found ? "yes" : "no";
 }
 
 // A bigint, which pg gives as a string: it may be larger than a number holds.
 async function countVisit(page) {
-  const { visits } = await one("SELECT cache_incr($1, cache => 'visits') AS visits", page);
+  const { visits } = await one("SELECT cache_incr($1, cache => 'example_shop.visits') AS visits", page);
   return visits;
 }
 
 // Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
 async function mayCall(client) {
   const { allowed, remaining } = await one(
-    "SELECT allowed, remaining, retry_after FROM cache_rate_limit($1, 3, '1 hour', 'limits')",
+    "SELECT allowed, remaining, retry_after FROM cache_rate_limit($1, 3, '1 hour', 'example_shop.limits')",
     client,
   );
   return allowed ? `allowed, ${remaining} left` : "refused, try again later";
@@ -48,10 +48,10 @@ try {
   console.log("  product 2:", (await productName(2)) ?? "does not exist");
 
   console.log("Invalidation by the table");
-  await pool.query("UPDATE products SET name = $1 WHERE id = $2", ["kettle", 1]);
+  await pool.query("UPDATE example_shop.products SET name = $1 WHERE id = $2", ["kettle", 1]);
   console.log("  cached:", await isCached(1));
   console.log("  product 1:", await productName(1));
-  await pool.query("INSERT INTO products VALUES ($1, $2)", [2, "cup"]);
+  await pool.query("INSERT INTO example_shop.products VALUES ($1, $2)", [2, "cup"]);
   console.log("  product 2:", await productName(2));
 
   console.log("Counter");

@@ -6,7 +6,7 @@ Connects as libpq does (PGHOST, PGDATABASE, ...) to a database that examples/set
 import psycopg
 
 # Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
-LOADER = "SELECT name FROM products WHERE id = $1::int"
+LOADER = "SELECT name FROM example_shop.products WHERE id = $1::int"
 
 
 def one(db, query, *args):
@@ -15,24 +15,24 @@ def one(db, query, *args):
 
 def product_name(db, product_id):
     """The name of a product, or None when there is none; that, too, is remembered."""
-    (name,) = one(db, "SELECT cache_fetch(%s, %s, cache => 'product_names')", str(product_id), LOADER)
+    (name,) = one(db, "SELECT cache_fetch(%s, %s, cache => 'example_shop.product_names')", str(product_id), LOADER)
     return name
 
 
 def is_cached(db, product_id):
-    (found,) = one(db, "SELECT cache_exists(%s, 'product_names')", str(product_id))
+    (found,) = one(db, "SELECT cache_exists(%s, 'example_shop.product_names')", str(product_id))
     return "yes" if found else "no"
 
 
 def count_visit(db, page):
-    (visits,) = one(db, "SELECT cache_incr(%s, cache => 'visits')", page)
+    (visits,) = one(db, "SELECT cache_incr(%s, cache => 'example_shop.visits')", page)
     return visits
 
 
 def may_call(db, client):
     """Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header."""
     allowed, remaining, retry_after = one(
-        db, "SELECT allowed, remaining, retry_after FROM cache_rate_limit(%s, 3, '1 hour', 'limits')", client
+        db, "SELECT allowed, remaining, retry_after FROM cache_rate_limit(%s, 3, '1 hour', 'example_shop.limits')", client
     )
     return f"allowed, {remaining} left" if allowed else "refused, try again later"
 
@@ -47,10 +47,10 @@ def main():
         print("  product 2:", product_name(db, 2) or "does not exist")
 
         print("Invalidation by the table")
-        db.execute("UPDATE products SET name = %s WHERE id = %s", ("kettle", 1))
+        db.execute("UPDATE example_shop.products SET name = %s WHERE id = %s", ("kettle", 1))
         print("  cached:", is_cached(db, 1))
         print("  product 1:", product_name(db, 1))
-        db.execute("INSERT INTO products VALUES (%s, %s)", (2, "cup"))
+        db.execute("INSERT INTO example_shop.products VALUES (%s, %s)", (2, "cup"))
         print("  product 2:", product_name(db, 2))
 
         print("Counter")

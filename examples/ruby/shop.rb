@@ -8,7 +8,7 @@ require 'pg'
 
 class Shop
   # Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
-  LOADER = 'SELECT name FROM products WHERE id = $1::int'
+  LOADER = 'SELECT name FROM example_shop.products WHERE id = $1::int'
 
   def initialize(db)
     @db = db
@@ -17,20 +17,20 @@ class Shop
 
   # The name of a product, or nil when there is none; that, too, is remembered.
   def product_name(id)
-    one("SELECT cache_fetch($1, $2, cache => 'product_names')", id.to_s, LOADER).first
+    one("SELECT cache_fetch($1, $2, cache => 'example_shop.product_names')", id.to_s, LOADER).first
   end
 
   def cached?(id)
-    one("SELECT cache_exists($1, 'product_names')", id.to_s).first
+    one("SELECT cache_exists($1, 'example_shop.product_names')", id.to_s).first
   end
 
   def count_visit(page)
-    one("SELECT cache_incr($1, cache => 'visits')", page).first
+    one("SELECT cache_incr($1, cache => 'example_shop.visits')", page).first
   end
 
   # Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
   def may_call(client)
-    one("SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'limits')", client)
+    one("SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'example_shop.limits')", client)
   end
 
   def change(query, *args) = @db.exec_params(query, args)
@@ -53,10 +53,10 @@ cached(shop, 1)
 product(shop, 2)
 
 puts 'Invalidation by the table'
-shop.change('UPDATE products SET name = $1 WHERE id = $2', 'kettle', 1)
+shop.change('UPDATE example_shop.products SET name = $1 WHERE id = $2', 'kettle', 1)
 cached(shop, 1)
 product(shop, 1)
-shop.change('INSERT INTO products VALUES ($1, $2)', 2, 'cup')
+shop.change('INSERT INTO example_shop.products VALUES ($1, $2)', 2, 'cup')
 product(shop, 2)
 
 puts 'Counter'

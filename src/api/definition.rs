@@ -19,6 +19,7 @@ use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::encoding;
 use crate::pg::session::lock::Mode;
+use crate::pg::table::shape;
 use crate::pg::session::transaction;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::OutRow;
@@ -163,7 +164,7 @@ fn outline(cache: Option<Oid>) -> Answer<Option<Outline>> {
     let Some(relation) = cache else {
         return Ok(None);
     };
-    privilege::require(relation, Privileges::SELECT);
+    privilege::require(relation, Privileges::SELECT, shape::is_marked_as_cache);
     Ok(registry::outline(relation))
 }
 

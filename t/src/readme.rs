@@ -49,6 +49,49 @@ pub fn examples(markdown: &str) -> Vec<Example> {
     examples
 }
 
+/// The rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT ...` | `1` | ``.
+/// What gives nothing to compare has an empty cell.
+pub fn rows(markdown: &str) -> Vec<Example> {
+    let mut rows = Vec::new();
+    let mut wanted = false;
+    for line in markdown.lines() {
+        let cells = cells(line);
+        match cells.as_slice() {
+            [_, "SQL", "gives"] => wanted = true,
+            [_, sql, gives] if wanted && !sql.starts_with("---") => rows.push(Example {
+                sql: unquoted(sql),
+                shows: (!gives.is_empty()).then(|| vec![unquoted(gives)]),
+            }),
+            [] => wanted = false,
+            _ => {}
+        }
+    }
+    rows
+}
+
+/// Of a table's row; a `\|` is no border.
+fn cells(line: &str) -> Vec<&str> {
+    let Some(inner) = line
+        .strip_prefix("| ")
+        .and_then(|row| row.strip_suffix('|'))
+    else {
+        return if line.starts_with("|---") {
+            vec![""]
+        } else {
+            Vec::new()
+        };
+    };
+    inner.split(" | ").map(str::trim).collect()
+}
+
+fn unquoted(cell: &str) -> String {
+    let code = cell
+        .strip_prefix('`')
+        .and_then(|cell| cell.strip_suffix('`'));
+    let code = code.unwrap_or_else(|| panic!("{cell} is no code"));
+    code.replace("\\|", "|")
+}
+
 /// The functions that tables name in their second column: `` `cache_get`, `cache_set` ``.
 pub fn functions(markdown: &str) -> Vec<String> {
     let rows = markdown.lines().filter(|line| line.starts_with("| "));
@@ -97,6 +140,16 @@ mod tests {
             Some(vec!["1".to_owned(), "2".to_owned()])
         );
         assert_eq!(examples[1].shows, None);
+    }
+
+    #[test]
+    fn a_row_is_an_example_where_its_table_says_so() {
+        let table = "| a | b |\n|---|---|\n| x | y |\n\n| Redis | SQL | gives |\n|---|---|---|\n\
+                     | `GET` | `SELECT 1` | |\n| `SET` (a) | `SELECT 2, 3` | `2\\|3` |\n\n| p | `q` | `r` |\n";
+        let rows = rows(table);
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert_eq!((rows[0].sql.as_str(), &rows[0].shows), ("SELECT 1", &None));
+        assert_eq!(rows[1].shows, Some(vec!["2|3".to_owned()]));
     }
 
     #[test]

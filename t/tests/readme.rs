@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
-use pgcache_tests::readme;
+use pgcache_tests::readme::{self, Example};
 use postgres::Client;
 
 #[test]
@@ -16,7 +16,12 @@ fn its_sql_runs_in_order_and_gives_what_it_shows() {
 
 #[test]
 fn what_the_pages_show_is_what_runs() {
-    for page in ["docs/behaviour.md", "docs/faq.md", "examples/README.md"] {
+    for page in [
+        "docs/behaviour.md",
+        "docs/faq.md",
+        "docs/drivers.md",
+        "examples/README.md",
+    ] {
         let database = Cluster::hot().database();
         check_examples(&mut database.connect(), &readme::page(page));
     }
@@ -29,9 +34,65 @@ fn the_recipes_run_in_order_and_give_what_they_show() {
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
+/// What stands in each row of its tables is so, after the blocks that come before.
+#[test]
+fn from_redis_and_memcached_each_row_does_what_it_says() {
+    let database = Cluster::hot().database();
+    let page = readme::page(MOVING);
+    let session = &mut database.connect();
+    check_examples(session, &page);
+    let rows = readme::rows(&page);
+    assert!(rows.len() > 60, "{} rows", rows.len());
+    check(session, rows);
+}
+
+const MOVING: &str = "docs/from-redis-and-memcached.md";
+
+/// All pages with SQL that a reader may paste, in the order of README's list.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/behaviour.md",
+    "docs/faq.md",
+    "docs/recipes.md",
+    "docs/drivers.md",
+    MOVING,
+    "examples/README.md",
+];
+
+/// Who reads on finds what the pages before have made, and their search_path.
+#[test]
+fn the_pages_run_one_after_the_other_in_one_database() {
+    let database = Cluster::hot().empty_database("");
+    let mut session = database.connect();
+    for page in PAGES {
+        check_examples(&mut session, &readme::page(page));
+        check(&mut session, readme::rows(&readme::page(page)));
+    }
+    // psql -f examples/setup.sql, as its page says, before each of two runs: nothing of the others goes.
+    for _ in 0..2 {
+        session.run(&readme::page("examples/setup.sql"));
+    }
+    let there = "SELECT cache_get_json('p:1', 'public.products') IS NOT NULL AND to_regclass('public.orders') IS NOT NULL";
+    assert!(session.holds(there));
+}
+
+/// Nobody reads them in our order. A reader of another day has another session.
+#[test]
+fn the_pages_run_in_one_database_from_the_last_to_the_first() {
+    let database = Cluster::hot().database();
+    for page in PAGES.iter().rev() {
+        let page = readme::page(page).replace("CREATE EXTENSION pgcache;", "");
+        check_examples(&mut database.connect(), &page);
+    }
+}
+
 fn check_examples(session: &mut Client, page: &str) {
     let examples = readme::examples(page);
     assert!(!examples.is_empty(), "the page has no example");
+    check(session, examples);
+}
+
+fn check(session: &mut Client, examples: Vec<Example>) {
     for example in examples {
         let answer = session.lines(&example.sql);
         if let Some(shows) = example.shows {

@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Runs the programs of docs/drivers.md as they stand, with the drivers themselves: each directly and through pgbouncer
+# in transaction mode, and compares what they print with what the page shows. While they wait for their line the server
+# stops; it comes back after they have got it.
+#
+# A program is what stands in one language under one heading of the page.
+#
+# Usage: drivers.sh LANGUAGE...      python, node, go, java, ruby, php; see need.sh for what each wants
+. "$(dirname "$0")/head.sh"
+need server pgbouncer "$@"
+[ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
+. scripts/languages.sh
+lock_packages
+
+page=docs/drivers.md
+cluster=drivers
+work=$RUN/drivers-programs
+patience=120
+
+fence() { if [ "$1" = node ]; then echo js; else echo "$1"; fi; }
+
+# The drivers of a language: headings under which it stands.
+drivers_in() {
+    awk -v fence="\`\`\`$(fence "$1")" '/^## / { heading = substr($0, 4) } $0 == fence && !seen[heading]++ { print heading }' $page
+}
+
+# What stands in LANGUAGE under HEADING.
+program() {
+    awk -v fence="\`\`\`$(fence "$1")" -v heading="## $2" '
+        /^```/ { inside = (under && $0 == fence); next }
+        inside { print; next }
+        /^## / { under = ($0 == heading) }' $page
+}
+
+setup() { awk '/^```/ { inside = ($0 == "```sql"); next } inside' $page; }
+shown() {
+    awk '/^```/ { inside = (under && $0 == "```text"); next } inside { print; next } /^## / { under = ($0 == "## The programs") }' $page
+}
+
+# LANGUAGE FOLDER: the command that runs the program there. A folder each, as Go and Java want it.
+build() {
+    case $1 in
+        python) run=("$installed/python/venv/bin/python" "$2/program.py") ;;
+        node) ln -sfn "$installed/node/node_modules" "$2/node_modules" && run=(node "$2/program.mjs") ;;
+        go) cp examples/go/go.{mod,sum} "$2" && build_go "$2" "$2/program" && run=("$2/program") ;;
+        java) javac -d "$2" -cp $JDBC_JAR "$2/program.java" && run=(java -cp "$2:$JDBC_JAR" Drivers) ;;
+        ruby) run=("$(with_pg)" "$2/program.rb") ;;
+        php) run=(php "$2/program.php") ;;
+    esac
+}
+
+ending() {
+    case $1 in python) echo py ;; node) echo mjs ;; ruby) echo rb ;; *) echo "$1" ;; esac
+}
+
+free_port() { python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# Two sessions for each database that are used in turn: no statement finds the session of the one before it.
+start_pooler() {
+    local program
+    program=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
+    cat >"$work/pgbouncer.ini" <<INI
+[databases]
+* = host=$PGHOST port=$PGPORT user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $pooler_port
+unix_socket_dir = $work/pooler
+logfile = $work/pooler/log
+pidfile = $work/pooler/pid
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+server_round_robin = 1
+server_login_retry = 1
+ignore_startup_parameters = extra_float_digits
+INI
+    mkdir -p "$work/pooler"
+    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$work/pooler"
+    # -d: its own process, with its pid in a file; what starts it may be a shell between.
+    as_server "$program" -q -d "$work/pgbouncer.ini" 8>&- >/dev/null 2>&1
+}
+
+# Until two statements of one client meet two sessions.
+alternates() {
+    local tries sessions
+    for tries in $(seq 50); do
+        psql -X -q -c 'SELECT pg_sleep(0.2)' >/dev/null 2>&1 &
+        psql -X -q -c 'SELECT pg_sleep(0.2)' >/dev/null 2>&1 || true
+        wait $! || true
+        sessions=$(psql -X -qAt -c 'SELECT pg_backend_pid()' -c 'SELECT pg_backend_pid()' 2>/dev/null | sort -u | wc -l) || true
+        [ "$sessions" != 2 ] || return 0
+    done
+    die "the pooler gave one client the same session twice ($tries tries)."
+}
+
+stop_pooler() {
+    local pid
+    pid=$(as_server cat "$work/pooler/pid" 2>/dev/null) || return 0
+    kill "$pid" 2>/dev/null || true
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+}
+
+stop_all() {
+    stop_pooler
+    scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+
+# NUMBER MODE: the program's own database, with what the page makes first, and the program, up to its line.
+begin() {
+    local number=$1 mode=$2 folder=$work/$1 host=127.0.0.1 port=$PGPORT database=$2_$1
+    psql -X -q -c "CREATE DATABASE $database"
+    psql -X -q -v ON_ERROR_STOP=1 -d "$database" -c 'CREATE EXTENSION pgcache' -f <(setup) >/dev/null
+    rm -f "$folder/line"
+    mkfifo "$folder/line"
+    # Held open, so that a program that has ended blocks nobody.
+    exec {line}<>"$folder/line"
+    lines[number]=$line
+    (
+        export PGDATABASE=$database
+        if [ "$mode" = pooled ]; then
+            export PGHOST=$work/pooler PGPORT=$pooler_port POOLED=1
+            port=$pooler_port
+            alternates
+        fi
+        export JDBC_URL="jdbc:postgresql://$host:$port/$database?user=postgres"
+        mapfile -t command <"$folder/command"
+        exec "${command[@]}" <&"${lines[number]}" >"$folder/$mode" 2>&1
+    ) 8>&- &
+    pids[number]=$!
+}
+
+line_count() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
+
+# Until the program waits for its line, or has ended.
+await_line() {
+    local folder=$work/$1 mode=$2 wanted deadline=$((SECONDS + patience))
+    wanted=$(($(shown | wc -l) - 1))
+    while [ "$(line_count "$folder/$mode")" -lt $wanted ] && kill -0 "${pids[$1]}" 2>/dev/null; do
+        [ $SECONDS -lt $deadline ] || kill "${pids[$1]}" 2>/dev/null || true
+        sleep 0.1
+    done
+}
+
+finish() {
+    local number=$1 mode=$2 folder=$work/$1 verdict=FAILED deadline=$((SECONDS + patience))
+    while kill -0 "${pids[$number]}" 2>/dev/null; do
+        [ $SECONDS -lt $deadline ] || kill "${pids[$number]}" 2>/dev/null || true
+        sleep 0.1
+    done
+    if wait "${pids[$number]}" && diff <(shown) "$folder/$mode"; then
+        verdict=ok
+    else
+        cat "$folder/$mode"
+        failed=1
+    fi
+    echo "test drivers/${names[$number]}, $mode ... $verdict $((($(date +%s%3N)) - from)) ms"
+}
+
+round() {
+    local mode=$1 number from
+    from=$(date +%s%3N)
+    pids=() lines=()
+    for number in "${!names[@]}"; do begin "$number" "$mode"; done
+    for number in "${!names[@]}"; do await_line "$number" "$mode"; done
+    scripts/cluster.sh stop $cluster
+    for number in "${!names[@]}"; do echo >&"${lines[$number]}"; done
+    sleep 0.3
+    scripts/cluster.sh start $cluster 8>&-
+    for number in "${!names[@]}"; do finish "$number" "$mode"; done
+}
+
+[ -n "$(shown)" ] || die "$page does not show what its programs print."
+trap stop_all EXIT
+stop_all
+mkdir -p "$work"
+names=()
+for language in "$@"; do
+    prepare "$language"
+    [ -n "$(drivers_in "$language")" ] || die "$page has no program in $language."
+    while read -r name; do
+        folder=$work/${#names[@]}
+        mkdir "$folder"
+        program "$language" "$name" >"$folder/program.$(ending "$language")"
+        build "$language" "$folder"
+        printf '%s\n' "${run[@]}" >"$folder/command"
+        names+=("$name")
+    done < <(drivers_in "$language")
+done
+
+failed=0
+PGCACHE_PORT=$(free_port)
+export PGCACHE_PORT
+pooler_port=$(free_port)
+scripts/cluster.sh start $cluster "listen_addresses = '127.0.0.1'" 8>&- # JDBC knows no unix sockets
+eval "$(scripts/cluster.sh env $cluster)"
+round direct
+start_pooler
+round pooled
+exit $failed

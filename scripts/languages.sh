@@ -1,0 +1,59 @@
+# shellcheck shell=bash
+# Sourced by examples.sh and drivers.sh: what each language's programs need, pinned, in the cache folder and not in the
+# checkout. One copy for all checkouts, so one at a time uses it:
+#
+#   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
+#   prepare LANGUAGE     fetches what has changed since the last time
+installed=$(scripts/cache-dir.sh)/examples
+
+lock_packages() {
+    mkdir -p "$installed"
+    exec 8>"$installed/lock"
+    flock 8
+}
+
+# A language's files beside its packages, which are fetched again only when its list names others.
+#   packages_of LANGUAGE LIST FILE... -- COMMAND...
+packages_of() {
+    local language=$1 list=$2
+    local folder=$installed/$language
+    shift 2
+    mkdir -p "$folder"
+    while [ "$1" != -- ]; do
+        cp "$1" "$folder"
+        shift
+    done
+    shift
+    cmp -s "$list" "$folder/.installed" && return 0
+    say "fetching the packages of $language"
+    (cd "$folder" && "$@") || die "the packages of $language could not be fetched: check the network."
+    cp "$list" "$folder/.installed"
+}
+
+# Those of ruby, java and php are Debian's (need.sh).
+prepare() {
+    case $1 in
+        python)
+            mkdir -p "$installed/python"
+            cat examples/python/requirements.txt t/drivers/requirements.txt >"$installed/python/all.txt"
+            packages_of python "$installed/python/all.txt" examples/python/* -- sh -c \
+                'python3 -m venv --clear venv && venv/bin/pip install -q --disable-pip-version-check -r all.txt'
+            ;;
+        node) packages_of node examples/node/package-lock.json examples/node/* -- npm ci --silent --no-audit --no-fund ;;
+        go)
+            mkdir -p "$installed/go"
+            cp examples/go/* "$installed/go"
+            ;;
+    esac
+}
+
+# The gem may be there for one of two Rubies only, as a package for the system's.
+with_pg() { ruby -rpg -e '' 2>/dev/null && echo ruby || echo /usr/bin/ruby; }
+
+# FOLDER PROGRAM
+build_go() {
+    GOFLAGS='-mod=readonly -buildvcs=false' nice go build -C "$1" -o "$2" . || die "what is in Go does not build: see above."
+}
+
+# shellcheck disable=SC2034 # drivers.sh uses it
+JDBC_JAR=/usr/share/java/postgresql.jar
