@@ -30,6 +30,23 @@ CREATE FUNCTION pgcache.counter_sum(value text, delta bigint) RETURNS text
 COMMENT ON FUNCTION pgcache.counter_sum(text, bigint) IS
     'the sum behind cache_incr(); 22P02 when value is no decimal integer, 22003 on overflow';
 
+-- What plain SQL sees of a cache: the planner puts pgcache.live(expires_at) on every scan of one ------
+
+CREATE FUNCTION pgcache.live_support(internal) RETURNS internal
+    AS 'MODULE_PATHNAME', 'live_support_wrapper'
+    LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgcache.live_support(internal) IS
+    'tells the planner how many rows pgcache.live() leaves';
+
+CREATE FUNCTION pgcache.live(expires_at timestamptz) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'live_wrapper'
+    LANGUAGE C STABLE PARALLEL SAFE
+    SUPPORT pgcache.live_support;
+COMMENT ON FUNCTION pgcache.live(timestamptz) IS
+    'whether plain SQL sees a row with this deadline; reads the clock once for each scan; true for NULL, with pgcache.show_expired and for foreign keys';
+-- Who reads a cache runs it, whatever default privileges say.
+GRANT EXECUTE ON FUNCTION pgcache.live(timestamptz) TO PUBLIC;
+
 -- A memory cache: a view over its live entries ----------------------------------------------------
 
 CREATE FUNCTION pgcache.memory_entries(settings text) RETURNS SETOF record
