@@ -18,3 +18,10 @@ COMMENT ON FUNCTION pgcache.live(timestamptz) IS
     'whether plain SQL sees a row with this deadline; reads the clock once for each scan; true for NULL, with pgcache.show_expired and for foreign keys';
 -- Who reads a cache runs it, whatever default privileges say.
 GRANT EXECUTE ON FUNCTION pgcache.live(timestamptz) TO PUBLIC;
+
+CREATE FUNCTION pgcache.renew(key text, cache regclass) RETURNS text
+    AS 'MODULE_PATHNAME', 'renew_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.renew(text, regclass) IS
+    'the key; where the planner has put it into a statement that writes this key, the expired row under it goes first';
+GRANT EXECUTE ON FUNCTION pgcache.renew(text, regclass) TO PUBLIC;

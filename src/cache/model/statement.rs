@@ -30,6 +30,7 @@ pub enum Statement {
     DeleteMany,
     DeleteAll,
     DeleteIfNegative,
+    DeleteExpired,
     Keys { bounded: bool },
     Scan { bounded: bool },
     Look,
@@ -100,7 +101,7 @@ impl Statement {
         use Parameter::*;
         match self {
             Statement::Get | Statement::Persist => &[Key],
-            Statement::Delete | Statement::DeleteIfNegative => &[Key],
+            Statement::Delete | Statement::DeleteIfNegative | Statement::DeleteExpired => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
             Statement::DeleteAll => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
@@ -216,6 +217,10 @@ impl Statement {
             Statement::DeleteIfNegative => {
                 "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
                  AND pgcache_c.value IS NULL"
+            }
+            Statement::DeleteExpired => {
+                "DELETE FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {
                 "SELECT pgcache_c.key FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 \

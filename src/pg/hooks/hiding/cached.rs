@@ -21,8 +21,12 @@ use crate::pg::version;
 pub struct Cached {
     /// `pgcache.live`.
     pub live: Oid,
+    /// `pgcache.renew`.
+    pub renew: Oid,
     /// The number of the column `expires_at`.
     pub deadline: i16,
+    /// The number of the column `key`, if it is one of a type that `renew` takes.
+    pub key: Option<i16>,
 }
 
 /// Our functions in this database; InvalidOid where there is none, as in one whose extension is
@@ -31,6 +35,7 @@ pub struct Cached {
 struct Known {
     record: Oid,
     live: Oid,
+    renew: Oid,
     as_of: Functions,
 }
 
@@ -47,6 +52,7 @@ fn known() -> Known {
     let known = Known {
         record: own::RECORD.oid(),
         live: own::LIVE.oid(),
+        renew: own::RENEW.oid(),
         as_of,
     };
     KNOWN.set(Some(known));
@@ -106,7 +112,12 @@ unsafe fn has_triggers_of_users(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` is open.
 unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
-    let Known { record, live, .. } = known();
+    let Known {
+        record,
+        live,
+        renew,
+        ..
+    } = known();
     // SAFETY: the caller's relation is open, so its triggers and columns are there.
     unsafe {
         let none = pg_sys::InvalidOid;
@@ -116,23 +127,27 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         if !is_cache {
             return None;
         }
-        PgTupleDesc::from_pg_unchecked((*relation).rd_att)
-            .iter()
-            .find(|column| is_deadline(column))
-            .map(|column| Cached {
-                live,
-                deadline: column.attnum,
-            })
+        let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        let number = |name: &CStr, kind: Oid| {
+            let found = columns.iter().find(|column| is(column, name, kind));
+            found.map(|column| column.attnum)
+        };
+        Some(Cached {
+            live,
+            renew,
+            deadline: number(c"expires_at", pg_sys::TIMESTAMPTZOID)?,
+            key: number(c"key", pg_sys::TEXTOID),
+        })
     }
 }
 
-/// A virtual column cannot be asked so late: the planner has put expressions in the place of these
-/// by now.
-fn is_deadline(column: &pg_sys::FormData_pg_attribute) -> bool {
+/// Whether it is the column of this name and type. A virtual one is not: the planner has put
+/// expressions in the place of these by now.
+fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
     // SAFETY: a column's name ends with a NUL byte.
-    let name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
-    name == c"expires_at"
+    let its_name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
+    its_name == name
         && !column.attisdropped
-        && column.atttypid == pg_sys::TIMESTAMPTZOID
+        && column.atttypid == kind
         && !version::is_virtual(column)
 }

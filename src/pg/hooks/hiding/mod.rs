@@ -1,12 +1,15 @@
 //! Expired rows do not exist for plain SQL: every scan of a cache that the planner plans gets the
-//! condition `pgcache.live(expires_at)`.
+//! condition `pgcache.live(expires_at)`, and every key that a statement writes goes through
+//! `pgcache.renew`.
 //!
 //! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
 //! pgcache's own statement, and reads expired rows on purpose, says so in its text: see [`OWN`].
 
 mod cached;
 pub mod live;
+mod renew;
 mod scans;
+mod writes;
 
 use std::ffi::CStr;
 
@@ -23,6 +26,7 @@ const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 /// session, plans that it has kept know nothing of it, and are made anew.
 pub fn register(preloading: bool) {
     scans::register();
+    writes::register();
     if !preloading {
         // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
         unsafe { pg_sys::ResetPlanCache() };
