@@ -10,7 +10,7 @@ DATA = $(wildcard sql/pgcache--*.sql)
 # sql/NAME.sql with expected/NAME.out, in this order; first
 # those that need pgcache in shared_preload_libraries
 REGRESS_TIER = memory depend_memory hot_tier leases settings
-REGRESS = install create entries value_types ttl expired hidden renewed negative arguments counters batch scan caches_view privileges \
+REGRESS = install create entries value_types ttl expired hidden renewed defaults negative arguments counters batch scan caches_view privileges \
 	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise

@@ -529,6 +529,22 @@ COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS
     'the columns of pgcache.caches that cache_tune() sets';
 
 -- Every relation that is a cache: tables by their trigger, memory caches by their view.
+CREATE FUNCTION pgcache.hiding(
+    cache regclass,
+    OUT hides_expired boolean,
+    OUT not_hidden_because text
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'hiding_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.hiding(regclass) IS
+    'whether plain SQL sees no expired row of a cache, and why it may; behind pgcache.caches';
+
+CREATE FUNCTION pgcache.put_default(cache regclass) RETURNS void
+    AS 'MODULE_PATHNAME', 'put_default_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.put_default(regclass) IS
+    'gives the column expires_at of a table cache the DEFAULT that the cache''s ttl stands for, as cache_create() does; for a cache that an older dump has brought back';
+
 CREATE VIEW pgcache.all_caches AS
     SELECT t.tgrelid AS cache
       FROM pg_catalog.pg_trigger AS t
@@ -558,10 +574,13 @@ CREATE VIEW pgcache.caches AS
            s.grace,
            r.negative_ttl,
            r.ttl_jitter,
-           r.early_refresh
+           r.early_refresh,
+           h.hides_expired,
+           h.not_hidden_because
       FROM pgcache.all_caches AS a
      CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
      CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
+     CROSS JOIN LATERAL pgcache.hiding(a.cache) AS h
      WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
 COMMENT ON VIEW pgcache.caches IS
     'every cache that the current user may SELECT from, with its settings';

@@ -213,6 +213,14 @@ fn first_trigger<R>(
     }
 }
 
+/// Whether a column can have a DEFAULT: one that is there, and is not generated.
+pub fn takes_default(relation: pg_sys::Oid, name: &CStr) -> bool {
+    column_number(relation, name).is_some_and(|number| {
+        // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
+        unsafe { pg_sys::get_attgenerated(relation, number) == 0 }
+    })
+}
+
 /// The number of a live column; None where there is none of this name.
 pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
     // SAFETY: a syscache look-up that copies what it finds; 0 for a column that is not there or was

@@ -12,6 +12,7 @@ mod scans;
 mod writes;
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys;
 
@@ -22,11 +23,45 @@ use pgrx::pg_sys;
 /// writes it into a query of their own sees what `pgcache.show_expired` shows them as well.
 const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
+/// Whether the server loads the library for all of its sessions. Set before any of them is there.
+static PRELOADED: AtomicBool = AtomicBool::new(false);
+
+/// Why plain SQL may see expired rows here; None where no session does, or none of those for which
+/// `session_preload_libraries` is set as it is for this one.
+pub fn why_not() -> Option<&'static str> {
+    if live::SHOW_EXPIRED.get() {
+        return Some("pgcache.show_expired is on in this session");
+    }
+    let loads = PRELOADED.load(Ordering::Relaxed) || loaded_with_sessions();
+    (!loads).then_some(
+        "neither shared_preload_libraries nor session_preload_libraries names pgcache: \
+         a session sees expired rows until it calls a function of pgcache",
+    )
+}
+
+/// Whether `session_preload_libraries` names the library, with or without a folder.
+fn loaded_with_sessions() -> bool {
+    // SAFETY: a variable of this process, NULL or a C string that stays until the setting changes.
+    let libraries = unsafe {
+        let libraries = pg_sys::session_preload_libraries_string;
+        match libraries.is_null() {
+            true => return false,
+            false => CStr::from_ptr(libraries).to_string_lossy(),
+        }
+    };
+    libraries.split(',').any(|library| {
+        let library = library.trim().trim_matches('"');
+        let file = library.rsplit('/').next().unwrap_or(library);
+        file.strip_suffix(".so").unwrap_or(file) == "pgcache"
+    })
+}
+
 /// Hooks into the planner; called once while the library is loaded. Where that is in the midst of a
 /// session, plans that it has kept know nothing of it, and are made anew.
 pub fn register(preloading: bool) {
     scans::register();
     writes::register();
+    PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
         // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
         unsafe { pg_sys::ResetPlanCache() };
