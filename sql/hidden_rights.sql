@@ -99,13 +99,13 @@ CREATE UNLOGGED TABLE refers (key text REFERENCES referred ON DELETE CASCADE ON 
 INSERT INTO referred VALUES ('dead', 'v', '-infinity'), ('dead 2', 'v', '-infinity'), ('live', 'v', NULL), ('live 2', 'v', NULL);
 INSERT INTO refers VALUES ('dead'), ('live'), ('live 2');
 SELECT count(*) FROM refers;
--- What fires inside of a cascade sees all; what a user's own statement fires does not.
+-- What fires inside of a cascade sees all; what a user's own statement fires does not. (AFTER triggers fire when it is over.)
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING '% of %: % rows of referred', TG_OP, TG_TABLE_NAME, (SELECT count(*) FROM referred);
-    RETURN NULL;
+    RETURN OLD;
 END $$;
-CREATE TRIGGER tell AFTER DELETE ON refers FOR EACH ROW EXECUTE FUNCTION tell();
+CREATE TRIGGER tell BEFORE DELETE ON refers FOR EACH ROW EXECUTE FUNCTION tell();
 DELETE FROM refers WHERE key = 'live 2';
 DELETE FROM referred WHERE key = 'live';
 SELECT cache_expire('referred');
