@@ -10,13 +10,13 @@ DATA = $(wildcard sql/pgcache--*.sql)
 # sql/NAME.sql with expected/NAME.out, in this order; first
 # those that need pgcache in shared_preload_libraries
 REGRESS_TIER = memory pages depend_memory hot_tier leases settings
-REGRESS = install create entries value_types bytes keys ttl expired negative arguments counters batch scan caches_view privileges \
+REGRESS = install create entries value_types bytes keys ttl expired hidden hidden_rights renewed defaults negative arguments counters batch scan caches_view privileges \
 	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise
 ISOLATION_TIER = memory_drop memory_depend
 ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_order clear_and_drop create_race \
-	expire_race locks_of_others own_version alter_in_use depend_race rate_limit_race $(ISOLATION_TIER)
+	expire_race hidden_race locks_of_others own_version alter_in_use depend_race rate_limit_race $(ISOLATION_TIER)
 
 REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
 ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache

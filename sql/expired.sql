@@ -1,4 +1,5 @@
 -- From its deadline on an entry is absent for every function, swept or not.
+SET pgcache.show_expired = on; -- for a look at what is stored
 CREATE FUNCTION expire_now(cache regclass) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('UPDATE %s SET expires_at = clock_timestamp() - interval ''1 ms''', cache);

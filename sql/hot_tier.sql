@@ -1,4 +1,5 @@
 -- The hot tier: when it serves a read, what its figures say, and that no change to a table escapes it.
+SET pgcache.show_expired = on; -- for a look at what is stored
 \set VERBOSITY sqlstate
 SELECT cache_create('hot'), cache_create('cold');
 -- Figures of one cache as a line.

@@ -1,4 +1,5 @@
 -- Who may call what: for each function exactly the privileges of the reference, and ownership.
+SET pgcache.show_expired = on; -- for a look at what is stored
 CREATE ROLE regress_pgcache_user;
 CREATE ROLE regress_pgcache_owner;
 SELECT cache_create('p'), cache_create('p_other');

@@ -1,4 +1,5 @@
 -- Row-level security on a cache: every function sees and changes what the caller's policies allow.
+SET pgcache.show_expired = on; -- for a look at what is stored
 CREATE ROLE regress_pgcache_tenant;
 SELECT cache_create('rls');
 SELECT cache_set_many('{a:1,a:2,b:1}', '{1,2,3}', cache => 'rls');

@@ -1,4 +1,5 @@
 -- From a ttl to a deadline.
+SET pgcache.show_expired = on; -- for a look at what is stored
 \set VERBOSITY sqlstate
 SELECT cache_create('no_default'), cache_create('hour', ttl => '1 hour');
 

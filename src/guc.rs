@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::pg::hooks::hiding::live::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs
@@ -144,6 +145,14 @@ pub fn define(preloading: bool) {
         100,
         10_000,
         GucContext::Sighup,
+        GucFlags::default(),
+    );
+    GucRegistry::define_bool_guc(
+        c"pgcache.show_expired",
+        c"Whether plain SQL of this session sees expired rows of table caches.",
+        c"On shows what a sweep has not removed yet, for a look at what is there. No function of pgcache is affected.",
+        &SHOW_EXPIRED,
+        GucContext::Userset,
         GucFlags::default(),
     );
     define_leases();

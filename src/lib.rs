@@ -35,5 +35,6 @@ pub extern "C-unwind" fn _PG_init() {
     pg::memory::emergency::acquire();
     pg::catalog::invalidation::register();
     pg::hooks::name_guard::register();
+    pg::hooks::hiding::register(preloading);
     cache::observer::register();
 }

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::Answer;
-use crate::cache::catalog::registry::{self, Cache, Outline};
+use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
 use crate::cache::definition::define;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
@@ -18,9 +18,10 @@ use crate::pg::catalog::name::{self, NameChange, NewRelation};
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::encoding;
+use crate::pg::hooks::hiding;
 use crate::pg::session::lock::Mode;
-use crate::pg::table::shape;
 use crate::pg::session::transaction;
+use crate::pg::table::shape;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
@@ -97,8 +98,18 @@ fn cache_alter(
     max_entries: Option<i64>,
     grace: Option<Interval>,
 ) -> Answer<()> {
-    let cache = open_as_owner(cache, Mode::Define, c"cache_alter()")?;
-    define::alter(&cache, cache.settings.changed(ttl, max_entries, grace)?);
+    // The DEFAULT of a column changes under the strongest lock: taken at once, or two who change a
+    // cache could wait for each other.
+    let mode = match ttl {
+        Some(_) => Mode::Remove,
+        None => Mode::Define,
+    };
+    let cache = open_as_owner(cache, mode, c"cache_alter()")?;
+    let settings = cache.settings.changed(ttl, max_entries, grace)?;
+    define::alter(&cache, settings);
+    if ttl.is_some() {
+        define::put_default(&cache, settings.ttl);
+    }
     Ok(())
 }
 
@@ -156,6 +167,36 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
         Typed::of(settings.negative_ttl),
         Typed::of(settings.ttl_jitter),
         Typed::of(settings.early_refresh),
+    ]))
+}
+
+/// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the cache's ttl
+/// stands for. Nothing happens to a relation that does not work as a cache: the upgrade asks for all.
+#[pg_extern]
+fn put_default(cache: Option<Oid>) -> Answer<()> {
+    let relation = cache.ok_or(Error::NullArgument("cache"))?;
+    privilege::require_owner(relation);
+    match open_as_owner(cache, Mode::Remove, c"pgcache.put_default()") {
+        Ok(cache) => define::put_default(&cache, cache.settings.ttl),
+        Err(_) => return Ok(()),
+    }
+    Ok(())
+}
+
+/// Whether plain SQL sees no expired row of a cache: hides_expired, not_hidden_because. NULLs for a
+/// relation that no longer works as a cache.
+#[pg_extern]
+fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
+    let Some(cache) = outline(cache)? else {
+        return Ok(OutRow([Typed::NULL; 2]));
+    };
+    let why = match cache.storage {
+        Storage::Memory => None,
+        _ => hiding::why_not(),
+    };
+    Ok(OutRow([
+        Typed::of(Some(why.is_none())),
+        Typed::from(why.map(|why| Text::new(why.as_bytes()))),
     ]))
 }
 

@@ -9,6 +9,7 @@ use super::lease::held;
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::removal;
+use super::table::renew;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{callbacks, ending, source};
 use crate::pg::session::pause::{self, Window};
@@ -24,6 +25,7 @@ pub fn register() {
             }
             changes::note_row(relation, key, !expired);
         },
+        writing: renew::renew,
         died: vacuum_need::note_dead,
         truncated: |relation| {
             notify::note_clear(relation);

@@ -11,6 +11,8 @@ pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement
     /// ends.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
+    /// A plain statement is about to write a row with this key.
+    pub writing: fn(relation: Oid, key: &[u8]),
     /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.

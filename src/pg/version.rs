@@ -192,6 +192,35 @@ pub unsafe fn expand_generated(
     node
 }
 
+/// A restriction of a relation that it has by itself, wherever it stands in the query's joins.
+///
+/// # Safety
+/// `root` is the planner's, `clause` an expression over one of its relations.
+pub unsafe fn restriction(
+    root: *mut pg_sys::PlannerInfo,
+    clause: *mut pg_sys::Expr,
+    security_level: pg_sys::Index,
+) -> *mut pg_sys::RestrictInfo {
+    use std::ptr::null_mut;
+    // SAFETY: the planner's own nodes; relations that are not given are none, or asked of the
+    // clause.
+    unsafe {
+        pg_sys::make_restrictinfo(
+            root,
+            clause,
+            true,
+            false,
+            false,
+            #[cfg(not(feature = "pg15"))]
+            false,
+            security_level,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+    }
+}
+
 /// Whether a column is computed when it is read, so that no row holds it.
 pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     #[cfg(not(feature = "pg18"))]

@@ -35,6 +35,7 @@ const DEFINITIONS: &[&str] = &[
     "SELECT oid::regclass, relowner::regrole, replace(relacl::text, 'tm/', 't/'), relpersistence, reloptions FROM pg_class AS c \
       WHERE oid IN (SELECT cache FROM pgcache.caches WHERE cache <> 'pgcache.main'::regclass) \
       ORDER BY oid::regclass::text",
+    "SELECT table_name, column_default FROM information_schema.columns WHERE column_name = 'expires_at' ORDER BY 1",
     "SELECT indexdef FROM pg_indexes WHERE tablename = 'plain' ORDER BY 1",
 ];
 
@@ -54,7 +55,11 @@ pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
 
 /// Definitions and entries, to be compared before and after.
 pub fn contents(session: &mut Client) -> Vec<String> {
-    [answers(session, DEFINITIONS), answers(session, ENTRIES)].concat()
+    let definitions = answers(session, DEFINITIONS);
+    session.run("SET pgcache.show_expired = on");
+    let entries = answers(session, ENTRIES);
+    session.run("RESET pgcache.show_expired");
+    [definitions, entries].concat()
 }
 
 /// What came back is used.

@@ -37,6 +37,7 @@ mod fetch_commit;
 mod fetch_truth;
 mod fetch_windows;
 mod fuzz;
+mod hidden;
 mod hostile_role;
 mod last_moment;
 mod leaks;

@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::declare;
@@ -13,7 +14,7 @@ use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::ddl;
-use crate::cache::model::settings::Settings;
+use crate::cache::model::settings::{Settings, iso_8601};
 use crate::cache::open;
 use crate::cache::table::remove_many;
 use crate::error::Error;
@@ -109,8 +110,11 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
         table.to_bytes(),
         format!(
             " (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY, value {}, \
-             expires_at pg_catalog.timestamptz) WITH ({STORAGE_PARAMETERS})",
-            value.sql()
+             expires_at pg_catalog.timestamptz{}) WITH ({STORAGE_PARAMETERS})",
+            value.sql(),
+            settings
+                .ttl
+                .map_or(String::new(), |ttl| format!(" DEFAULT {}", default(&ttl)))
         )
         .as_bytes(),
     ]);
@@ -150,6 +154,32 @@ pub fn alter(cache: &Cache, settings: Settings) {
             upkeep::look_again(cache.relation);
         }
     }
+}
+
+/// Gives the column `expires_at` the deadline of a row that plain SQL writes without one. Under a
+/// lock that keeps readers out, which Postgres wants for a DEFAULT. Not where it has an expression of
+/// its own, in a table that somebody made a cache by hand.
+pub fn put_default(cache: &Cache, ttl: Option<Interval>) {
+    if cache.storage == Storage::Memory || !relation::takes_default(cache.relation, c"expires_at") {
+        return;
+    }
+    let change = match ttl {
+        Some(ttl) => format!("SET DEFAULT {}", default(&ttl)),
+        None => "DROP DEFAULT".into(),
+    };
+    ddl::run(&[
+        b"ALTER TABLE ONLY ",
+        cache.qualified_name().to_bytes(),
+        b" ALTER COLUMN expires_at ",
+        change.as_bytes(),
+    ]);
+}
+
+/// By the clock, and not by the transaction's beginning: at the end of a long one rows would be born
+/// expired.
+fn default(ttl: &Interval) -> String {
+    let ttl = name::quote_literal(&iso_8601(ttl));
+    format!("(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {ttl}::pg_catalog.interval)")
 }
 
 /// Drops the relation.

@@ -3,6 +3,8 @@
 //! Guards three rules. No name in them is looked up through the caller's search_path: operators,
 //! functions and types are qualified. Deadlines are judged by `clock_timestamp()` where a row is
 //! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table.
+//!
+//! Their aliases of the table are those of `hooks::hiding`, so that they find expired rows.
 
 use std::ffi::CString;
 
@@ -40,6 +42,7 @@ pub enum Statement {
         bounded: bool,
     },
     Count,
+    DeleteExpired,
     Look,
     Expire,
     Census,
@@ -74,13 +77,13 @@ pub enum Parameter {
 impl Statement {
     /// The SQL over a table whose quoted, qualified name is `table`.
     ///
-    /// `$$T` stands for the table, `$$V` for the value's type, `$$live` for "c is not expired".
+    /// `$$T` stands for the table, `$$V` for the value's type, `$$live` for "pgcache_c is not
+    /// expired".
     pub fn sql(self, table: &[u8], value: ValueType, form: Form) -> CString {
-        const LIVE: &str = "(c.expires_at IS NULL OR c.expires_at OPERATOR(pg_catalog.>) \
+        const LIVE: &str = "(pgcache_c.expires_at IS NULL OR pgcache_c.expires_at OPERATOR(pg_catalog.>) \
                             pg_catalog.clock_timestamp())";
-        const CHUNK: &str =
-            "e.ctid OPERATOR(pg_catalog.>=) $1 AND e.ctid OPERATOR(pg_catalog.<) $2";
-        const AGE: &str = "GREATEST(pg_catalog.age(e.xmin), 0)";
+        const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
+        const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
         let text = self
             .template_in(form)
             .replace("$$live", LIVE)
@@ -108,7 +111,7 @@ impl Statement {
         use Parameter::*;
         match self {
             Statement::Get | Statement::Persist => &[Key],
-            Statement::Delete | Statement::DeleteIfNegative => &[Key],
+            Statement::Delete | Statement::DeleteIfNegative | Statement::DeleteExpired => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
             Statement::DeleteAll | Statement::Count => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
@@ -137,7 +140,7 @@ impl Statement {
 
     fn template_in(self, form: Form) -> String {
         const NO_VALUE: &str = "NULL::$$V";
-        const BY_KEY: &str = "c.key OPERATOR(pg_catalog.=) $1";
+        const BY_KEY: &str = "pgcache_c.key OPERATOR(pg_catalog.=) $1";
         let template = self.template();
         match form {
             Form::Plain => template.into(),
@@ -146,13 +149,16 @@ impl Statement {
                 let rows = rows.replace(" AND $$live", "");
                 let value = match self {
                     Statement::ScanKeys { .. } => NO_VALUE,
-                    _ => "c.value",
+                    _ => "pgcache_c.value",
                 };
-                format!("SELECT {value}, c.expires_at, c.key, c.xmin, c.ctid FROM {rows}")
+                format!(
+                    "SELECT {value}, pgcache_c.expires_at, pgcache_c.key, pgcache_c.xmin, pgcache_c.ctid FROM {rows}"
+                )
             }
             Form::Address => {
                 let number = self.parameters().len() + 1;
-                let by_both = format!("{BY_KEY} AND c.ctid OPERATOR(pg_catalog.=) ${number}");
+                let by_both =
+                    format!("{BY_KEY} AND pgcache_c.ctid OPERATOR(pg_catalog.=) ${number}");
                 template.replace(BY_KEY, &by_both)
             }
         }
@@ -161,135 +167,139 @@ impl Statement {
     fn template(self) -> &'static str {
         match self {
             Statement::Get => {
-                "SELECT c.value, c.expires_at FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1"
+                "SELECT pgcache_c.value, pgcache_c.expires_at FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1"
             }
             Statement::GetMany => {
-                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.=) ANY ($1)"
+                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) ANY ($1)"
             }
             Statement::Set => {
-                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
                  expires_at = excluded.expires_at"
             }
             Statement::SetMany => {
-                "INSERT INTO $$T AS c (key, value, expires_at) SELECT e.k, e.v, $3 \
+                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) SELECT e.k, e.v, $3 \
                  FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS e (k, v) \
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
                  expires_at = excluded.expires_at"
             }
             Statement::Add => {
-                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
                  expires_at = excluded.expires_at WHERE NOT $$live"
             }
             Statement::Replace => {
-                "UPDATE ONLY $$T AS c SET value = $2, expires_at = $3 \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET value = $2, expires_at = $3 \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live"
             }
             Statement::ReplaceIf => {
-                "UPDATE ONLY $$T AS c SET value = $2, expires_at = $3 \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND c.value OPERATOR(pg_catalog.=) $4"
+                "UPDATE ONLY $$T AS pgcache_c SET value = $2, expires_at = $3 \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND pgcache_c.value OPERATOR(pg_catalog.=) $4"
             }
             Statement::ReplaceIfAbsent => {
-                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $2, $3) \
+                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
                  ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
-                 expires_at = excluded.expires_at WHERE NOT $$live OR c.value IS NULL"
+                 expires_at = excluded.expires_at WHERE NOT $$live OR pgcache_c.value IS NULL"
             }
             Statement::Increment => {
                 // The clock is read once, or the deadline could pass between the two columns.
-                "INSERT INTO $$T AS c (key, value, expires_at) VALUES ($1, $$fresh, $3) \
+                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $$fresh, $3) \
                  ON CONFLICT (key) DO UPDATE SET (value, expires_at) = (\
-                 SELECT CASE WHEN n.live AND c.value IS NOT NULL THEN $$counter \
+                 SELECT CASE WHEN n.live AND pgcache_c.value IS NOT NULL THEN $$counter \
                  ELSE excluded.value END, \
-                 CASE WHEN n.live THEN c.expires_at ELSE excluded.expires_at END \
+                 CASE WHEN n.live THEN pgcache_c.expires_at ELSE excluded.expires_at END \
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
-                 RETURNING c.value"
+                 RETURNING pgcache_c.value"
             }
             Statement::IncrementExisting => {
-                "UPDATE ONLY $$T AS c SET value = CASE WHEN c.value IS NULL THEN $$fresh \
+                "UPDATE ONLY $$T AS pgcache_c SET value = CASE WHEN pgcache_c.value IS NULL THEN $$fresh \
                  ELSE $$counter END \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING c.value"
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING pgcache_c.value"
             }
             Statement::Touch => {
-                "UPDATE ONLY $$T AS c SET expires_at = $2 \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING c.value, c.expires_at"
+                "UPDATE ONLY $$T AS pgcache_c SET expires_at = $2 \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING pgcache_c.value, pgcache_c.expires_at"
             }
             Statement::Persist => {
-                "UPDATE ONLY $$T AS c SET expires_at = NULL \
-                 WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET expires_at = NULL \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live"
             }
             Statement::Delete => {
-                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 \
-                 RETURNING c.value, c.expires_at"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 \
+                 RETURNING pgcache_c.value, pgcache_c.expires_at"
             }
             Statement::DeleteMany => {
-                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) ANY ($1)"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) ANY ($1)"
             }
-            Statement::DeleteAll => "DELETE FROM ONLY $$T AS c",
+            Statement::DeleteAll => "DELETE FROM ONLY $$T AS pgcache_c",
             Statement::DeleteIf => {
-                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND c.value OPERATOR(pg_catalog.=) $2"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND pgcache_c.value OPERATOR(pg_catalog.=) $2"
             }
             Statement::DeleteIfNegative => {
-                "DELETE FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND c.value IS NULL"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
+                 AND pgcache_c.value IS NULL"
+            }
+            Statement::DeleteExpired => {
+                "DELETE FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {
-                "SELECT c.key FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.>=) $1 \
-                 AND c.key OPERATOR(pg_catalog.<) $2 ORDER BY c.key"
+                "SELECT pgcache_c.key FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 \
+                 AND pgcache_c.key OPERATOR(pg_catalog.<) $2 ORDER BY pgcache_c.key"
             }
             Statement::Keys { bounded: false } => {
-                "SELECT c.key FROM ONLY $$T AS c WHERE c.key OPERATOR(pg_catalog.>=) $1 \
-                 ORDER BY c.key"
+                "SELECT pgcache_c.key FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 \
+                 ORDER BY pgcache_c.key"
             }
             Statement::Scan { bounded: true } => {
-                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY c.key LIMIT $3"
+                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND pgcache_c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY pgcache_c.key LIMIT $3"
             }
             Statement::Scan { bounded: false } => {
-                "SELECT c.value, c.expires_at, c.key FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND $$live ORDER BY c.key LIMIT $3"
+                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND $$live ORDER BY pgcache_c.key LIMIT $3"
             }
             Statement::ScanKeys { bounded: true } => {
-                "SELECT NULL::$$V, c.expires_at, c.key FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY c.key LIMIT $3"
+                "SELECT NULL::$$V, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND pgcache_c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY pgcache_c.key LIMIT $3"
             }
             Statement::ScanKeys { bounded: false } => {
-                "SELECT NULL::$$V, c.expires_at, c.key FROM ONLY $$T AS c \
-                 WHERE c.key OPERATOR(pg_catalog.>=) $1 AND c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND $$live ORDER BY c.key LIMIT $3"
+                "SELECT NULL::$$V, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
+                 AND $$live ORDER BY pgcache_c.key LIMIT $3"
             }
-            Statement::Count => "SELECT pg_catalog.count(*) FROM ONLY $$T AS c WHERE $$live",
+            Statement::Count => "SELECT pg_catalog.count(*) FROM ONLY $$T AS pgcache_c WHERE $$live",
             Statement::Look => {
-                "SELECT pg_catalog.count(*) FILTER (WHERE e.expires_at IS NULL \
-                 OR e.expires_at OPERATOR(pg_catalog.>) $3), \
-                 pg_catalog.count(*) FILTER (WHERE e.expires_at OPERATOR(pg_catalog.<=) $3), \
-                 pg_catalog.min(e.expires_at), \
-                 pg_catalog.min(e.expires_at) FILTER (WHERE e.expires_at OPERATOR(pg_catalog.>) $3) \
-                 FROM ONLY $$T AS e WHERE $$chunk"
+                "SELECT pg_catalog.count(*) FILTER (WHERE pgcache_e.expires_at IS NULL \
+                 OR pgcache_e.expires_at OPERATOR(pg_catalog.>) $3), \
+                 pg_catalog.count(*) FILTER (WHERE pgcache_e.expires_at OPERATOR(pg_catalog.<=) $3), \
+                 pg_catalog.min(pgcache_e.expires_at), \
+                 pg_catalog.min(pgcache_e.expires_at) FILTER (WHERE pgcache_e.expires_at OPERATOR(pg_catalog.>) $3) \
+                 FROM ONLY $$T AS pgcache_e WHERE $$chunk"
             }
             Statement::Expire => {
-                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT e.ctid FROM ONLY $$T AS e WHERE $$chunk \
-                 AND e.expires_at OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE $$chunk \
+                 AND pgcache_e.expires_at OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
             Statement::Census => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
                  OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
-                 pg_catalog.count(*) FROM ONLY $$T AS e WHERE $$chunk GROUP BY 1"
+                 pg_catalog.count(*) FROM ONLY $$T AS pgcache_e WHERE $$chunk GROUP BY 1"
             }
             Statement::Aged => {
-                "SELECT e.key FROM ONLY $$T AS e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+                "SELECT pgcache_e.key FROM ONLY $$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
             }
             Statement::Trim => {
-                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT e.ctid FROM ONLY $$T AS e WHERE e.key OPERATOR(pg_catalog.=) ANY ($1) \
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE pgcache_e.key OPERATOR(pg_catalog.=) ANY ($1) \
                  AND $$age OPERATOR(pg_catalog.>=) $2 FOR UPDATE SKIP LOCKED))"
             }
         }
@@ -299,10 +309,12 @@ impl Statement {
 /// `value + $2` over the stored form of a counter; the function raises 22P02 and 22003.
 fn counter(value: ValueType) -> &'static str {
     match value {
-        ValueType::Text => "pgcache.counter_sum(c.value, $2)",
-        ValueType::Json => "pgcache.counter_sum(c.value::pg_catalog.text, $2)::pg_catalog.jsonb",
+        ValueType::Text => "pgcache.counter_sum(pgcache_c.value, $2)",
+        ValueType::Json => {
+            "pgcache.counter_sum(pgcache_c.value::pg_catalog.text, $2)::pg_catalog.jsonb"
+        }
         ValueType::Bytes => {
-            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(c.value, \
+            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(pgcache_c.value, \
              pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())"
         }
     }

@@ -5,6 +5,7 @@ pub mod copies;
 pub mod direct;
 pub mod ops;
 pub mod remove_many;
+pub mod renew;
 pub mod row;
 pub mod verify;
 pub mod versions;

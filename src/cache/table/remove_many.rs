@@ -37,7 +37,7 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let sql = [
         b"DELETE FROM ONLY ",
         cache.qualified_name().to_bytes(),
-        b" AS c WHERE c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
+        b" AS pgcache_c WHERE pgcache_c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
     ];
     let sql = CString::new(sql.concat()).unwrap_or_default();
     let types = [ValueType::Text.array_oid()];

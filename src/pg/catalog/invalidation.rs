@@ -57,6 +57,18 @@ impl Watch {
     }
 }
 
+/// A state of the database's functions and schemas. Two that are equal have seen no change between
+/// them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Functions(u64);
+
+impl Functions {
+    /// As far as this session has heard.
+    pub fn now() -> Functions {
+        Functions(FUNCTIONS.get())
+    }
+}
+
 /// A state of the roles: memberships, attributes, the database's owner. Two that are equal have
 /// seen no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,6 +112,8 @@ thread_local! {
     static GRANTED: [Cell<Option<KnownPrivilege>>; PLACES] = const { [const { Cell::new(None) }; PLACES] };
     /// Rises with each message that can take a privilege away.
     static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Rises with each message of a function or a schema.
+    static FUNCTIONS: Cell<u64> = const { Cell::new(0) };
     /// Rises with each message of a role, a membership or the database's owner.
     static ROLES: Cell<u64> = const { Cell::new(0) };
 }
@@ -160,6 +174,11 @@ pub fn register() {
             Some(schema_changed),
             pg_sys::Datum::null(),
         );
+        pg_sys::CacheRegisterSyscacheCallback(
+            pg_sys::SysCacheIdentifier::PROCOID as i32,
+            Some(function_changed),
+            pg_sys::Datum::null(),
+        );
         for cache in [
             pg_sys::SysCacheIdentifier::AUTHOID,
             pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM,
@@ -194,7 +213,13 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: pg_s
 
 #[pg_guard]
 unsafe extern "C-unwind" fn schema_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    FUNCTIONS.set(FUNCTIONS.get() + 1);
     flag_all();
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn function_changed(_arg: pg_sys::Datum, _cache: i32, _hash: u32) {
+    FUNCTIONS.set(FUNCTIONS.get() + 1);
 }
 
 fn flag_all() {

@@ -34,6 +34,10 @@ pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
 pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);
+/// The condition on scans of caches; from 0.4.0 on.
+pub const LIVE: Function = in_c(c"live", &[pg_sys::TIMESTAMPTZOID]);
+/// What a key goes through that plain SQL writes; from 0.4.0 on.
+pub const RENEW: Function = in_c(c"renew", &[pg_sys::TEXTOID, pg_sys::REGCLASSOID]);
 /// Only asked for in the condition of a trigger that calls one of the two above.
 pub const DEPENDS: Function = Function {
     name: c"depends",

@@ -84,19 +84,32 @@ pub fn display_name(relation: pg_sys::Oid) -> String {
 
 /// The role that owns the relation; InvalidOid when it is gone.
 pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: the tuple is released after its one field has been copied.
+    of_class(relation, |class| class.relowner).unwrap_or(pg_sys::InvalidOid)
+}
+
+/// Whether its policies hold for its owner, too.
+pub fn forces_row_security(relation: pg_sys::Oid) -> bool {
+    of_class(relation, |class| class.relforcerowsecurity).unwrap_or(false)
+}
+
+/// What `pick` takes of the relation's row of pg_class; None when it is gone.
+fn of_class<R>(
+    relation: pg_sys::Oid,
+    pick: impl FnOnce(&pg_sys::FormData_pg_class) -> R,
+) -> Option<R> {
+    // SAFETY: the tuple is released after its field has been copied; nothing in between can fail.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(
             pg_sys::SysCacheIdentifier::RELOID as i32,
             pg_sys::Datum::from(relation),
         );
         if tuple.is_null() {
-            return pg_sys::InvalidOid;
+            return None;
         }
         let class: pg_sys::Form_pg_class = pg_sys::GETSTRUCT(tuple).cast();
-        let owner = (*class).relowner;
+        let picked = pick(&*class);
         pg_sys::ReleaseSysCache(tuple);
-        owner
+        Some(picked)
     }
 }
 
@@ -244,6 +257,14 @@ fn first_trigger<R>(
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
         found
     }
+}
+
+/// Whether a column can have a DEFAULT: one that is there, and is not generated.
+pub fn takes_default(relation: pg_sys::Oid, name: &CStr) -> bool {
+    column_number(relation, name).is_some_and(|number| {
+        // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
+        unsafe { pg_sys::get_attgenerated(relation, number) == 0 }
+    })
 }
 
 /// The number of a live column; None where there is none of this name.

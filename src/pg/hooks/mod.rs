@@ -4,6 +4,7 @@ pub mod callbacks;
 pub mod dependency;
 pub mod dependency_key;
 pub mod ending;
+pub mod hiding;
 pub mod name_guard;
 pub mod panic_hook;
 pub mod source;

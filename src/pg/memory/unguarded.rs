@@ -35,6 +35,14 @@ unsafe extern "C-unwind" {
     pub fn SpeculativeInsertionWait(xid: TransactionId, token: u32);
 
     // Relations and slots.
+    pub fn standard_planner(
+        query: *mut Query,
+        text: *const std::ffi::c_char,
+        options: i32,
+        parameters: ParamListInfo,
+    ) -> *mut PlannedStmt;
+    pub fn RelationIdGetRelation(relation: Oid) -> Relation;
+    pub fn RelationClose(relation: Relation);
     pub fn table_open(relation: Oid, lock: LOCKMODE) -> Relation;
     pub fn table_close(relation: Relation, lock: LOCKMODE);
     pub fn index_open(relation: Oid, lock: LOCKMODE) -> Relation;

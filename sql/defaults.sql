@@ -1,0 +1,61 @@
+-- A row that plain SQL writes without a deadline gets that of the cache's ttl; the column's DEFAULT keeps step.
+SET client_min_messages = warning;
+CREATE FUNCTION default_of(cache regclass) RETURNS text LANGUAGE sql AS $$
+    SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (d.adrelid, d.adnum)
+     WHERE a.attrelid = cache AND a.attname = 'expires_at';
+$$;
+SELECT cache_create('timed', ttl => '1 hour'), cache_create('endless');
+SELECT default_of('timed'), default_of('endless');
+INSERT INTO timed VALUES ('left out', 'v');
+INSERT INTO timed VALUES ('by name', 'v', DEFAULT), ('given', 'v', clock_timestamp() + interval '1 day'), ('never', 'v', NULL);
+INSERT INTO endless VALUES ('left out', 'v');
+SELECT key, date_trunc('hour', cache_ttl(key, 'timed') + '1 min') AS ttl FROM timed ORDER BY key;
+SELECT expires_at FROM endless;
+COPY timed (key, value) FROM STDIN;
+copied	v
+\.
+SELECT date_trunc('hour', cache_ttl('copied', 'timed') + '1 min') AS ttl;
+
+-- It follows cache_alter(), in every step; what leaves the ttl alone leaves it as it is.
+SELECT cache_alter('timed', ttl => '1 month 2 days 3.5 seconds'), default_of('timed');
+SELECT cache_alter('timed', max_entries => 10), cache_tune('timed', ttl_jitter => 0.1), default_of('timed');
+SELECT cache_alter('timed', ttl => cache_forever()), default_of('timed');
+SELECT cache_alter('endless', ttl => '2 seconds'), default_of('endless');
+BEGIN;
+SELECT cache_alter('endless', ttl => '3 seconds'), default_of('endless');
+ROLLBACK;
+SELECT default_of('endless');
+-- One that somebody has changed is put right, by the same ttl as well.
+ALTER TABLE endless ALTER COLUMN expires_at DROP DEFAULT;
+SELECT cache_alter('endless', max_entries => 5), default_of('endless');
+SELECT cache_alter('endless', ttl => '2 seconds'), default_of('endless');
+ALTER TABLE endless ALTER COLUMN expires_at DROP DEFAULT;
+SELECT pgcache.put_default('endless'), default_of('endless');
+-- Nothing is rewritten.
+SELECT pg_relation_filenode('endless') AS before \gset
+SELECT cache_alter('endless', ttl => '5 seconds'), pg_relation_filenode('endless') = :before AS same;
+
+-- At the end of a long transaction a row is as fresh as at its beginning.
+SELECT cache_alter('endless', ttl => '1 second');
+BEGIN;
+SELECT pg_sleep(1.1);
+INSERT INTO endless VALUES ('late', 'v');
+SELECT key FROM endless;
+COMMIT;
+-- A table that somebody made a cache by hand, with a deadline of its own; one that is no cache, and somebody else's.
+CREATE TABLE by_hand (key text COLLATE "C" PRIMARY KEY, value text, made timestamp, expires_at timestamptz GENERATED ALWAYS AS ('infinity') STORED);
+CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON by_hand FOR EACH ROW EXECUTE FUNCTION pgcache.record();
+SELECT cache_alter('by_hand', ttl => '1 hour'), pgcache.put_default('by_hand'), pgcache.put_default('pg_class');
+SELECT state FROM error_of('SELECT pgcache.put_default(NULL)');
+CREATE ROLE regress_pgcache_user;
+SET ROLE regress_pgcache_user;
+SELECT state FROM error_of($$SELECT pgcache.put_default('timed')$$);
+RESET ROLE;
+DROP ROLE regress_pgcache_user;
+
+-- Whether plain SQL hides expired rows here, and why not.
+SELECT cache, hides_expired, not_hidden_because FROM pgcache.caches WHERE cache::text IN ('timed', 'pgcache.main') ORDER BY cache::text;
+SET pgcache.show_expired = on;
+SELECT cache, hides_expired, not_hidden_because FROM pgcache.caches WHERE cache::text = 'timed';
+RESET pgcache.show_expired;
+DROP TABLE timed, endless, by_hand;

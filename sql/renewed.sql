@@ -1,0 +1,151 @@
+-- What plain SQL writes over an expired row is there for the next SELECT, and no expression sees the dead one.
+SET client_min_messages = warning;
+SELECT cache_create('renewed');
+ALTER TABLE renewed ADD COLUMN n int DEFAULT 0, ADD COLUMN tag text UNIQUE;
+-- One live row and one expired one; the number counts on.
+CREATE PROCEDURE start_over() LANGUAGE sql AS $$
+    TRUNCATE renewed;
+    INSERT INTO renewed (key, value, expires_at, n) VALUES ('live', 'old', clock_timestamp() + interval '1 hour', 40), ('dead', 'old', clock_timestamp() - interval '1 s', 40);
+$$;
+CREATE VIEW now_there AS SELECT key, value, n, expires_at IS NULL AS for_ever FROM renewed ORDER BY key;
+CREATE VIEW stored AS SELECT count(*) FROM renewed AS pgcache_c;
+
+-- A plain INSERT.
+CALL start_over();
+INSERT INTO renewed (key, value) VALUES ('dead', 'new');
+TABLE now_there;
+TABLE stored;
+INSERT INTO renewed (key, value) VALUES ('live', 'new');
+-- An upsert, as stock software writes it; and one that counts.
+CALL start_over();
+INSERT INTO renewed (key, value) VALUES ('dead', 'new'), ('live', 'new') ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
+TABLE now_there;
+CALL start_over();
+INSERT INTO renewed AS r (key, n) VALUES ('dead', 1), ('live', 1) ON CONFLICT (key) DO UPDATE SET n = r.n + EXCLUDED.n RETURNING key, n;
+CALL start_over();
+INSERT INTO renewed AS r (key, value) VALUES ('dead', 'new'), ('live', 'new') ON CONFLICT (key) DO UPDATE SET value = 'not this' WHERE r.value <> 'old' RETURNING key;
+CALL start_over();
+INSERT INTO renewed (key, value) VALUES ('dead', 'new'), ('live', 'new') ON CONFLICT DO NOTHING RETURNING key;
+TABLE now_there;
+-- MERGE.
+CALL start_over();
+MERGE INTO renewed AS r USING (VALUES ('dead'), ('live'), ('fresh')) AS s (key) ON r.key = s.key
+ WHEN MATCHED THEN UPDATE SET n = r.n + 1
+ WHEN NOT MATCHED THEN INSERT (key, value, n) VALUES (s.key, 'merged', 1);
+TABLE now_there;
+-- A row that comes from a query, from a CTE, by a view, by a function, and a key that is changed.
+CALL start_over();
+INSERT INTO renewed (key, value) SELECT k, 'selected' FROM unnest('{dead,fresh}'::text[]) AS k;
+TABLE now_there;
+CALL start_over();
+WITH put AS (INSERT INTO renewed (key, value) VALUES ('dead', 'in a CTE') RETURNING key) SELECT * FROM put;
+TABLE now_there;
+CALL start_over();
+CREATE VIEW by_view AS SELECT key, value FROM renewed;
+INSERT INTO by_view VALUES ('dead', 'by a view') ON CONFLICT (key) DO UPDATE SET value = 'not this';
+TABLE now_there;
+CALL start_over();
+UPDATE renewed SET key = 'dead' WHERE key = 'live';
+TABLE now_there;
+CALL start_over();
+PREPARE put AS INSERT INTO renewed (key, n) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET n = renewed.n + 1 RETURNING n;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE put('dead');
+EXECUTE put('dead');
+EXECUTE put('live');
+RESET plan_cache_mode;
+
+-- The same key twice in a statement is what it always was.
+CALL start_over();
+INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two');
+INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two') ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
+INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two') ON CONFLICT DO NOTHING;
+TABLE now_there;
+-- A statement that fails leaves everything.
+CALL start_over();
+INSERT INTO renewed (key, value) VALUES ('dead', 'new'), ('live', 'new');
+TABLE stored;
+BEGIN;
+SAVEPOINT s;
+INSERT INTO renewed (key, value) VALUES ('dead', 'new');
+ROLLBACK TO s;
+TABLE stored;
+COMMIT;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+INSERT INTO renewed (key, value) VALUES ('dead', 'repeatable') ON CONFLICT (key) DO UPDATE SET value = 'not this';
+TABLE now_there;
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+INSERT INTO renewed (key, value) VALUES ('dead', 'serializable');
+TABLE now_there;
+COMMIT;
+
+-- Who may only insert writes over an expired row as well; and removes nothing by calling the function.
+CALL start_over();
+CREATE ROLE regress_pgcache_writer;
+GRANT INSERT ON renewed TO regress_pgcache_writer;
+SET ROLE regress_pgcache_writer;
+SELECT pgcache.renew('dead', 'renewed'), pgcache.renew(NULL, 'renewed'), pgcache.renew('dead', NULL), pgcache.renew('dead', 'pg_class');
+RESET ROLE;
+TABLE stored;
+SET ROLE regress_pgcache_writer;
+INSERT INTO renewed (key, value) VALUES ('dead', 'by another');
+RESET ROLE;
+TABLE now_there;
+-- A row that a policy hides from the writer is no less dead.
+ALTER TABLE renewed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY own ON renewed USING (value = 'mine') WITH CHECK (true);
+ALTER TABLE renewed NO FORCE ROW LEVEL SECURITY;
+CALL start_over();
+ALTER TABLE renewed FORCE ROW LEVEL SECURITY;
+GRANT SELECT, UPDATE ON renewed TO regress_pgcache_writer;
+SET ROLE regress_pgcache_writer;
+INSERT INTO renewed (key, value) VALUES ('dead', 'mine') ON CONFLICT (key) DO UPDATE SET value = 'not this' RETURNING key, value;
+RESET ROLE;
+ALTER TABLE renewed DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY;
+TABLE now_there;
+
+-- Triggers of the cache's own see the dead row go, as in a sweep, and no other change of it.
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE INFO '% %: % -> %', TG_WHEN, TG_OP, OLD.value, NEW.value;
+    RETURN coalesce(NEW, OLD);
+END $$;
+CALL start_over();
+CREATE TRIGGER tell BEFORE INSERT OR UPDATE OR DELETE ON renewed FOR EACH ROW EXECUTE FUNCTION tell();
+INSERT INTO renewed (key, value) VALUES ('dead', 'told') ON CONFLICT (key) DO UPDATE SET value = 'not this';
+DROP TRIGGER tell ON renewed;
+TABLE now_there;
+
+-- Asked for by name expired rows are there for what is written, too.
+CALL start_over();
+SET pgcache.show_expired = on;
+INSERT INTO renewed (key, value) VALUES ('dead', 'new');
+UPDATE renewed SET key = key;
+RESET pgcache.show_expired;
+TABLE stored;
+-- The functions read the same rows.
+INSERT INTO renewed (key, value) VALUES ('dead', 'for functions');
+SELECT cache_get('dead', 'renewed');
+SELECT * FROM pgcache.verify('renewed');
+
+
+-- A table with nothing of the user's own, whose dead rows go past the executor.
+SELECT cache_create('renewed_plain');
+INSERT INTO renewed_plain SELECT 'k' || n, 'old', clock_timestamp() - interval '1 s' FROM generate_series(1, 1000) AS n;
+INSERT INTO renewed_plain SELECT 'k' || n, 'new' FROM generate_series(501, 1500) AS n ON CONFLICT (key) DO UPDATE SET value = 'not this';
+SELECT value, count(*) FROM renewed_plain AS pgcache_c GROUP BY value ORDER BY value;
+INSERT INTO renewed_plain VALUES ('k1', 'new'), ('k1', 'newer') ON CONFLICT DO NOTHING RETURNING *;
+INSERT INTO renewed_plain VALUES ('p', 'past', '-infinity'), ('p', 'new', NULL);
+SELECT value FROM renewed_plain WHERE key = 'p';
+INSERT INTO renewed_plain VALUES (repeat('long', 600), 'v', '-infinity');
+INSERT INTO renewed_plain VALUES (repeat('long', 600), 'v'), (NULL, 'v');
+SELECT * FROM pgcache.verify('renewed_plain');
+CREATE TABLE plain (key text PRIMARY KEY, expires_at timestamptz);
+INSERT INTO plain VALUES ('k', '-infinity');
+INSERT INTO plain VALUES ('k', NULL);
+EXPLAIN (VERBOSE, COSTS OFF) INSERT INTO plain VALUES ('k', NULL);
+EXPLAIN (VERBOSE, COSTS OFF) INSERT INTO renewed_plain VALUES ('k', NULL);
+
+DROP TABLE renewed, renewed_plain, plain CASCADE;
+DROP ROLE regress_pgcache_writer;

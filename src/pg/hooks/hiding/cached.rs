@@ -1,0 +1,153 @@
+//! Which relations are caches, as the planner needs to know it: at once, for every relation of
+//! every query.
+//!
+//! The answer stands in the relation's entry of the relcache, which Postgres keeps up to date: the
+//! table has a trigger that calls `pgcache.record()`. A table without triggers of users costs two
+//! look-ups in memory and nothing else; nothing is remembered that could be out of date.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+
+use pgrx::PgTupleDesc;
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::catalog::invalidation::Functions;
+use crate::pg::catalog::own;
+use crate::pg::memory::unguarded;
+use crate::pg::version;
+
+/// What the condition is made of.
+#[derive(Clone, Copy)]
+pub struct Cached {
+    /// `pgcache.live`.
+    pub live: Oid,
+    /// `pgcache.renew`.
+    pub renew: Oid,
+    /// The number of the column `expires_at`.
+    pub deadline: i16,
+    /// The number of the column `key`, if it is one of a type that `renew` takes.
+    pub key: Option<i16>,
+}
+
+/// Our functions in this database; InvalidOid where there is none, as in one whose extension is
+/// older than they are.
+#[derive(Clone, Copy)]
+struct Known {
+    record: Oid,
+    live: Oid,
+    renew: Oid,
+    as_of: Functions,
+}
+
+thread_local! {
+    static KNOWN: Cell<Option<Known>> = const { Cell::new(None) };
+}
+
+/// The functions, looked up where they may have changed.
+fn known() -> Known {
+    let as_of = Functions::now();
+    if let Some(known) = KNOWN.get().filter(|known| known.as_of == as_of) {
+        return known;
+    }
+    let known = Known {
+        record: own::RECORD.oid(),
+        live: own::LIVE.oid(),
+        renew: own::RENEW.oid(),
+        as_of,
+    };
+    KNOWN.set(Some(known));
+    known
+}
+
+/// The relation as a cache; None for what is none. The relation is locked.
+///
+/// # Safety
+/// Called in frames with nothing to drop, from C or inside of `unguarded::guarded`.
+pub unsafe fn cached(relation: Oid) -> Option<Cached> {
+    // SAFETY: the relcache gives an entry or NULL, and keeps it until it is closed. An error in
+    // between jumps over frames with nothing to drop; the abort closes the entry.
+    unsafe {
+        let open = unguarded::RelationIdGetRelation(relation);
+        if open.is_null() {
+            return None;
+        }
+        let found = match has_triggers_of_users(open) {
+            true => pg_sys::panic::pgrx_extern_c_guard(|| look(open)),
+            false => None,
+        };
+        unguarded::RelationClose(open);
+        found
+    }
+}
+
+/// # Safety
+/// `relation` is open.
+unsafe fn triggers<'a>(relation: pg_sys::Relation) -> &'a [pg_sys::Trigger] {
+    // SAFETY: trigdesc is NULL or has numtriggers triggers, which are there as long as the relation
+    // is open.
+    unsafe {
+        let descriptor = (*relation).trigdesc;
+        match descriptor.is_null() {
+            true => &[],
+            false => std::slice::from_raw_parts(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            ),
+        }
+    }
+}
+
+/// Whether any trigger is there that is not Postgres' own, as those of foreign keys are.
+///
+/// # Safety
+/// `relation` is open.
+unsafe fn has_triggers_of_users(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the caller's relation is open.
+    let triggers = unsafe { triggers(relation) };
+    triggers
+        .iter()
+        .any(|trigger| trigger.tgfoid.to_u32() >= pg_sys::FirstNormalObjectId)
+}
+
+/// # Safety
+/// `relation` is open.
+unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
+    let Known {
+        record,
+        live,
+        renew,
+        ..
+    } = known();
+    // SAFETY: the caller's relation is open, so its triggers and columns are there.
+    unsafe {
+        let none = pg_sys::InvalidOid;
+        let is_cache = record != none
+            && live != none
+            && triggers(relation).iter().any(|one| one.tgfoid == record);
+        if !is_cache {
+            return None;
+        }
+        let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
+        let number = |name: &CStr, kind: Oid| {
+            let found = columns.iter().find(|column| is(column, name, kind));
+            found.map(|column| column.attnum)
+        };
+        Some(Cached {
+            live,
+            renew,
+            deadline: number(c"expires_at", pg_sys::TIMESTAMPTZOID)?,
+            key: number(c"key", pg_sys::TEXTOID),
+        })
+    }
+}
+
+/// Whether it is the column of this name and type. A virtual one is not: the planner has put
+/// expressions in the place of these by now.
+fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
+    // SAFETY: a column's name ends with a NUL byte.
+    let its_name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
+    its_name == name
+        && !column.attisdropped
+        && column.atttypid == kind
+        && !version::is_virtual(column)
+}

@@ -1,0 +1,150 @@
+//! `pgcache.live(expires_at)`: whether a row with this deadline is there for plain SQL; and what the
+//! planner is told of it.
+//!
+//! C-level functions without pgrx's wrapper: the first runs for each row of each scan.
+
+use pgrx::guc::GucSetting;
+use pgrx::pg_sys::{self, Datum};
+use pgrx::prelude::*;
+
+use crate::pg::session::clock::{self, Timestamp};
+
+/// `pgcache.show_expired`. Off: what has expired is gone.
+pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
+
+/// Tells Postgres that the functions below use calling convention version 1.
+static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// Tells Postgres the calling convention of `pgcache.live()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_live_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// Tells Postgres the calling convention of `pgcache.live_support()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_live_support_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+unsafe extern "C-unwind" {
+    // Reads a variable of the process and raises nothing.
+    fn InNoForceRLSOperation() -> bool;
+}
+
+/// `pgcache.live(timestamptz) -> boolean`, STABLE. The clock is read once for each place of a plan
+/// in which the function stands: once a row, it would double the time of an index range scan.
+///
+/// Nothing in it can fail or allocates: what it remembers, the first deadline that is live, lies in
+/// the place of the pointer that Postgres gives a function for its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: Postgres gives a valid call with one argument. `fn_extra` is the function's own: NULL
+    // at first, copied by nobody, and never followed as a pointer.
+    unsafe {
+        let argument = &(*call).args.as_slice(1)[0];
+        (*call).isnull = false;
+        if argument.isnull {
+            return Datum::from(true);
+        }
+        let function = (*call).flinfo;
+        let known = match function.is_null() {
+            true => 0,
+            false => (*function).fn_extra as usize as Timestamp,
+        };
+        let from = match known {
+            0 => {
+                let from = first_live();
+                if !function.is_null() {
+                    (*function).fn_extra = from as usize as *mut std::ffi::c_void;
+                }
+                from
+            }
+            known => known,
+        };
+        Datum::from(argument.value.value() as Timestamp >= from)
+    }
+}
+
+/// The first deadline that counts as live, never 0: the moment after this one.
+///
+/// Every deadline does where the session asks to see expired rows, and for the queries of
+/// referential integrity, with what fires inside of them: a parent that goes must take its expired
+/// children with it, or the dump could not be restored. Postgres knows these queries by the one
+/// thing that it alone sets for them. Asked here and not while a query is planned, since plans are
+/// kept.
+fn first_live() -> Timestamp {
+    // SAFETY: as declared above.
+    let all = SHOW_EXPIRED.get() || unsafe { InNoForceRLSOperation() };
+    match all {
+        true => Timestamp::MIN,
+        // 0 stands for "not asked yet"; a microsecond on 2000-01-01 does not matter.
+        false => (clock::now() + 1).max(1),
+    }
+}
+
+/// The operator `timestamptz > timestamptz`, fixed in Postgres' pg_operator.dat.
+const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
+
+/// The share of live rows that is believed at least. Statistics tell what deadlines there were when
+/// they were gathered: in a cache whose entries live for a minute, all of an hour-old histogram has
+/// passed, and the table is full of live rows. To take few for many costs more than the reverse.
+const LEAST: f64 = 0.25;
+
+/// `pgcache.live_support(internal) -> internal`: how many rows are live.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn live_support_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: Postgres gives a valid call with one argument, a node of the planner's. Nobody else
+    // can: an argument of type internal cannot be made by SQL; NULL can.
+    unsafe {
+        (*call).isnull = false;
+        let argument = &(*call).args.as_slice(1)[0];
+        let request: *mut pg_sys::SupportRequestSelectivity = argument.value.cast_mut_ptr();
+        if argument.isnull
+            || request.is_null()
+            || (*request).type_ != pg_sys::NodeTag::T_SupportRequestSelectivity
+        {
+            return Datum::from(0);
+        }
+        (*request).selectivity = share_of_live(request);
+        Datum::from(request)
+    }
+}
+
+/// # Safety
+/// The request is the planner's.
+unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 {
+    // SAFETY: the list of arguments has one, the deadline. What `examine_variable` finds is let go
+    // of by the function that it names for that.
+    unsafe {
+        let request = &*request;
+        let deadline: *mut pg_sys::Node = (*(*request.args).elements).ptr_value.cast();
+        let mut about = pg_sys::VariableStatData::default();
+        pg_sys::examine_variable(request.root, deadline, request.varRelid, &mut about);
+        let statistics = about.statsTuple;
+        if statistics.is_null() {
+            return 1.0; // sweeps leave few others
+        }
+        let row: pg_sys::Form_pg_statistic = pg_sys::GETSTRUCT(statistics).cast();
+        let without = f64::from((*row).stanullfrac);
+        if let Some(free) = about.freefunc {
+            free(statistics);
+        }
+        let now = pg_sys::makeConst(
+            pg_sys::TIMESTAMPTZOID,
+            -1,
+            pg_sys::InvalidOid,
+            8,
+            Datum::from(clock::now()),
+            false,
+            true,
+        );
+        let both = pg_sys::lappend(std::ptr::null_mut(), deadline.cast());
+        let both = pg_sys::lappend(both, now.cast());
+        let none = pg_sys::InvalidOid;
+        let later =
+            pg_sys::restriction_selectivity(request.root, LATER, both, none, request.varRelid);
+        (without + later).clamp(LEAST, 1.0)
+    }
+}

@@ -1,0 +1,81 @@
+//! Expired rows do not exist for plain SQL: every scan of a cache that the planner plans gets the
+//! condition `pgcache.live(expires_at)`, and every key that a statement writes goes through
+//! `pgcache.renew`.
+//!
+//! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
+//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see [`OWN`].
+
+mod cached;
+pub mod live;
+mod renew;
+mod scans;
+mod writes;
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgrx::pg_sys;
+
+/// The aliases by which pgcache's own statements name a cache's table; they see its expired rows.
+///
+/// A mark in the text, since a flag of the session would also count for the triggers that the
+/// statement fires, for plans that are made anew meanwhile, and not in parallel workers. Whoever
+/// writes it into a query of their own sees what `pgcache.show_expired` shows them as well.
+const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
+
+/// Whether the server loads the library for all of its sessions. Set before any of them is there.
+static PRELOADED: AtomicBool = AtomicBool::new(false);
+
+/// Why plain SQL may see expired rows here; None where no session does, or none of those for which
+/// `session_preload_libraries` is set as it is for this one.
+pub fn why_not() -> Option<&'static str> {
+    if live::SHOW_EXPIRED.get() {
+        return Some("pgcache.show_expired is on in this session");
+    }
+    let loads = PRELOADED.load(Ordering::Relaxed) || loaded_with_sessions();
+    (!loads).then_some(
+        "neither shared_preload_libraries nor session_preload_libraries names pgcache: \
+         a session sees expired rows until it calls a function of pgcache",
+    )
+}
+
+/// Whether `session_preload_libraries` names the library, with or without a folder.
+fn loaded_with_sessions() -> bool {
+    // SAFETY: a variable of this process, NULL or a C string that stays until the setting changes.
+    let libraries = unsafe {
+        let libraries = pg_sys::session_preload_libraries_string;
+        match libraries.is_null() {
+            true => return false,
+            false => CStr::from_ptr(libraries).to_string_lossy(),
+        }
+    };
+    libraries.split(',').any(|library| {
+        let library = library.trim().trim_matches('"');
+        let file = library.rsplit('/').next().unwrap_or(library);
+        file.strip_suffix(".so").unwrap_or(file) == "pgcache"
+    })
+}
+
+/// Hooks into the planner; called once while the library is loaded. Where that is in the midst of a
+/// session, plans that it has kept know nothing of it, and are made anew.
+pub fn register(preloading: bool) {
+    scans::register();
+    writes::register();
+    PRELOADED.store(preloading, Ordering::Relaxed);
+    if !preloading {
+        // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
+        unsafe { pg_sys::ResetPlanCache() };
+    }
+}
+
+/// Whether a range table's entry is a table as one of our own statements names it.
+///
+/// # Safety
+/// The entry is one of a query.
+unsafe fn is_own(entry: *const pg_sys::RangeTblEntry) -> bool {
+    // SAFETY: an alias, where there is one, has a name.
+    unsafe {
+        let alias = (*entry).alias;
+        !alias.is_null() && OWN.contains(&CStr::from_ptr((*alias).aliasname))
+    }
+}

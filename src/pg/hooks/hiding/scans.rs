@@ -1,0 +1,170 @@
+//! The condition on scans, put there while the planner gathers what it knows of a relation.
+//!
+//! Guards that the condition lets nobody see past row-level security, and takes no index from a
+//! query that has it. A clause's security level orders it behind the policies, so:
+//!
+//! - on a relation of its own it has the level of the query's own conditions;
+//! - on a member of an append it stands in the first list of `securityQuals`, beside the first
+//!   policy and never before it: what is put elsewhere `apply_child_basequals` throws away;
+//! - on a partitioned or inherited cache it stands on the parent, whose conditions the planner gives
+//!   to every child.
+
+use pgrx::pg_sys::{self, Index, Oid};
+
+use super::cached::{Cached, cached};
+use super::is_own;
+use crate::pg::version;
+
+static mut FORMER: pg_sys::get_relation_info_hook_type = None;
+
+/// Hooks into the planner.
+pub fn register() {
+    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
+    // function lives as long as the process.
+    unsafe {
+        FORMER = pg_sys::get_relation_info_hook;
+        pg_sys::get_relation_info_hook = Some(at_relation);
+    }
+}
+
+/// Postgres calls this for each relation of a query. For those that are no caches it returns
+/// without pgrx's guard, which would cost more than the rest.
+unsafe extern "C-unwind" fn at_relation(
+    root: *mut pg_sys::PlannerInfo,
+    relation: Oid,
+    inherited: bool,
+    rel: *mut pg_sys::RelOptInfo,
+) {
+    // SAFETY: the arguments are the planner's own, which has the relation locked; no frame here
+    // holds anything to drop.
+    unsafe {
+        if let Some(former) = FORMER {
+            former(root, relation, inherited, rel);
+        }
+        if let Some(found) = cached(relation) {
+            pg_sys::panic::pgrx_extern_c_guard(|| hide(root, rel, found));
+        }
+    }
+}
+
+/// # Safety
+/// `root` and `rel` are the planner's, which is building `rel`.
+unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, found: Cached) {
+    // SAFETY: the arrays of the planner have an element for each relation of the query, and those
+    // of a member of an append have its parent too.
+    unsafe {
+        let entry = entry_of(root, (*rel).relid);
+        if is_own(entry) {
+            return;
+        }
+        match (*rel).reloptkind {
+            pg_sys::RelOptKind::RELOPT_BASEREL => hide_on_base(root, rel, found),
+            pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL => {
+                if !is_decided_above(root, (*rel).relid) {
+                    hide_on_member(root, rel, entry, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// # Safety
+/// The number is one of a relation of the query.
+unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys::RangeTblEntry {
+    // SAFETY: the array has an element for each number.
+    unsafe { *(*root).simple_rte_array.add(relid as usize) }
+}
+
+/// Whether a relation above this one has the condition already, or is one of our own statements'.
+///
+/// # Safety
+/// The number is one of a member of an append.
+unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
+    let mut member = relid;
+    // SAFETY: each member of an append is told its parent, which is a relation of the query too;
+    // that was looked up before, so it is locked.
+    unsafe {
+        loop {
+            let above = *(*root).append_rel_array.add(member as usize);
+            if above.is_null() {
+                return false;
+            }
+            member = (*above).parent_relid;
+            let entry = entry_of(root, member);
+            if (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+                && (is_own(entry) || cached((*entry).relid).is_some())
+            {
+                return true;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `rel` is a relation of its own that the planner is building.
+unsafe fn hide_on_base(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    found: Cached,
+) {
+    // SAFETY: the nodes are made in the planner's memory, as its own are.
+    unsafe {
+        let level = (*root).qual_security_level;
+        let restriction = version::restriction(root, condition((*rel).relid, found), level);
+        (*rel).baserestrictinfo = pg_sys::lappend((*rel).baserestrictinfo, restriction.cast());
+        (*rel).baserestrict_min_security = (*rel).baserestrict_min_security.min(level);
+    }
+}
+
+/// # Safety
+/// `entry` is that of `rel`, a member of an append that the planner is building.
+unsafe fn hide_on_member(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+    found: Cached,
+) {
+    // SAFETY: `securityQuals` is NULL or a list of lists of clauses. The planner owns the entry: it
+    // plans a copy of what is kept.
+    unsafe {
+        let clause = condition((*rel).relid, found).cast();
+        let levels = (*entry).securityQuals;
+        if levels.is_null() {
+            let first = pg_sys::lappend(std::ptr::null_mut(), clause);
+            (*entry).securityQuals = pg_sys::lappend(std::ptr::null_mut(), first.cast());
+            (*root).qual_security_level = (*root).qual_security_level.max(1);
+        } else {
+            let first = &mut *(*levels).elements;
+            first.ptr_value = pg_sys::lappend(first.ptr_value.cast(), clause).cast();
+        }
+    }
+}
+
+/// `pgcache.live(expires_at)` over a relation of the query.
+///
+/// # Safety
+/// `relid` is the number of the relation that was found to be a cache.
+unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
+    // SAFETY: nodes in the current memory context, the planner's; the column is there and has this
+    // type.
+    unsafe {
+        let column = pg_sys::makeVar(
+            relid as i32,
+            found.deadline,
+            pg_sys::TIMESTAMPTZOID,
+            -1,
+            pg_sys::InvalidOid,
+            0,
+        );
+        pg_sys::makeFuncExpr(
+            found.live,
+            pg_sys::BOOLOID,
+            pg_sys::lappend(std::ptr::null_mut(), column.cast()),
+            pg_sys::InvalidOid,
+            pg_sys::InvalidOid,
+            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+        )
+        .cast()
+    }
+}

@@ -1,0 +1,144 @@
+//! What plain SQL writes into a cache takes the place of an expired row.
+//!
+//! `INSERT`, with `ON CONFLICT` or without, finds the row that is in its way by the unique index,
+//! which knows nothing of deadlines: it would raise an error, do nothing, or let expressions count
+//! on a dead value. So the key that a statement is about to write goes through `pgcache.renew(key,
+//! cache)`, which removes the expired row under it and gives the key back. That is one look at the
+//! index for each row that is written. A trigger BEFORE each row would cost more, would end the
+//! batches of COPY, and would be there where the library is not.
+//!
+//! Done to the query before it is planned, so a kept plan has it too.
+
+use std::ffi::{c_char, c_int};
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::cached::{Cached, cached};
+use super::is_own;
+use crate::pg::memory::{pg_list, unguarded};
+
+/// Where the call stands in the statement's text: nowhere. A statement cannot say this, so nobody
+/// else can have rows removed by the function. -1 is any place that is not known.
+pub const OURS: c_int = -0x7067;
+
+static mut FORMER: pg_sys::planner_hook_type = None;
+
+/// Hooks into the planner.
+pub fn register() {
+    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
+    // function lives as long as the process.
+    unsafe {
+        FORMER = pg_sys::planner_hook;
+        pg_sys::planner_hook = Some(plan);
+    }
+}
+
+/// Postgres calls this for each statement that it plans, queries for the most part, without pgrx's
+/// guard.
+unsafe extern "C-unwind" fn plan(
+    query: *mut pg_sys::Query,
+    text: *const c_char,
+    options: c_int,
+    parameters: pg_sys::ParamListInfo,
+) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: the arguments are Postgres' own and are passed on. The planner may change the query
+    // that it is given, and does. No frame here holds anything to drop.
+    unsafe {
+        renew_in(query);
+        match FORMER {
+            Some(former) => former(query, text, options, parameters),
+            None => unguarded::standard_planner(query, text, options, parameters),
+        }
+    }
+}
+
+/// # Safety
+/// The query was rewritten and is about to be planned: what it names is locked.
+unsafe fn renew_in(query: *mut pg_sys::Query) {
+    use pg_sys::CmdType::{CMD_INSERT, CMD_MERGE, CMD_UPDATE};
+    // SAFETY: a query that changes rows has the number of its target in the range table. Errors
+    // jump over frames with nothing to drop.
+    unsafe {
+        if (*query).hasModifyingCTE {
+            pg_sys::panic::pgrx_extern_c_guard(|| {
+                for cte in pg_list::pointers::<pg_sys::CommonTableExpr>((*query).cteList) {
+                    let inner = (*cte).ctequery;
+                    if (*inner).type_ == pg_sys::NodeTag::T_Query {
+                        renew_in(inner.cast());
+                    }
+                }
+            });
+        }
+        if !matches!((*query).commandType, CMD_INSERT | CMD_MERGE | CMD_UPDATE) {
+            return;
+        }
+        let place = (*query).resultRelation as usize - 1;
+        let target: *mut pg_sys::RangeTblEntry =
+            (*(*(*query).rtable).elements.add(place)).ptr_value.cast();
+        let is_table = (*target).rtekind == pg_sys::RTEKind::RTE_RELATION
+            && (*target).relkind == pg_sys::RELKIND_RELATION as c_char;
+        if is_table
+            && !is_own(target)
+            && let Some(found) = cached((*target).relid)
+        {
+            let table = (*target).relid;
+            pg_sys::panic::pgrx_extern_c_guard(|| renew_keys(query, table, found));
+        }
+    }
+}
+
+/// # Safety
+/// The query writes rows of this table, which was found to be a cache.
+unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
+    let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
+        return;
+    };
+    // SAFETY: an action of MERGE has the columns that it writes in a list of its own. UPDATE in one
+    // takes its key from a row that is live.
+    unsafe {
+        match (*query).commandType {
+            pg_sys::CmdType::CMD_MERGE => {
+                for action in pg_list::pointers::<pg_sys::MergeAction>((*query).mergeActionList) {
+                    renew_key((*action).targetList, key, table, found);
+                }
+            }
+            _ => renew_key((*query).targetList, key, table, found),
+        }
+    }
+}
+
+/// # Safety
+/// The list is one of columns that are written.
+unsafe fn renew_key(columns: *mut pg_sys::List, key: i16, table: Oid, found: Cached) {
+    // SAFETY: the list has target entries, each with an expression. The nodes are made in the
+    // current memory context, which is the query's.
+    unsafe {
+        for column in pg_list::pointers::<pg_sys::TargetEntry>(columns) {
+            if (*column).resjunk || (*column).resno != key {
+                continue;
+            }
+            let value: *mut pg_sys::Node = (*column).expr.cast();
+            let cache = pg_sys::makeConst(
+                pg_sys::REGCLASSOID,
+                -1,
+                pg_sys::InvalidOid,
+                4,
+                pg_sys::Datum::from(table),
+                false,
+                true,
+            );
+            let arguments = pg_sys::lappend(std::ptr::null_mut(), value.cast());
+            let collation = pg_sys::exprCollation(value);
+            let call = pg_sys::makeFuncExpr(
+                found.renew,
+                pg_sys::TEXTOID,
+                pg_sys::lappend(arguments, cache.cast()),
+                collation,
+                collation,
+                pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+            );
+            (*call.cast::<pg_sys::FuncExpr>()).location = OURS;
+            (*column).expr = call.cast();
+        }
+    }
+}
