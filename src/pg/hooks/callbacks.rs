@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{dependency, ending, name_guard, source};
+use super::{applied, dependency, ending, name_guard, source};
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
@@ -19,6 +19,7 @@ static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
 /// Registers the callbacks and the hook.
 pub fn register(observer: Observer) {
     events::set_observer(observer);
+    applied::register();
     // SAFETY: called once while the library is loaded; the callbacks live as long as the process.
     unsafe {
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
@@ -85,6 +86,7 @@ fn transaction_event(moment: Moment) {
             worker_state::extension_changed();
         }
         source::forget();
+        applied::forget();
         transaction_local::all_ended();
     }
 }
