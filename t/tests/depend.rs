@@ -534,7 +534,9 @@ fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     target.run(PARTITIONED);
     target.run("SELECT cache_create('c'); SELECT cache_create('watching')");
     for cache in ["c", "watching"] {
-        target.run(&format!("SELECT cache_depend('src', $$'p:' || id$$, '{cache}')"));
+        target.run(&format!(
+            "SELECT cache_depend('src', $$'p:' || id$$, '{cache}')"
+        ));
     }
     target.run(
         "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; \
