@@ -40,8 +40,11 @@ unsafe extern "C-unwind" fn at_transaction_event(
     let (moment, phase) = match event {
         XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
         XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => (Moment::Committed, Phase::Open),
-        XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
+        // A process of a parallel query has changed nothing, but may have leases of its own.
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE | XACT_EVENT_PARALLEL_COMMIT => {
+            (Moment::Committed, Phase::Open)
+        }
+        XACT_EVENT_ABORT | XACT_EVENT_PARALLEL_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
     match moment {
