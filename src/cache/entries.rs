@@ -9,7 +9,7 @@ use pgrx::pg_sys::Oid;
 use super::catalog::reading::Reading;
 use super::catalog::registry::{self, Cache, Storage};
 use super::commit::changes;
-use super::memory::ops::{CopyOut, Decision};
+use super::memory::ops::{CopyOut, Decision, Row};
 use super::memory::{handle, ops as memory_cache, pages};
 use super::model::counter;
 use super::model::deadline::Deadline;
@@ -152,11 +152,7 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
 }
 
 /// Shows a page of live entries in key order.
-pub fn scan(
-    cache: &Reading,
-    page: &Page,
-    show: &mut dyn FnMut(CopyOut<(Text, Entry)>),
-) -> Result<(), Error> {
+pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     match cache.storage {
         Storage::Memory => pages::scan(cache, page, show)?,
         _ => table::scan(cache, page)

@@ -38,6 +38,9 @@ pub enum Decision<R> {
 /// is shown it decides in which memory the copies are made.
 pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
+/// An entry and its key.
+pub type Row = (Text, Entry);
+
 /// The entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let handle = TierHandle::of(cache)?;
@@ -198,7 +201,7 @@ pub fn count(cache: &Cache) -> Result<i64, Error> {
 }
 
 /// Shows all live entries, in no order.
-pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<(Text, Entry)>)) -> Result<(), Error> {
+pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     walk::each_key(handle.tier, handle.slot, |key| {
         show(&|| handle.entry(cache, key));

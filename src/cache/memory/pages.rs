@@ -11,10 +11,9 @@
 use std::cell::{Cell, RefCell};
 
 use super::handle::TierHandle;
-use super::ops::CopyOut;
+use super::ops::{CopyOut, Row};
 use super::window::{Window, after};
 use crate::cache::catalog::registry::Cache;
-use crate::cache::model::entry::Entry;
 use crate::cache::model::key::after_prefix;
 use crate::cache::model::page::Page;
 use crate::cache::model::pending;
@@ -39,11 +38,7 @@ struct Kept {
 }
 
 /// Shows a page of live entries.
-pub fn scan(
-    cache: &Cache,
-    page: &Page,
-    show: &mut dyn FnMut(CopyOut<(Text, Entry)>),
-) -> Result<(), Error> {
+pub fn scan(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     each(cache, &handle, page, &mut |key| {
         let shown = Cell::new(false);
