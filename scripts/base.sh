@@ -57,7 +57,6 @@ make_base() {
         die "debootstrap could not make $suite${mirror:+ from $mirror}: check the network."
     }
     rm -rf "$folder/root/var/cache/apt/archives/"*.deb
-    more_sources "$folder/root" "$suite"
     tar -C "$folder/root" -cf "$folder/tar" .
     mv "$folder/tar" "$BASE"
     rm -rf "$folder"
@@ -67,7 +66,8 @@ is_ubuntu() { [[ $1 =~ ^(jammy|noble|plucky|questing|resolute)$ ]]; }
 
 # A system has these from its installer: what was mended since its release.
 more_sources() {
-    local root=$1 suite=$2 line mirror security components=main
+    local root=$1 suite line mirror security components=main
+    suite=$(sed -n 's/^VERSION_CODENAME=//p' "$root/etc/os-release")
     line=$(grep -m 1 '^deb ' "$root/etc/apt/sources.list")
     mirror=$(sed 's/^deb \(\[[^]]*\] \)\?//; s/ .*//' <<<"$line")
     if is_ubuntu "$suite"; then
@@ -90,6 +90,7 @@ unpack_base() {
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
     cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
     chroot "$root" update-ca-certificates >/dev/null 2>&1
+    more_sources "$root"
     apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+)[: ]' >"$root/etc/apt/apt.conf.d/99host" || true
 }
 

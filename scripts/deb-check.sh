@@ -2,9 +2,9 @@
 # Proves that the Debian package is enough: on a clean base system it installs with what it depends on, the extension
 # works with and without preload, survives a restart, and goes without a trace.
 #
-# Usage: deb-check.sh        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite; or
-#                            SUITE=trixie, whose own Postgres the package is made for, in a base system of it, from
-#                            HEAD. Needs root.
+# Usage: deb-check.sh [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite;
+#                                   or SUITE=trixie, whose own Postgres the package is made for, in a base system of it,
+#                                   from HEAD. With FILE that package is tried, and none is made. Needs root.
 . "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release
@@ -38,7 +38,13 @@ BUILD
 }
 
 suite=${SUITE:-$VERSION_CODENAME}
-if [ -n "${SUITE:-}" ]; then build_in_suite; else build_here; fi
+if [ -n "${1:-}" ]; then
+    file=$(realpath "$1")
+elif [ -n "${SUITE:-}" ]; then
+    build_in_suite
+else
+    build_here
+fi
 major=${file##*/postgresql-}
 major=${major%%-*}
 make_base "$suite" slim ca-certificates

@@ -11,7 +11,7 @@ use super::model::pending;
 use super::open::removal;
 use super::table::renew;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
-use crate::pg::hooks::{callbacks, ending, source};
+use crate::pg::hooks::{applied, callbacks, ending, source};
 use crate::pg::session::pause::{self, Window};
 
 /// Makes this module hear of changes; called when the library is loaded.
@@ -63,6 +63,7 @@ fn remove_at_once_if_committing() {
 /// Triggers and children of sources first: what these have missed, or what is in them, may be new to those who read
 /// the source.
 fn remove_what_depends() {
+    applied::see_truncated();
     declare::enable_always();
     declare::follow_children();
     removal::at_commit();
@@ -70,6 +71,7 @@ fn remove_what_depends() {
 
 /// The same where code of others may still run, if some is needed for it; and what that brings.
 fn remove_what_needs_others() {
+    applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_others_code() {
         pending::note_end();
         // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.

@@ -24,6 +24,20 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     }
 }
 
+/// Whether the transaction has given an open relation another file, as TRUNCATE does.
+///
+/// # Safety
+/// `relation` must be open.
+pub unsafe fn has_new_file(relation: pg_sys::Relation) -> bool {
+    // SAFETY: a plain field of an open relation.
+    #[cfg(feature = "pg15")]
+    let since = unsafe { (*relation).rd_newRelfilenodeSubid };
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    let since = unsafe { (*relation).rd_newRelfilelocatorSubid };
+    since != 0 // InvalidSubTransactionId
+}
+
 /// Has a trigger fire in all sessions, those of partitions not included.
 ///
 /// # Safety

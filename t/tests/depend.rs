@@ -591,6 +591,99 @@ fn what_logical_replication_applies_counts() {
     target.run("DROP SUBSCRIPTION s");
 }
 
+/// It empties the partitions themselves, also where the publisher has named their parent.
+#[test]
+fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
+    let publisher = Cluster::start(&["wal_level = logical"]);
+    let subscriber = Cluster::start(&[]);
+    let mut source = publisher.connect("postgres");
+    let mut target = subscriber.connect("postgres");
+    const PARTITIONED: &str = "CREATE TABLE src (id int PRIMARY KEY, v text) PARTITION BY LIST (id); \
+         CREATE TABLE one PARTITION OF src FOR VALUES IN (1); \
+         CREATE TABLE two PARTITION OF src FOR VALUES IN (2)";
+    source.run(PARTITIONED);
+    source.run("INSERT INTO src VALUES (1, 'old'), (2, 'old'); CREATE PUBLICATION p FOR TABLE src");
+    target.run("CREATE EXTENSION pgcache");
+    target.run(PARTITIONED);
+    target.run("SELECT cache_create('c'); SELECT cache_create('watching')");
+    for cache in ["c", "watching"] {
+        target.run(&format!(
+            "SELECT cache_depend('src', $$'p:' || id$$, '{cache}')"
+        ));
+    }
+    target.run(
+        "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; \
+         CREATE TRIGGER see AFTER DELETE OR TRUNCATE ON watching EXECUTE FUNCTION see()",
+    );
+    target.run(&format!(
+        "CREATE SUBSCRIPTION s CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION p",
+        publisher.folder.display()
+    ));
+    wait_for("the rows have come to the subscriber", || {
+        target.value("SELECT 1 FROM src HAVING count(*) = 2")
+    });
+    for (change, arrived) in [
+        ("TRUNCATE one", "SELECT 1 FROM src HAVING count(*) = 1"),
+        ("TRUNCATE src", "SELECT 1 FROM src HAVING count(*) = 0"),
+    ] {
+        for cache in ["c", "watching"] {
+            target.run(&format!("SELECT cache_set('p:2', 'v', cache => '{cache}')"));
+        }
+        source.run(change);
+        wait_for("the change has come to the subscriber", || {
+            target.value(arrived)
+        });
+        for cache in ["c", "watching"] {
+            assert_eq!(
+                target.value(&format!("SELECT cache_get('p:2', '{cache}')")),
+                None,
+                "{change}, {cache}"
+            );
+        }
+    }
+    target.run("DROP SUBSCRIPTION s");
+}
+
+/// Each TRUNCATE tells the other cache's dependency.
+#[test]
+fn caches_that_depend_on_each_other_are_cleared_once() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut other) = (database.connect(), database.connect());
+    source_and_cache(&mut writer, "unlogged");
+    writer.run(
+        "SELECT cache_create('d'); SELECT cache_depend('c', 'key', 'd'); \
+         SELECT cache_depend('d', 'key', 'c'); SELECT cache_depend('c', 'key', 'c')",
+    );
+    let pid = writer.number("SELECT pg_backend_pid()");
+    for change in [
+        "TRUNCATE src",
+        "ALTER TABLE src ADD COLUMN more int",
+        "BEGIN; DELETE FROM c; TRUNCATE src; COMMIT",
+        "DROP TABLE src",
+    ] {
+        other.run("SELECT cache_set('x', 'v', cache => 'c'), cache_set('y', 'v', cache => 'd')");
+        let change_in_time = move |mut writer: Client| {
+            writer.run(change);
+            writer
+        };
+        let working = thread::spawn(move || change_in_time(writer));
+        for _ in 0..1_000 {
+            if working.is_finished() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let ended = working.is_finished();
+        if !ended {
+            other.run(&format!("SELECT pg_terminate_backend({pid})"));
+        }
+        assert!(ended, "{change}");
+        writer = working.join().expect("the change is made");
+        assert_eq!(other.number("SELECT count(*) FROM c"), 0, "{change}");
+        assert_eq!(other.number("SELECT count(*) FROM d"), 0, "{change}");
+    }
+}
+
 #[test]
 fn a_dump_brings_dependencies_and_channels_back() {
     let cluster = Cluster::shared();

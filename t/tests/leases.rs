@@ -7,6 +7,7 @@ use std::time::Duration;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::parallel;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
@@ -54,6 +55,29 @@ fn a_lease_is_good_in_any_session_and_for_one_store() {
         assert!(store(&mut other, lease, cache));
         assert_eq!(state(&mut other, cache), "hit");
         assert!(!store(&mut other, lease, cache), "{cache}: it was used up");
+    }
+}
+
+/// Anybody may say of their own function that it is safe there.
+#[test]
+fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
+    for cache in ["tab", "mem"] {
+        let mut session = with_caches().connect();
+        parallel::always(&mut session);
+        session.run(&format!(
+            "CREATE FUNCTION load(i int) RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS \
+             $$BEGIN RETURN cache_fetch('k', 'SELECT 1 / (length($1) - 1)', cache => '{cache}'); END$$; \
+             CREATE TABLE rows AS SELECT generate_series(1, 1000) AS i; ANALYZE rows"
+        ));
+        let query = "SELECT count(load(i)) FROM rows";
+        assert!(parallel::is_planned(&mut session, query));
+        refused(session.try_value(query), "22012");
+        session.run("SET pgcache.fetch_wait = 0");
+        session.run(&format!(
+            "SELECT cache_fetch('k', 'SELECT 1', cache => '{cache}')"
+        ));
+        let get = format!("SELECT cache_get('k', '{cache}')");
+        assert_eq!(session.text(&get), "1", "{cache}: the lease was free");
     }
 }
 

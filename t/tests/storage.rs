@@ -122,7 +122,8 @@ fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     cache(&mut writer, from);
     writer.run("BEGIN; INSERT INTO source VALUES (1, 'x')");
     let pid = mover.text("SELECT pg_backend_pid()");
-    thread::scope(|scope| {
+    let mut writer = thread::scope(|scope| {
+        let mut writer = writer; // gone with a failure in here, so that nobody waits for it
         let moving = scope.spawn(move || {
             mover.run("BEGIN");
             for step in moved(relation, to) {
@@ -132,11 +133,12 @@ fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
         });
         wait_until("the move waits for the writer", || {
             database.connect().holds(&format!(
-                "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
+                "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
             ))
         });
         writer.run("COMMIT");
         moving.join().expect("the move ends");
+        writer
     });
     let rows = "SELECT key, value, expires_at IS NULL FROM cache_scan(cache => 'c')";
     assert_eq!(writer.lines(rows), ["2|two|t"], "{from} to {to}");

@@ -89,6 +89,8 @@ struct Transaction {
     declared: bool,
     /// Caches that depend on entries which a parallel query cannot remove, once it has asked.
     behind: Option<HashSet<u32>>,
+    /// Caches that the end of the transaction has cleared, under a lock that keeps others out.
+    cleared: HashSet<u32>,
 }
 
 impl Transaction {
@@ -363,6 +365,11 @@ pub fn take_noted() -> Rc<ByCache> {
         t.leaving.push(Rc::clone(&all));
         all
     })
+}
+
+/// The end of the transaction clears a cache; whether it had done so before.
+pub fn note_cleared(cache: Oid) -> bool {
+    !with(|t| t.cleared.insert(cache.to_u32()))
 }
 
 /// A child that has come to a table on which entries depend, or has left it, and that table.

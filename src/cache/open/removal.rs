@@ -27,6 +27,7 @@ use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
+use crate::pg::table::storage;
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache
 /// itself. A parallel query cannot: what it reads is asked for with `pending::is_due`.
@@ -141,7 +142,7 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
     if noted.all {
         match when {
             When::Now => remove_many::delete_all(cache),
-            When::Ending | When::Commit => remove_many::truncate(cache),
+            When::Ending | When::Commit => clear(cache),
         }
         return;
     }
@@ -149,6 +150,14 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
         keep_loaded_out(cache, &noted.keys);
     }
     remove_many::delete_keys(cache, &noted.keys);
+}
+
+/// A TRUNCATE is told to whoever depends on the cache, also one of an empty table. Caches that depend on each other
+/// would clear each other without an end, so the second time it is done only for rows that have come since.
+fn clear(cache: &Cache) {
+    if !pending::note_cleared(cache.relation) || storage::blocks(cache.relation) > 0 {
+        remove_many::truncate(cache);
+    }
 }
 
 /// From here on nobody stores under these keys what they have loaded before our commit is visible;

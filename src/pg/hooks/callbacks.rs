@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{dependency, ending, source};
+use super::{applied, dependency, ending, source};
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
@@ -19,6 +19,7 @@ static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
 /// Registers the callbacks and the hook.
 pub fn register(observer: Observer) {
     events::set_observer(observer);
+    applied::register();
     // SAFETY: called once while the library is loaded; the callbacks live as long as the process.
     unsafe {
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
@@ -39,8 +40,11 @@ unsafe extern "C-unwind" fn at_transaction_event(
     let (moment, phase) = match event {
         XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
         XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => (Moment::Committed, Phase::Open),
-        XACT_EVENT_ABORT => (Moment::Aborted, Phase::Open),
+        // A process of a parallel query has changed nothing, but may have leases of its own.
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE | XACT_EVENT_PARALLEL_COMMIT => {
+            (Moment::Committed, Phase::Open)
+        }
+        XACT_EVENT_ABORT | XACT_EVENT_PARALLEL_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
     match moment {
@@ -85,6 +89,7 @@ fn transaction_event(moment: Moment) {
             worker_state::extension_changed();
         }
         source::forget();
+        applied::forget();
         transaction_local::all_ended();
     }
 }

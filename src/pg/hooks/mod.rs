@@ -1,5 +1,6 @@
 //! What Postgres tells us: triggers, callbacks and hooks, and who hears of them.
 
+pub mod applied;
 pub mod callbacks;
 pub mod dependency;
 pub mod dependency_key;

@@ -1,0 +1,78 @@
+//! Partitions of a source that the apply of logical replication truncates.
+//!
+//! A TRUNCATE is told by the source's own trigger, or by the object access hook. Apply empties the partitions
+//! themselves, also where the publisher has named their parent, and calls no hook. All that comes of it is a message
+//! that each relation has changed. So a process that applies remembers which have, and looks at the end of the
+//! transaction whether they have another file.
+
+use std::collections::HashSet;
+
+use pgrx::pg_sys::{self, Oid};
+use pgrx::prelude::*;
+
+use super::{dependency, ending};
+use crate::pg::catalog::lookup;
+use crate::pg::session::transaction_local::TransactionLocal;
+use crate::pg::version;
+
+unsafe extern "C-unwind" {
+    // Reads a variable of the process.
+    safe fn IsLogicalWorker() -> bool;
+}
+
+thread_local! {
+    /// Relations of which the transaction has heard.
+    static CHANGED: TransactionLocal<HashSet<u32>> = TransactionLocal::default();
+}
+
+/// Registers the callback; called once while the library is loaded.
+pub fn register() {
+    // SAFETY: the callback lives as long as the library, which Postgres never unloads.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), pg_sys::Datum::null());
+    }
+}
+
+/// Postgres calls this for the relations of a command of ours when it has ended, and whenever a lock is taken. It
+/// touches no catalog.
+#[pg_guard]
+unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid) {
+    // SAFETY: reads a variable of this process.
+    let counts = IsLogicalWorker() && unsafe { pg_sys::IsTransactionState() };
+    if counts && relation != pg_sys::InvalidOid {
+        CHANGED.with(|changed| changed.change(|changed| changed.insert(relation.to_u32())));
+        ending::ask_for();
+    }
+}
+
+/// What depends on partitions that were truncated goes with the commit.
+pub fn see_truncated() {
+    if CHANGED.with(|changed| changed.look(HashSet::is_empty)) {
+        return;
+    }
+    let changed = CHANGED.with(|changed| changed.change(std::mem::take));
+    for partition in changed.into_iter().map(Oid::from_u32) {
+        let is_one = |class: lookup::Class| class.is_partition && class.has_triggers;
+        if lookup::class(partition).is_some_and(is_one) && has_new_file(partition) {
+            dependency::partition_truncated(partition);
+        }
+    }
+}
+
+/// The transaction has ended.
+pub fn forget() {
+    CHANGED.with(|changed| changed.change(HashSet::clear));
+}
+
+fn has_new_file(relation: Oid) -> bool {
+    // SAFETY: the relation is open while it is asked; NULL stands for one that is gone.
+    unsafe {
+        let lock = pg_sys::AccessShareLock as i32;
+        let open = pg_sys::try_relation_open(relation, lock);
+        !open.is_null() && {
+            let new = version::has_new_file(open);
+            pg_sys::relation_close(open, lock);
+            new
+        }
+    }
+}
