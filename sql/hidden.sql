@@ -150,3 +150,5 @@ SELECT pgcache.live(NULL), pgcache.live('infinity'), pgcache.live('-infinity'), 
 SELECT provolatile, proparallel, proacl::text LIKE '%=X/%' AS for_all FROM pg_proc WHERE oid = 'pgcache.live'::regproc;
 
 DROP TABLE hidden, hidden_other, hidden_new, plain CASCADE;
+DROP FUNCTION count_in_sql, count_in_plpgsql, found, plan_of, estimate;
+DROP PROCEDURE fill, look;
