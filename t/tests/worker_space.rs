@@ -20,7 +20,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('c')");
     session.run(
-        "INSERT INTO c SELECT i, repeat('x', 500), CASE WHEN i % 2 = 0 THEN now() END \
+        "INSERT INTO c AS pgcache_c SELECT i, repeat('x', 500), CASE WHEN i % 2 = 0 THEN now() END \
          FROM generate_series(1, 40000) AS i",
     );
     let blocks = session.number("SELECT pg_relation_size('c') / 8192");
