@@ -59,3 +59,4 @@ SET pgcache.show_expired = on;
 SELECT cache, hides_expired, not_hidden_because FROM pgcache.caches WHERE cache::text = 'timed';
 RESET pgcache.show_expired;
 DROP TABLE timed, endless, by_hand;
+DROP FUNCTION default_of;

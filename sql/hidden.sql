@@ -95,11 +95,11 @@ DELETE FROM hidden WHERE key IN ('dead 1', 'live 1') RETURNING key;
 MERGE INTO hidden AS h USING (VALUES ('dead 2'), ('live 2')) AS s (key) ON h.key = s.key WHEN MATCHED THEN DELETE;
 BEGIN;
 DECLARE c CURSOR FOR SELECT key FROM hidden WHERE key = 'live 3';
-INSERT INTO hidden VALUES ('soon', 'v', clock_timestamp() + interval '50 ms');
+INSERT INTO hidden VALUES ('soon', 'v', clock_timestamp() + interval '1 second');
 DECLARE d CURSOR FOR SELECT key FROM hidden WHERE key = 'soon';
 FETCH c;
 FETCH d;
-SELECT pg_sleep(0.06);
+SELECT pg_sleep(1.01);
 UPDATE hidden SET value = 'x' WHERE CURRENT OF d RETURNING key;
 DELETE FROM hidden WHERE CURRENT OF d RETURNING key;
 DELETE FROM hidden WHERE CURRENT OF c RETURNING key;
@@ -150,3 +150,5 @@ SELECT pgcache.live(NULL), pgcache.live('infinity'), pgcache.live('-infinity'), 
 SELECT provolatile, proparallel, proacl::text LIKE '%=X/%' AS for_all FROM pg_proc WHERE oid = 'pgcache.live'::regproc;
 
 DROP TABLE hidden, hidden_other, hidden_new, plain CASCADE;
+DROP FUNCTION count_in_sql, count_in_plpgsql, found, plan_of, estimate;
+DROP PROCEDURE fill, look;

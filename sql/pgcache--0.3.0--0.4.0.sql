@@ -177,7 +177,7 @@ REVOKE ALL ON FUNCTION pgcache.tell_what_is_missing() FROM PUBLIC;
 
 -- What plain SQL sees of a cache: the planner puts pgcache.live(expires_at) on every scan of one ------
 
-CREATE FUNCTION pgcache.live_support(internal) RETURNS internal
+CREATE FUNCTION pgcache.live_support(request internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'live_support_wrapper'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgcache.live_support(internal) IS

@@ -149,3 +149,5 @@ EXPLAIN (VERBOSE, COSTS OFF) INSERT INTO renewed_plain VALUES ('k', NULL);
 
 DROP TABLE renewed, renewed_plain, plain CASCADE;
 DROP ROLE regress_pgcache_writer;
+DROP FUNCTION tell;
+DROP PROCEDURE start_over;

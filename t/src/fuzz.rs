@@ -30,7 +30,8 @@ pub fn functions(session: &mut Client) -> Vec<Function> {
           FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, i)) \
          FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid JOIN pg_extension e ON e.oid = d.refobjid \
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass \
-         AND d.deptype = 'e' AND e.extname = 'pgcache' ORDER BY 1",
+         AND d.deptype = 'e' AND e.extname = 'pgcache' \
+         AND 'internal'::regtype <> ALL (p.proargtypes) ORDER BY 1",
     );
     rows.iter().map(|row| Function::from_line(row)).collect()
 }

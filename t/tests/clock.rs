@@ -93,7 +93,9 @@ fn sweeps_go_on() {
         cluster.move_clock(moved);
         session.run("SELECT cache_set('k' || i, 'v', '1 ms', c) FROM generate_series(1, 100) AS i, unnest('{c,m}'::regclass[]) AS c");
         let patience = Instant::now() + Duration::from_secs(90);
-        while session.number("SELECT count(*) FROM c") > 0 || session.number(IN_MEMORY) > 0 {
+        while session.number("SELECT count(*) FROM c AS pgcache_c") > 0
+            || session.number(IN_MEMORY) > 0
+        {
             assert!(Instant::now() < patience, "round {round}: nobody sweeps");
             sleep(Duration::from_millis(50));
         }

@@ -25,11 +25,11 @@ fn put_entries(session: &mut Client) {
 
 fn wait_until_swept(session: &mut Client) {
     let deadline = Instant::now() + Duration::from_secs(90);
-    while session.holds("SELECT EXISTS (SELECT FROM swept WHERE key = 'old')") {
+    while session.holds("SELECT EXISTS (SELECT FROM swept AS pgcache_c WHERE key = 'old')") {
         assert!(Instant::now() < deadline, "pg_cron did not run in time");
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_eq!(session.lines("SELECT key FROM swept"), ["new"]);
+    assert_eq!(session.lines("SELECT key FROM swept AS pgcache_c"), ["new"]);
 }
 
 fn jobs(session: &mut Client) -> Vec<String> {
@@ -159,7 +159,7 @@ fn pg_cron_and_the_built_in_worker_sweep_side_by_side() {
         );
         std::thread::sleep(Duration::from_millis(20));
     }
-    while home.number("SELECT count(*) FROM swept") > 0 {
+    while home.number("SELECT count(*) FROM swept AS pgcache_c") > 0 {
         assert!(Instant::now() < deadline, "rows stay");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -183,7 +183,9 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
         "cache_expire('c')",
         "cache_expire()",
     ] {
-        admin.run("INSERT INTO c VALUES ('k', 'v', '-infinity') ON CONFLICT DO NOTHING");
+        admin.run(
+            "INSERT INTO c AS pgcache_c VALUES ('k', 'v', '-infinity') ON CONFLICT DO NOTHING",
+        );
         let _ = session.try_value(&format!("SELECT {call}"));
         assert_eq!(
             admin.lines("TABLE stolen"),
@@ -195,7 +197,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     // A careful one works, for its owner as for others.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
-        "INSERT INTO c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
+        "INSERT INTO c AS pgcache_c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
     );
     assert!(session.holds("SELECT cache_delete('k', 'c')"));
     assert_eq!(session.text("SHOW search_path"), "own, public");

@@ -135,6 +135,7 @@ const OF_THE_SESSION: &[&str] = &[
     "pgcache.hot_tier",
     "pgcache.fetch_wait",
     "pgcache.lease_time",
+    "pgcache.show_expired",
     "pgcache.table_path",
 ];
 

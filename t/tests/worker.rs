@@ -23,9 +23,9 @@ fn put(session: &mut Client, cache: &str) {
 }
 
 fn wait_until_swept(session: &mut Client, cache: &str) {
-    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} WHERE key = 'old')");
+    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} AS pgcache_c WHERE key = 'old')");
     wait_until(&format!("a sweep of {cache}"), || !session.holds(&old));
-    let rest = session.lines(&format!("SELECT key FROM ONLY {cache}"));
+    let rest = session.lines(&format!("SELECT key FROM ONLY {cache} AS pgcache_c"));
     assert_eq!(rest, ["new"]);
 }
 
@@ -129,7 +129,7 @@ fn who_waits_for_a_lock_of_the_worker_cancels_it() {
     wait_for_visit(&mut session, &database.name);
     // What the visit had done is undone; in the way, it would have taken all of them.
     session.run("BEGIN; LOCK TABLE c");
-    assert_eq!(session.number("SELECT count(*) FROM c"), 60);
+    assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 60);
     session.run("ROLLBACK");
     assert!(
         !cluster.log_text().contains("could not"),
@@ -241,8 +241,8 @@ fn a_sweep_over_all_caches_warns_of_a_failing_trigger_and_goes_on() {
     put(&mut session, "a");
     put(&mut session, "b");
     assert_eq!(session.number("SELECT cache_expire()"), 1);
-    assert_eq!(session.lines("SELECT key FROM b"), ["new"]);
-    assert_eq!(session.number("SELECT count(*) FROM a"), 2);
+    assert_eq!(session.lines("SELECT key FROM b AS pgcache_c"), ["new"]);
+    assert_eq!(session.number("SELECT count(*) FROM a AS pgcache_c"), 2);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn an_interval_of_zero_turns_it_off_until_the_settings_are_reloaded() {
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('c')");
     put(&mut session, "c");
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(session.number("SELECT count(*) FROM c"), 2);
+    assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 2);
     for set in [
         "SET pgcache.expire_interval = '300ms'",
         "RESET pgcache.expire_interval",
@@ -281,7 +281,7 @@ fn a_temporary_cache_of_a_session_is_left_to_that_session() {
     wait_until_swept(&mut session, "c");
     put(&mut session, "c");
     wait_until_swept(&mut session, "c");
-    assert_eq!(session.number("SELECT count(*) FROM mine"), 2);
+    assert_eq!(session.number("SELECT count(*) FROM mine AS pgcache_c"), 2);
     assert_eq!(session.number("SELECT cache_expire()"), 1);
     assert!(
         !cluster.log_text().contains("could not"),
@@ -326,7 +326,9 @@ fn a_role_that_a_database_sets_does_not_stop_it_either() {
         database.name
     ));
     session.run("INSERT INTO c SELECT i, '1', now() FROM generate_series(1, 1000) AS i");
-    wait_until("a sweep", || session.number("SELECT count(*) FROM c") == 0);
+    wait_until("a sweep", || {
+        session.number("SELECT count(*) FROM c AS pgcache_c") == 0
+    });
     wait_until("a vacuum", || {
         session.holds("SELECT vacuum_count > 0 FROM pg_stat_user_tables WHERE relname = 'c'")
     });
@@ -458,7 +460,7 @@ fn it_shares_the_work_with_sessions_that_sweep_too() {
     });
     let mut session = database.connect();
     wait_until("all is swept", || {
-        session.number("SELECT count(*) FROM c") == 0
+        session.number("SELECT count(*) FROM c AS pgcache_c") == 0
     });
     session.verified("c");
     assert!(

@@ -54,7 +54,7 @@ fn expire_others(session: &mut Client, slow: &[&str]) -> i64 {
         ));
     }
     let left: Vec<String> = (0..10)
-        .map(|i| format!("(SELECT count(*) FROM c{i})"))
+        .map(|i| format!("(SELECT count(*) FROM c{i} AS pgcache_c)"))
         .collect();
     let left = format!("SELECT {}", left.join(" + "));
     wait_until_within(PATIENCE, "the others are swept", || {
@@ -64,7 +64,7 @@ fn expire_others(session: &mut Client, slow: &[&str]) -> i64 {
 }
 
 fn rows(session: &mut Client, cache: &str) -> i64 {
-    session.number(&format!("SELECT count(*) FROM {cache}"))
+    session.number(&format!("SELECT count(*) FROM {cache} AS pgcache_c"))
 }
 
 #[test]

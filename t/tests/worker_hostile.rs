@@ -19,7 +19,7 @@ fn put(session: &mut Client, cache: &str) {
 }
 
 fn wait_until_swept(session: &mut Client, cache: &str) {
-    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} WHERE key = 'old')");
+    let old = format!("SELECT EXISTS (SELECT FROM ONLY {cache} AS pgcache_c WHERE key = 'old')");
     wait_until_within(PATIENCE, &format!("a sweep of {cache}"), || {
         !session.holds(&old)
     });

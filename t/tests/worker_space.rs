@@ -20,7 +20,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('c')");
     session.run(
-        "INSERT INTO c SELECT i, repeat('x', 500), CASE WHEN i % 2 = 0 THEN now() END \
+        "INSERT INTO c AS pgcache_c SELECT i, repeat('x', 500), CASE WHEN i % 2 = 0 THEN now() END \
          FROM generate_series(1, 40000) AS i",
     );
     let blocks = session.number("SELECT pg_relation_size('c') / 8192");
@@ -84,10 +84,11 @@ fn a_cache_is_trimmed_to_its_limit_oldest_entries_first() {
     session.run("UPDATE c SET value = 'y' WHERE key LIKE 'a%'");
     session.run("INSERT INTO c SELECT 'x' || i, '1', now() FROM generate_series(1, 500) AS i");
     assert_eq!(session.number("SELECT cache_expire('c', 100)"), 100);
-    let left = session.lines("SELECT left(key, 1), count(*) FROM c GROUP BY 1 ORDER BY 1");
+    let left =
+        session.lines("SELECT left(key, 1), count(*) FROM c AS pgcache_c GROUP BY 1 ORDER BY 1");
     assert_eq!(left, ["a|2000", "d|1000"]);
     assert_eq!(session.number("SELECT cache_expire('c')"), 0);
-    assert_eq!(session.number("SELECT count(*) FROM c"), 3000);
+    assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 3000);
 }
 
 #[test]
@@ -105,11 +106,12 @@ fn entries_that_the_tier_knows_to_be_used_are_trimmed_last() {
         session.hot_hits("c") >= before + 500
     });
     session.run("SELECT cache_expire('c')");
-    let left = session.lines("SELECT left(key, 1), count(*) FROM c GROUP BY 1 ORDER BY 1");
+    let left =
+        session.lines("SELECT left(key, 1), count(*) FROM c AS pgcache_c GROUP BY 1 ORDER BY 1");
     assert_eq!(left, ["a|500", "c|500", "d|2000"]);
     session.verified("c");
     session.run("SELECT cache_alter('c', max_entries => 100); SELECT cache_expire('c')");
-    assert_eq!(session.number("SELECT count(*) FROM c"), 100);
+    assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 100);
     let trimmed = "SELECT trimmed FROM pgcache.stats WHERE cache = 'c'::regclass";
     assert_eq!(session.number(trimmed), 7900);
 }
@@ -127,9 +129,9 @@ fn the_worker_holds_a_cache_to_its_limit_while_it_is_filled() {
         fill(&mut session, "c", &format!("{round}-"), 500);
     }
     wait_until("a sweep at rest", || {
-        session.number("SELECT count(*) FROM c") <= 5000
+        session.number("SELECT count(*) FROM c AS pgcache_c") <= 5000
     });
-    assert_eq!(session.number("SELECT count(*) FROM c"), 5000);
+    assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 5000);
 }
 
 #[test]
@@ -148,7 +150,7 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     }
     session.run("SELECT cache_alter('c', max_entries => 100)");
     wait_until("a sweep that counts the limit", || {
-        session.number("SELECT count(*) FROM c") == 100
+        session.number("SELECT count(*) FROM c AS pgcache_c") == 100
     });
 }
 
@@ -354,7 +356,7 @@ fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
         ));
     };
     put(0);
-    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c");
+    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c AS pgcache_c");
     for round in 1..=80 {
         // Time for the worker to answer.
         std::thread::sleep(Duration::from_millis(100));
