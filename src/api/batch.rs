@@ -7,6 +7,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE, TO_READ, TO_WRITE};
+use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline;
 use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
@@ -33,13 +34,13 @@ fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer
         let Some(keys) = keys else {
             return Ok(());
         };
-        let keys = checked(&keys)?;
+        let (asked, keys) = checked(&cache, &keys)?;
         let found = entries::get_many(&cache, &keys)?;
-        for (key, entry) in keys.iter().zip(&found) {
+        for (key, entry) in asked.iter().zip(&found) {
             sink.row(|| {
                 let stored = entry.as_ref().and_then(|entry| entry.value);
                 let value = stored.map(convert::result::<V>).map(Stored::of);
-                Some([key.text().into(), value.into()])
+                Some([(*key).into(), value.into()])
             });
         }
         Ok(())
@@ -74,7 +75,7 @@ fn set_many<V: Value>(
     function: &CStr,
 ) -> Answer<i64> {
     let cache = open::to_write(cache, TO_WRITE, function)?;
-    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
     let vals = vals.ok_or(Error::NullArgument("vals"))?.elements("vals")?;
     if keys.len() != vals.len() {
         return Err(Error::UnequalArrays.into());
@@ -93,15 +94,16 @@ fn set_many<V: Value>(
 #[pg_extern]
 fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete_many()")?;
-    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
     Ok(entries::delete_many(&cache, keys.into_iter())?)
 }
 
-fn checked(keys: &ArrayOf<Text>) -> Result<Vec<Key>, Error> {
+/// The keys as the caller spells them, and as the cache does.
+fn checked(cache: &Cache, keys: &ArrayOf<Text>) -> Result<(Vec<Text>, Vec<Key>), Error> {
     let texts = keys.elements("keys")?;
     let mut keys = memory::list(texts.len());
-    for text in texts {
-        keys.push(Key::new(text)?);
+    for &text in &texts {
+        keys.push(cache.key(Key::new(text)?));
     }
-    Ok(keys)
+    Ok((texts, keys))
 }

@@ -9,6 +9,7 @@ use pgrx::prelude::*;
 
 use super::Answer;
 use crate::cache::catalog::registry::Cache;
+use crate::cache::definition::attach::{self, Names};
 use crate::cache::definition::define;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
@@ -16,9 +17,9 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::{name, relation};
 use crate::pg::encoding;
-use crate::pg::session::lock::Mode;
+use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::transaction;
-use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::datum::{Name, Text, ValueType};
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
@@ -93,6 +94,45 @@ fn cache_tune(
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
     define::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())
+}
+
+#[pg_extern]
+#[allow(clippy::too_many_arguments)] // the signature that users call
+fn cache_attach(
+    tab: Option<Oid>,
+    ttl: Option<Interval>,
+    key_column: Option<Name>,
+    value_column: Option<Name>,
+    expires_column: Option<Name>,
+    max_entries: Option<i64>,
+    grace: Option<Interval>,
+    expires_unit: Option<Text>,
+) -> Answer<Oid> {
+    let table = tab.ok_or(Error::NullArgument("tab"))?;
+    let given = |name: Option<Name>, argument| {
+        name.map(Name::into_inner)
+            .ok_or(Error::NullArgument(argument))
+    };
+    let names = Names {
+        key: given(key_column, "key_column")?,
+        value: given(value_column, "value_column")?,
+        deadline: given(expires_column, "expires_column")?,
+        unit: expires_unit.map(Text::to_string_lossy),
+    };
+    let settings = Settings::default().changed(ttl, max_entries, grace)?;
+    privilege::require(table, Privileges::NONE);
+    privilege::require_owner(table);
+    transaction::require_writable(c"cache_attach()");
+    lock::relation(table, Mode::Remove);
+    privilege::require_owner(table); // asked again: the lock may have been waited for
+    attach::attach(table, &names, settings)?;
+    Ok(table)
+}
+
+#[pg_extern]
+fn cache_detach(cache: Option<Oid>) -> Answer<()> {
+    let cache = open_as_owner(cache, Mode::Remove, c"cache_detach()")?;
+    Ok(attach::detach(&cache)?)
 }
 
 /// One row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation

@@ -14,13 +14,14 @@ use crate::pg::value::datum::Text;
 #[pg_extern]
 fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete()")?;
-    Ok(entries::delete(&cache, Key::of_write(key)?)?)
+    let key = cache.key(Key::of_write(key)?);
+    Ok(entries::delete(&cache, key)?)
 }
 
 #[pg_extern]
 fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
     let cache = open::to_write(cache, TO_TAKE, c"cache_delete_if()")?;
-    let key = Key::of_write(key)?;
+    let key = cache.key(Key::of_write(key)?);
     let expected = expected.map(|value| convert::argument(value, cache.value_type));
     Ok(entries::delete_if(&cache, key, expected)?)
 }
@@ -35,9 +36,8 @@ fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> 
 #[pg_extern]
 fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
     let cache = open::to_write(cache, TO_TAKE, c"cache_take()")?;
-    let value = entries::take(&cache, Key::of_write(key)?, |entry| {
-        entry.value.map(convert::result)
-    })?;
+    let key = cache.key(Key::of_write(key)?);
+    let value = entries::take(&cache, key, |entry| entry.value.map(convert::result))?;
     Ok(value.flatten())
 }
 

@@ -52,6 +52,7 @@ fn look(
     grace: impl Fn(&Cache) -> Option<Interval>,
 ) -> Result<Option<Entry>, Error> {
     if let Some(cache) = registry::remembered(relation) {
+        let key = cache.rehashed(key);
         if cache.storage == Storage::Memory {
             return get_from_memory(&cache, key, grace(&cache));
         }
@@ -60,6 +61,7 @@ fn look(
         }
     }
     let cache = open::lock_to_read(relation, needs)?;
+    let key = cache.rehashed(key);
     if cache.storage == Storage::Memory {
         return get_from_memory(&cache, key, grace(&cache));
     }
@@ -158,6 +160,9 @@ pub fn scan(
     max_rows: usize,
     show: &mut dyn FnMut(CopyOut),
 ) -> Result<(), Error> {
+    cache.check_prefix(prefix)?;
+    let after = after.filter(|after| !after.bytes().is_empty());
+    let after = after.map(|after| cache.key_type.canonical(after));
     match cache.storage {
         Storage::Memory => memory_cache::scan(cache, prefix, after, max_rows, show)?,
         _ => table::scan(cache, prefix, after, max_rows as i64)
@@ -169,6 +174,7 @@ pub fn scan(
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
+    cache.check_room(key)?;
     match cache.storage {
         Storage::Memory => memory_cache::set(cache, cache.hashed(key), &entry)?,
         _ => table::set(cache, key, entry.value, entry.deadline),
@@ -184,6 +190,9 @@ pub fn set_many(
     deadline: Deadline,
 ) -> Result<i64, Error> {
     let entries = last_of_each(entries);
+    for &(key, _) in &entries {
+        cache.check_room(key)?;
+    }
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
             handle::check_size(key.text().bytes(), value.bytes())?; // all or none
@@ -201,6 +210,7 @@ pub fn set_many(
 
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    cache.check_room(key)?;
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(present.is_none(), entry)
@@ -228,6 +238,7 @@ pub fn replace_if(
     expected: Option<Stored>,
     entry: Entry,
 ) -> Result<bool, Error> {
+    cache.check_room(key)?;
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(same_value(present.and_then(|e| e.value), expected), entry)
@@ -260,6 +271,7 @@ pub fn increment(
     delta: i64,
     deadline: Deadline,
 ) -> Result<Option<Stored>, Error> {
+    cache.check_room(key)?;
     let sum = |value: Option<Stored>| {
         let text = counter::sum(value.map(convert::result), delta)?;
         Ok(convert::argument(text, cache.value_type))
@@ -372,6 +384,7 @@ fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
+    cache.check_prefix(prefix)?;
     let removed = match cache.storage {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
-use super::declare;
+use super::{attach, declare};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
@@ -144,6 +144,10 @@ pub fn alter(cache: &Cache, settings: Settings) {
         ),
         _ => {
             put_row_trigger(cache.qualified_name(), settings);
+            let attached = cache.columns.as_ref().filter(|columns| columns.attached);
+            if let Some(columns) = attached.filter(|_| settings.ttl != cache.settings.ttl) {
+                attach::follow_ttl(cache.relation, columns, &settings);
+            }
             upkeep::look_again(cache.relation);
         }
     }
@@ -168,7 +172,8 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-fn put_triggers(table: &CStr, settings: Settings) {
+/// Makes a table a cache.
+pub fn put_triggers(table: &CStr, settings: Settings) {
     put_row_trigger(table, settings);
     ddl::run(&[
         b"CREATE TRIGGER pgcache_record_truncate BEFORE TRUNCATE ON ",

@@ -1,5 +1,6 @@
 //! Making, changing and dropping caches, and declaring what they depend on.
 
+pub mod attach;
 pub mod declare;
 pub mod define;
 pub mod view;

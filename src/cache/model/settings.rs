@@ -161,7 +161,7 @@ impl Settings {
 
 /// A span as ISO 8601 writes it, in the three fields that an interval has: months, days, seconds.
 /// Postgres reads this form the same way whatever IntervalStyle and DateStyle say.
-fn iso_8601(span: &Interval) -> String {
+pub fn iso_8601(span: &Interval) -> String {
     let (months, days, micros) = (span.months(), span.days(), span.micros());
     let mut text = String::from("P");
     if months != 0 {

@@ -104,6 +104,38 @@ pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
+/// Whether it is one of Postgres' own: made by initdb, or in a schema of its.
+pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
+    // SAFETY: syscache look-ups inside of a transaction; 0 for a relation that is gone.
+    let schema = unsafe { pg_sys::get_rel_namespace(relation) };
+    let of_catalogs = pg_sys::Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
+    relation.to_u32() < pg_sys::FirstNormalObjectId || schema == of_catalogs
+}
+
+/// Whether an extension has made it.
+pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a scan of pg_depend inside of a transaction.
+    unsafe {
+        pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation) != pg_sys::InvalidOid
+    }
+}
+
+/// Whether it is a partition of another table.
+pub fn is_partition(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up inside of a transaction; false for a relation that is gone.
+    unsafe { pg_sys::get_rel_relispartition(relation) }
+}
+
+/// Whether it has a live column of this name.
+pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
+    column_number(relation, name).is_some_and(|number| number > 0)
+}
+
+/// A name for an error message.
+pub fn decoded(name: &CStr) -> String {
+    crate::pg::encoding::decode(name.to_bytes())
+}
+
 /// Whether anything this session runs has the relation open; it has a lock on it.
 pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     // SAFETY: the lock keeps the relation; it is open between open and close.

@@ -6,14 +6,14 @@
 
 use std::ptr::null_mut;
 
-use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
+use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
 
 use super::read::{UsePlan, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory;
 use crate::pg::memory::unguarded::{self, guarded};
-use crate::pg::value::datum::{Text, Value, varlena_bytes};
+use crate::pg::value::datum::Text;
 use crate::pg::version;
 
 /// A row that was found, and which key it has.
@@ -50,9 +50,10 @@ pub fn by_index(
         })
         .ok_or(UsePlan)?;
         for (number, key) in keys {
+            let key = target.key_datum(key);
             let found = guarded(|| {
                 unguarded::check_for_interrupts();
-                let mut by_key = key_equals(key.raw());
+                let mut by_key = key_equals(target, key);
                 unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
                 let forward = pg_sys::ScanDirection::ForwardScanDirection;
                 unguarded::index_getnext_slot(scan, forward, search.slot)
@@ -79,13 +80,14 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
     unsafe {
         let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
+            let key = target.key_datum(key);
             guarded(|| {
                 unguarded::check_for_interrupts();
-                let mut writer = unseen_writer(&search, index, key);
+                let mut writer = unseen_writer(target, &search, index, key);
                 while writer != pg_sys::InvalidTransactionId {
                     let none = pg_sys::XLTW_Oper::XLTW_None;
                     unguarded::XactLockTableWait(writer, null_mut(), null_mut(), none);
-                    writer = unseen_writer(&search, index, key);
+                    writer = unseen_writer(target, &search, index, key);
                 }
             });
         }
@@ -99,9 +101,10 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
 /// # Safety
 /// Inside of `guarded`, with what `open` has given.
 unsafe fn unseen_writer(
+    target: &Target,
     search: &Search,
     index: pg_sys::Relation,
-    key: Text,
+    key: Datum,
 ) -> pg_sys::TransactionId {
     // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
     // and ends here.
@@ -111,7 +114,7 @@ unsafe fn unseen_writer(
             ..Default::default()
         };
         let scan = version::index_beginscan(search.table, index, &raw mut dirty);
-        let mut by_key = key_equals(key.raw());
+        let mut by_key = key_equals(target, key);
         unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         let mut writer = pg_sys::InvalidTransactionId;
@@ -151,7 +154,7 @@ pub fn by_pass(
             })
         };
         while let Some(key) = next() {
-            if let Some(number) = number_of(varlena_bytes(key)) {
+            if let Some(number) = number_of(target.key_type.bytes_of(key)) {
                 let found = guarded(|| found(target, &search, number));
                 memory::push(&mut all, found);
             }

@@ -1,0 +1,221 @@
+//! Making a cache of a table that somebody else has made, and a plain table of it again.
+//!
+//! The table stays theirs: its rows, columns, indexes, privileges and whatever writes it. What it
+//! gets are triggers, one of which names its columns (`pg::catalog::columns`), and with a ttl a
+//! default for its deadlines. A table that entries cannot be kept in is refused with 42804 and what
+//! would have to be changed; nothing about it is changed unasked.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{self, Oid};
+
+use super::declare;
+use super::define;
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::commit::changes;
+use crate::cache::model::settings::Settings;
+use crate::cache::model::{ddl, dialect, settings};
+use crate::error::Error;
+use crate::pg::catalog::columns::{self, Columns, former_default};
+use crate::pg::catalog::privilege::AsOwner;
+use crate::pg::catalog::{name, relation};
+use crate::pg::spi::plan::query_once;
+use crate::pg::table::shape;
+use crate::pg::value::typed::Typed;
+
+/// What `cache_attach` is told of a table's columns.
+pub struct Names {
+    pub key: CString,
+    pub value: CString,
+    pub deadline: CString,
+    /// The unit of a Unix time, `s` or `ms`; None for a timestamptz.
+    pub unit: Option<String>,
+}
+
+/// Makes a table a cache. The caller owns it and holds its strongest lock.
+pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error> {
+    check_kind(table)?;
+    if let Some(unit) = names.unit.as_deref().filter(|unit| !["s", "ms"].contains(unit)) {
+        return Err(Error::UnknownUnit(unit.into()));
+    }
+    let qualified = relation::qualified(table);
+    for name in [&names.key, &names.value] {
+        require_column(table, name)?;
+    }
+    let is_new = names.unit.is_none() && !relation::has_column(table, &names.deadline);
+    if is_new {
+        add_deadline(&qualified, &names.deadline, settings.ttl);
+    }
+    require_column(table, &names.deadline)?;
+    let columns = [&*names.key, &*names.value, &*names.deadline];
+    let unit = names.unit.as_deref().map(str::as_bytes);
+    let columns = columns::of_table(table, columns, unit).map_err(|misfit| {
+        Error::Unattachable(relation::display_name(table), misfit.why, misfit.hint)
+    })?;
+    if columns.generated && settings.ttl.is_some() {
+        return Err(Error::GeneratedColumns);
+    }
+    let former = match is_new {
+        true => None,
+        false => default_of(table, columns.deadline.number),
+    };
+    put_marker(&qualified, &columns, unit, former.as_deref());
+    define::put_triggers(&qualified, settings);
+    if settings.ttl.is_some() {
+        follow_ttl(table, &columns, &settings);
+    }
+    Ok(())
+}
+
+/// Makes a plain table of a cache again. The caller owns it and holds its strongest lock.
+pub fn detach(cache: &Cache) -> Result<(), Error> {
+    let (table, qualified) = (cache.relation, cache.qualified_name());
+    if cache.storage == Storage::Memory {
+        return Err(Error::DetachedView(relation::display_name(table)));
+    }
+    if define::is_main(cache) {
+        return Err(Error::DetachedMain);
+    }
+    declare::release(table);
+    if cache.settings.ttl.is_some() && former_default(table).is_some() {
+        let columns = cache.columns.as_ref();
+        columns.inspect(|columns| restore_default(table, columns));
+    }
+    for trigger in shape::own_triggers(table) {
+        let trigger = name::quote_identifier(&trigger);
+        ddl::run(&[
+            b"DROP TRIGGER ",
+            trigger.to_bytes(),
+            b" ON ",
+            qualified.to_bytes(),
+        ]);
+    }
+    changes::note_dropped(table); // its copies and its slot go as those of a dropped cache
+    Ok(())
+}
+
+/// Gives the deadline's column of an attached table the default that its settings ask for: now and
+/// the ttl, or without one what it had before.
+pub fn follow_ttl(table: Oid, columns: &Columns, settings: &Settings) {
+    let Some(ttl) = settings.ttl else {
+        return restore_default(table, columns);
+    };
+    let default = default_for(columns, "pg_catalog.clock_timestamp()", &ttl);
+    set_default(table, columns, Some(default.as_bytes()));
+}
+
+fn default_for(columns: &Columns, now: &str, ttl: &Interval) -> String {
+    dialect::default_deadline(columns.deadline_form, now, &settings::iso_8601(ttl))
+}
+
+/// As the table's owner: the former default is a text that the owner can have made up, and whoever
+/// may detach the table, a superuser among them, must not run it with more rights.
+fn restore_default(table: Oid, columns: &Columns) {
+    let former = former_default(table).flatten();
+    let _owner = AsOwner::to_maintain(table);
+    set_default(table, columns, former.as_deref());
+}
+
+fn set_default(table: Oid, columns: &Columns, default: Option<&[u8]>) {
+    let table = relation::qualified(table);
+    let column = columns.deadline.name.to_bytes();
+    let begin: [&[u8]; 4] = [b"ALTER TABLE ", table.to_bytes(), b" ALTER COLUMN ", column];
+    let end: [&[u8]; 2] = match default {
+        Some(default) => [b" SET DEFAULT ", default],
+        None => [b" DROP DEFAULT", b""],
+    };
+    ddl::run(&[begin.as_slice(), end.as_slice()].concat());
+}
+
+/// A default that is the same for all rows needs no rewrite of the table; rows that are there
+/// already begin their ttl now.
+fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
+    let column = name::quote_identifier(column);
+    let default = ttl.map(|ttl| {
+        let ttl = settings::iso_8601(&ttl);
+        format!(
+            " DEFAULT pg_catalog.now() OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval"
+        )
+    });
+    ddl::run(&[
+        b"ALTER TABLE ",
+        table.to_bytes(),
+        b" ADD COLUMN ",
+        column.to_bytes(),
+        b" pg_catalog.timestamptz",
+        default.unwrap_or_default().as_bytes(),
+    ]);
+}
+
+fn require_column(table: Oid, name: &CStr) -> Result<(), Error> {
+    match relation::has_column(table, name) {
+        true => Ok(()),
+        false => Err(Error::NoSuchColumn(relation::decoded(name))),
+    }
+}
+
+/// Raises 42804 for what is no table of a user's own, and 42P07 for a cache.
+fn check_kind(table: Oid) -> Result<(), Error> {
+    if shape::is_marked_as_cache(table) {
+        return Err(Error::CacheExists(relation::display_name(table)));
+    }
+    let refuse = |why| Err(Error::AttachedKind(relation::display_name(table), why));
+    if relation::is_partitioned(table) {
+        return refuse("It is partitioned.");
+    }
+    if !relation::is_table(table) {
+        return refuse("It is not a table.");
+    }
+    if relation::is_temporary(table) {
+        return refuse("It is temporary.");
+    }
+    if relation::is_of_postgres(table) {
+        return refuse("It belongs to Postgres.");
+    }
+    if relation::is_of_an_extension(table) {
+        return refuse("It belongs to an extension.");
+    }
+    if relation::is_partition(table) {
+        return refuse("It is a partition.");
+    }
+    Ok(())
+}
+
+/// The default of a column as SQL, with every name qualified that needs it under a search_path of
+/// nobody's.
+fn default_of(table: Oid, column: i16) -> Option<Vec<u8>> {
+    let _path = AsOwner::to_maintain(table);
+    query_once(
+        c"SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef AS d \
+          WHERE d.adrelid OPERATOR(pg_catalog.=) $1 AND d.adnum OPERATOR(pg_catalog.=) $2",
+        &[pg_sys::OIDOID, pg_sys::INT8OID],
+        &[Typed::oid(table), Typed::number(column.into())],
+        |output| Some(output.text(0, 0)?.bytes().to_vec()),
+    )
+}
+
+fn put_marker(table: &CStr, columns: &Columns, unit: Option<&[u8]>, former: Option<&[u8]>) {
+    let argument = |name: &[u8], value: &[u8]| name::literal(&[name, value].concat());
+    let unit = unit.map(|unit| argument(b"unit=", unit));
+    let former = former.map(|former| argument(b"default=", former));
+    let arguments: Vec<Vec<u8>> = [unit, former].into_iter().flatten().collect();
+    ddl::run(&[
+        b"CREATE TRIGGER pgcache_columns BEFORE UPDATE OF ",
+        columns.key.name.to_bytes(),
+        b", ",
+        columns.value.name.to_bytes(),
+        b", ",
+        columns.deadline.name.to_bytes(),
+        b" ON ",
+        table.to_bytes(),
+        b" FOR EACH STATEMENT EXECUTE FUNCTION pgcache.columns(",
+        &arguments.join(b", ".as_slice()),
+        b")",
+    ]);
+    ddl::run(&[
+        b"ALTER TABLE ",
+        table.to_bytes(),
+        b" DISABLE TRIGGER pgcache_columns",
+    ]);
+}
