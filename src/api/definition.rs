@@ -71,7 +71,11 @@ fn cache_alter(
     grace: Option<Interval>,
 ) -> Answer<()> {
     let cache = open_as_owner(cache, Mode::Define, c"cache_alter()")?;
-    define::alter(&cache, cache.settings.changed(ttl, max_entries, grace)?);
+    let settings = cache.settings.changed(ttl, max_entries, grace)?;
+    if ttl.is_some() && settings.ttl.is_some() {
+        cache.check_writable()?;
+    }
+    define::alter(&cache, settings);
     Ok(())
 }
 

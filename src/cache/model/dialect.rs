@@ -179,29 +179,48 @@ fn reading(form: DeadlineForm, row: &str) -> String {
 
 /// A timestamptz, or NULL for never, as the column holds it.
 fn writing(form: DeadlineForm, moment: &str) -> String {
-    let (per_second, width) = match form.kind {
-        DeadlineKind::Moment if form.nullable => return moment.into(),
-        DeadlineKind::Moment => return format!("COALESCE({moment}, {LAST_DAY})"),
+    match unix_time(form.kind, moment) {
+        None if form.nullable => moment.into(),
+        None => format!("COALESCE({moment}, {LAST_DAY})"),
+        Some(unix_time) => {
+            let never = if form.nullable { "NULL" } else { "0" };
+            format!("(CASE WHEN {moment} IS NULL THEN {never} ELSE {unix_time} END)")
+        }
+    }
+}
+
+/// A timestamptz, which is not NULL, as a Unix time: rounded up, at least 1, and at most what the
+/// column can hold. None for a column of moments.
+fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
+    let (per_second, width) = match kind {
+        DeadlineKind::Moment => return None,
         DeadlineKind::Seconds(width) => (1, width),
         DeadlineKind::Milliseconds(width) => (1000, width),
     };
-    let never = if form.nullable { "NULL" } else { "0" };
     let (last, cast) = match width {
         Width::Integer => (i64::from(i32::MAX), "::pg_catalog.int4"),
         Width::Bigint => (i64::MAX, "::pg_catalog.int8"),
     };
-    format!(
-        "(CASE WHEN {moment} IS NULL THEN {never} ELSE GREATEST(LEAST(pg_catalog.ceil(\
-         EXTRACT(epoch FROM {moment}) OPERATOR(pg_catalog.*) {per_second}), {last}), 1){cast} END)"
-    )
+    Some(format!(
+        "GREATEST(LEAST(pg_catalog.ceil(EXTRACT(epoch FROM {moment}) OPERATOR(pg_catalog.*) \
+         {per_second}), {last}), 1){cast}"
+    ))
 }
 
 /// The default of a deadline's column: now and a ttl.
 pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
-    writing(
-        form,
-        &format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)"),
-    )
+    let moment = format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)");
+    unix_time(form.kind, &moment).unwrap_or(moment)
+}
+
+/// What stands before and after an expression of type text that gives keys of this type, so that
+/// it gives them as the table prints them. None where every text is such a key.
+pub fn canonical(key_type: KeyType) -> Option<(&'static [u8], &'static [u8])> {
+    match key_type {
+        KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => None,
+        KeyType::Uuid => Some((b"((", b")::pg_catalog.uuid)::pg_catalog.text")),
+        KeyType::Bigint => Some((b"((", b")::pg_catalog.int8)::pg_catalog.text")),
+    }
 }
 
 /// `value + $2` over the stored form of a counter, where the function raises 22P02 and 22003, and

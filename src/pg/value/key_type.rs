@@ -5,6 +5,7 @@
 //! are the same text only if the table holds them equal: so text is compared bytewise, and a uuid or
 //! a bigint is read and printed as Postgres does it.
 
+use std::cmp::Ordering;
 use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -73,6 +74,15 @@ impl KeyType {
         match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => key,
             KeyType::Uuid | KeyType::Bigint => self.printed(self.parsed(key)),
+        }
+    }
+
+    /// The order in which a scan shows keys: that of the column's type, and of bytes for text.
+    pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
+        let number = |key: &[u8]| std::str::from_utf8(key).ok()?.parse::<i64>().ok();
+        match self {
+            KeyType::Bigint => number(one).cmp(&number(other)),
+            _ => one.cmp(other),
         }
     }
 
