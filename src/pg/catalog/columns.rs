@@ -50,19 +50,39 @@ pub struct Columns {
     pub attached: bool,
 }
 
+/// Which of the three columns is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Key,
+    Value,
+    Deadline,
+}
+
 /// Why a table cannot be a cache: what is wrong, and what can be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
+    part: Part,
     pub why: String,
     pub hint: Option<String>,
 }
 
 impl Misfit {
-    fn new(why: impl Into<String>) -> Misfit {
+    fn new(part: Part, why: impl Into<String>) -> Misfit {
         Misfit {
+            part,
             why: why.into(),
             hint: None,
         }
+    }
+
+    /// What a table lacks that `cache_create` has made.
+    fn native(part: Part) -> Misfit {
+        let why = match part {
+            Part::Key => "It has no column key text COLLATE \"C\" that is its primary key.",
+            Part::Value => "It has no column value of type text, jsonb or bytea.",
+            Part::Deadline => "It has no column expires_at of type timestamptz.",
+        };
+        Misfit::new(part, why)
     }
 
     fn with_hint(self, hint: impl Into<String>) -> Misfit {
@@ -98,13 +118,15 @@ pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
             None => {
                 let oid = (*table).rd_id;
                 let number = |name: &CStr| relation::column_number(oid, name).unwrap_or(0);
-                let columns = judge(table, NATIVE.map(number), None, false)?;
-                let is_native = columns.key_type == KeyType::Text
-                    && columns.key_collation == C_COLLATION
-                    && ValueType::from_oid(columns.value_oid).is_some();
-                is_native
-                    .then_some(columns)
-                    .ok_or_else(|| Misfit::new("Its columns are of other types than it had."))
+                let columns = judge(table, NATIVE.map(number), None, false)
+                    .map_err(|misfit| Misfit::native(misfit.part))?;
+                let is_text = columns.key_type == KeyType::Text;
+                if !is_text || columns.key_collation != C_COLLATION {
+                    return Err(Misfit::native(Part::Key));
+                }
+                ValueType::from_oid(columns.value_oid)
+                    .map(|_| columns)
+                    .ok_or(Misfit::native(Part::Value))
             }
         }
     }
@@ -239,17 +261,19 @@ unsafe fn judge(
 ) -> Result<Columns, Misfit> {
     // SAFETY: the table is open and locked, by the caller's word.
     unsafe {
-        let missing = |what: &str| Misfit::new(format!("It has no column for the {what}."));
-        let key_column = attribute(table, key).ok_or_else(|| missing("key"))?;
-        let value_column = attribute(table, value).ok_or_else(|| missing("value"))?;
-        let deadline_column = attribute(table, deadline).ok_or_else(|| missing("deadline"))?;
+        let missing = |part, what| Misfit::new(part, format!("It has no column for the {what}."));
+        let key_column = attribute(table, key).ok_or_else(|| missing(Part::Key, "key"))?;
+        let value_column = attribute(table, value).ok_or_else(|| missing(Part::Value, "value"))?;
+        let deadline_column =
+            attribute(table, deadline).ok_or_else(|| missing(Part::Deadline, "deadline"))?;
         if key == value || key == deadline || value == deadline {
-            return Err(Misfit::new("Key, value and deadline are three columns."));
+            let why = "Key, value and deadline are three columns.";
+            return Err(Misfit::new(Part::Value, why));
         }
         let key_type = judge_key(table, &key_column)?;
         let value_type = ValueType::of_column(value_column.atttypid).ok_or_else(|| {
             let name = relation::type_name(value_column.atttypid);
-            Misfit::new(format!("Its value column is of type {name}."))
+            Misfit::new(Part::Value, format!("Its value column is of type {name}."))
                 .with_hint("A value is of type text, varchar, json, jsonb or bytea.")
         })?;
         let kind = DeadlineKind::of(deadline_column.atttypid, unit)
@@ -299,11 +323,11 @@ unsafe fn judge_key(
 ) -> Result<KeyType, Misfit> {
     let key_type = KeyType::of(key.atttypid, key.atttypmod).ok_or_else(|| {
         let name = relation::type_name(key.atttypid);
-        Misfit::new(format!("Its key column is of type {name}."))
+        Misfit::new(Part::Key, format!("Its key column is of type {name}."))
             .with_hint("A key is of type text, varchar, uuid or bigint.")
     })?;
     if is_generated(key) {
-        return Err(Misfit::new("Its key column is generated."));
+        return Err(Misfit::new(Part::Key, "Its key column is generated."));
     }
     // SAFETY: a syscache look-up of a collation that a column has. The bitmap is a copy; from 18 on
     // a deferrable primary key appears in it. The index exists as long as its table is locked, and
@@ -312,7 +336,8 @@ unsafe fn judge_key(
         if key.attcollation != pg_sys::InvalidOid
             && !pg_sys::get_collation_isdeterministic(key.attcollation)
         {
-            return Err(Misfit::new("Its key column has a nondeterministic collation."));
+            let why = "Its key column has a nondeterministic collation.";
+            return Err(Misfit::new(Part::Key, why));
         }
         let index = version::primary_key_index(table);
         let primary = pg_sys::RelationGetIndexAttrBitmap(
@@ -325,6 +350,7 @@ unsafe fn judge_key(
             && pg_sys::bms_is_member(number, primary);
         if !is_primary {
             return Err(Misfit::new(
+                Part::Key,
                 "Its key column is not the whole primary key, or that is deferrable.",
             ));
         }
@@ -333,7 +359,10 @@ unsafe fn judge_key(
         pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
         match collation == key.attcollation {
             true => Ok(key_type),
-            false => Err(Misfit::new("Its primary key has a collation of its own.")),
+            false => Err(Misfit::new(
+                Part::Key,
+                "Its primary key has a collation of its own.",
+            )),
         }
     }
 }
@@ -346,7 +375,10 @@ unsafe fn wrong_deadline(
     unit: Option<&[u8]>,
 ) -> Misfit {
     let name = relation::type_name(column.atttypid);
-    let misfit = Misfit::new(format!("Its deadline column is of type {name}."));
+    let misfit = Misfit::new(
+        Part::Deadline,
+        format!("Its deadline column is of type {name}."),
+    );
     match (column.atttypid, unit) {
         (pg_sys::TIMESTAMPOID, _) => {
             // SAFETY: the table is open and locked, so its name is there, and so is the column's.
