@@ -135,7 +135,11 @@ fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<Str
             })
         };
         for line in session.lines(&spelled(call)) {
-            let keys = if call.starts_with("SELECT key") { 1..=5 } else { 1..=0 };
+            let keys = if call.starts_with("SELECT key") {
+                1..=5
+            } else {
+                1..=0
+            };
             let numbered = keys.fold(line, |line, number| {
                 let prefix = format!("{}|", key(number));
                 line.strip_prefix(&prefix)
@@ -148,15 +152,17 @@ fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<Str
 }
 
 fn taken(session: &mut Client) -> [i64; 2] {
-    ["direct", "plan"].map(|path| {
-        session.number(&format!("SELECT {path} FROM pgcache.table_path_taken()"))
-    })
+    ["direct", "plan"]
+        .map(|path| session.number(&format!("SELECT {path} FROM pgcache.table_path_taken()")))
 }
 
 fn attach(session: &mut Client, name: &str, made: &Made) {
     session.run(&format!("CREATE TABLE {name} {}", made.table));
     let comma = if made.attach.is_empty() { "" } else { ", " };
-    session.run(&format!("SELECT cache_attach('{name}'{comma}{})", made.attach));
+    session.run(&format!(
+        "SELECT cache_attach('{name}'{comma}{})",
+        made.attach
+    ));
 }
 
 #[test]
@@ -172,7 +178,12 @@ fn functions_answer_over_any_shape_of_table_as_over_our_own() {
             let name = format!("t_{path}_{number}");
             attach(&mut session, &name, made);
             let before = taken(&mut session);
-            assert_eq!(answers(&mut session, &name, made.key), expected, "{}", made.table);
+            assert_eq!(
+                answers(&mut session, &name, made.key),
+                expected,
+                "{}",
+                made.table
+            );
             let after = taken(&mut session);
             let [direct, plan] = [after[0] - before[0], after[1] - before[1]];
             match (path, made.plain) {
@@ -196,7 +207,9 @@ fn both_ways_write_the_same_row() {
             let (name, key) = (format!("same_{path}_{number}"), (made.key)(1));
             attach(&mut session, &name, made);
             session.run(&format!("SET pgcache.table_path = {path}"));
-            session.run(&format!("SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"));
+            session.run(&format!(
+                "SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"
+            ));
             rows.push(session.lines(&format!("SELECT * FROM {name}")));
             // Beyond what an integer holds, and what a timestamp does.
             session.run(&format!(
@@ -220,24 +233,38 @@ fn a_key_is_one_however_it_is_spelled() {
          SELECT cache_attach('u', key_column => 'id'), cache_attach('n', key_column => 'id');",
     );
     let spellings = [
-        ("u", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "{a0eebc999c0b4ef8bb6d6bb9bd380a11}"),
+        (
+            "u",
+            "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
+            "{a0eebc999c0b4ef8bb6d6bb9bd380a11}",
+        ),
         ("n", "0042", " +42 "),
     ];
     for (cache, one, other) in spellings {
         for path in ["auto", "plan"] {
             session.run(&format!("SET pgcache.table_path = {path}"));
-            session.run(&format!("SELECT cache_set('{one}', 'x', cache => '{cache}')"));
+            session.run(&format!(
+                "SELECT cache_set('{one}', 'x', cache => '{cache}')"
+            ));
             let get = format!("SELECT cache_get('{other}', '{cache}')");
             assert_eq!(session.lines(&get), ["x"]);
             session.run(&format!("UPDATE {cache} SET value = 'y'"));
             assert_eq!(session.lines(&get), ["y"], "a copy outlived its row");
             assert_eq!(session.lines(&get), ["y"]);
-            let asked = format!("SELECT * FROM cache_get_many(ARRAY['{other}', '{one}'], '{cache}')");
-            assert_eq!(session.lines(&asked), [format!("{other}|y"), format!("{one}|y")]);
+            let asked =
+                format!("SELECT * FROM cache_get_many(ARRAY['{other}', '{one}'], '{cache}')");
+            assert_eq!(
+                session.lines(&asked),
+                [format!("{other}|y"), format!("{one}|y")]
+            );
             session.run(&format!("DELETE FROM {cache}"));
             assert_eq!(session.lines(&get), [""]);
-            session.run(&format!("SELECT cache_incr('{one}', 1, cache => '{cache}')"));
-            session.run(&format!("SELECT cache_incr('{other}', 1, cache => '{cache}')"));
+            session.run(&format!(
+                "SELECT cache_incr('{one}', 1, cache => '{cache}')"
+            ));
+            session.run(&format!(
+                "SELECT cache_incr('{other}', 1, cache => '{cache}')"
+            ));
             assert_eq!(session.number(&format!("SELECT count(*) FROM {cache}")), 1);
             session.run(&format!(
                 "SELECT cache_set_many(ARRAY['{one}', '{other}'], '{{1,2}}', cache => '{cache}')"
@@ -254,28 +281,37 @@ fn a_key_is_one_however_it_is_spelled() {
             ("count(*) FROM cache_scan('1', cache => '$c')", "0A000"),
             ("cache_delete_prefix('1', '$c')", "0A000"),
         ] {
-            if call.contains("lease") && session.value("SELECT size FROM pgcache.hot_tier").is_none() {
+            if call.contains("lease")
+                && session.value("SELECT size FROM pgcache.hot_tier").is_none()
+            {
                 continue;
             }
-            refused(session.try_lines(&format!("SELECT {}", call.replace("$c", cache))), state);
+            refused(
+                session.try_lines(&format!("SELECT {}", call.replace("$c", cache))),
+                state,
+            );
         }
     }
     session.run("INSERT INTO n SELECT g, g, NULL FROM generate_series(8, 11) AS g");
     let page = "SELECT key FROM cache_scan(after => '9', cache => 'n')";
     assert_eq!(session.lines(page), ["10", "11"]);
-    session.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT cache_set('9', 'own', cache => 'n')");
+    session
+        .run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT cache_set('9', 'own', cache => 'n')");
     assert_eq!(
         session.lines("SELECT key FROM cache_scan(cache => 'n')"),
         ["8", "9", "10", "11"]
     );
     session.run("COMMIT");
     session.run("CREATE TABLE s (u uuid PRIMARY KEY, n text)");
-    session.run("SELECT cache_depend('s', 'upper(u::text)', 'u'), cache_depend('s', '''0'' || n', 'n')");
+    session.run(
+        "SELECT cache_depend('s', 'upper(u::text)', 'u'), cache_depend('s', '''0'' || n', 'n')",
+    );
     session.run("INSERT INTO s VALUES ('a0eebc999c0b4ef8bb6d6bb9bd380a11', '8')");
     session.run("SELECT cache_set('a0eebc999c0b4ef8bb6d6bb9bd380a11', 'x', cache => 'u')");
     session.run("SELECT cache_get('a0eebc999c0b4ef8bb6d6bb9bd380a11', 'u'), cache_set('8', 'x', cache => 'n')");
     session.run("UPDATE s SET u = u");
-    let left = "SELECT cache_exists('a0eebc999c0b4ef8bb6d6bb9bd380a11', 'u'), cache_exists('8', 'n')";
+    let left =
+        "SELECT cache_exists('a0eebc999c0b4ef8bb6d6bb9bd380a11', 'u'), cache_exists('8', 'n')";
     assert_eq!(session.lines(left), ["f|f"]);
 }
 
@@ -308,23 +344,91 @@ fn a_key_that_the_column_would_cut_off_is_refused() {
 
 /// A table, the arguments, and words of the detail or hint.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("(key char(9) PRIMARY KEY, value text, expires_at timestamptz)", "", "text, varchar, uuid or bigint"),
-    ("(key dom PRIMARY KEY, value text, expires_at timestamptz)", "", "of type dom"),
-    ("(key int PRIMARY KEY, value text, expires_at timestamptz)", "", "of type integer"),
-    ("(key text PRIMARY KEY, value dom, expires_at timestamptz)", "", "of type dom"),
-    ("(key text PRIMARY KEY, value xml, expires_at timestamptz)", "", "of type xml"),
-    ("(key text PRIMARY KEY, value text, expires_at timestamp)", "", "AT TIME ZONE"),
-    ("(key text PRIMARY KEY, value text, expires_at bigint)", "", "expires_unit => 's'"),
-    ("(key text PRIMARY KEY, value text, expires_at timestamptz)", ", expires_unit => 's'", "integer or bigint"),
-    ("(key text PRIMARY KEY, value text, expires_at date)", "", "timestamptz"),
-    ("(key text PRIMARY KEY, value text, expires_at timestamptz)", ", value_column => 'key'", "three columns"),
-    ("(key text UNIQUE NOT NULL, value text, expires_at timestamptz)", "", "primary key"),
-    ("(key text PRIMARY KEY DEFERRABLE, value text, expires_at timestamptz)", "", "primary key"),
-    ("(key text, n int, value text, expires_at timestamptz, PRIMARY KEY (key, n))", "", "primary key"),
-    ("(n int PRIMARY KEY, key text UNIQUE, value text, expires_at timestamptz)", "", "primary key"),
-    ("(key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, value text, expires_at timestamptz)", "", "generated"),
-    ("(a text, key text GENERATED ALWAYS AS (lower(a)) STORED PRIMARY KEY, value text, expires_at timestamptz)", "", "generated"),
-    ("(key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key)", "", "partitioned"),
+    (
+        "(key char(9) PRIMARY KEY, value text, expires_at timestamptz)",
+        "",
+        "text, varchar, uuid or bigint",
+    ),
+    (
+        "(key dom PRIMARY KEY, value text, expires_at timestamptz)",
+        "",
+        "of type dom",
+    ),
+    (
+        "(key int PRIMARY KEY, value text, expires_at timestamptz)",
+        "",
+        "of type integer",
+    ),
+    (
+        "(key text PRIMARY KEY, value dom, expires_at timestamptz)",
+        "",
+        "of type dom",
+    ),
+    (
+        "(key text PRIMARY KEY, value xml, expires_at timestamptz)",
+        "",
+        "of type xml",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at timestamp)",
+        "",
+        "AT TIME ZONE",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at bigint)",
+        "",
+        "expires_unit => 's'",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at timestamptz)",
+        ", expires_unit => 's'",
+        "integer or bigint",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at date)",
+        "",
+        "timestamptz",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at timestamptz)",
+        ", value_column => 'key'",
+        "three columns",
+    ),
+    (
+        "(key text UNIQUE NOT NULL, value text, expires_at timestamptz)",
+        "",
+        "primary key",
+    ),
+    (
+        "(key text PRIMARY KEY DEFERRABLE, value text, expires_at timestamptz)",
+        "",
+        "primary key",
+    ),
+    (
+        "(key text, n int, value text, expires_at timestamptz, PRIMARY KEY (key, n))",
+        "",
+        "primary key",
+    ),
+    (
+        "(n int PRIMARY KEY, key text UNIQUE, value text, expires_at timestamptz)",
+        "",
+        "primary key",
+    ),
+    (
+        "(key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, value text, expires_at timestamptz)",
+        "",
+        "generated",
+    ),
+    (
+        "(a text, key text GENERATED ALWAYS AS (lower(a)) STORED PRIMARY KEY, value text, expires_at timestamptz)",
+        "",
+        "generated",
+    ),
+    (
+        "(key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key)",
+        "",
+        "partitioned",
+    ),
 ];
 
 #[test]
@@ -338,7 +442,8 @@ fn what_cannot_be_a_cache_is_refused_and_left_as_it_is() {
         let error = refused(attached, "42804");
         let said = format!("{:?} {:?}", error.detail(), error.hint());
         assert!(said.contains(words), "{table}: {said}");
-        let triggers = "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'c'::regclass AND NOT tgisinternal";
+        let triggers =
+            "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'c'::regclass AND NOT tgisinternal";
         assert_eq!(session.number(triggers), 0, "{table}");
         session.run("DROP TABLE c");
     }
@@ -356,7 +461,10 @@ fn what_cannot_be_a_cache_is_refused_and_left_as_it_is() {
         ("pg_class", "belongs to Postgres"),
         ("information_schema.sql_features", "belongs to Postgres"),
     ] {
-        let error = refused(session.try_lines(&format!("SELECT cache_attach('{name}')")), "42804");
+        let error = refused(
+            session.try_lines(&format!("SELECT cache_attach('{name}')")),
+            "42804",
+        );
         assert!(error.detail().unwrap().contains(why), "{name}: {error:?}");
     }
     for (arguments, state) in [
@@ -364,19 +472,30 @@ fn what_cannot_be_a_cache_is_refused_and_left_as_it_is() {
         ("'c', key_column => NULL", "22004"),
         ("'c', key_column => 'none'", "42703"),
         ("'c', value_column => 'ctid'", "42703"),
-        ("'c', expires_column => 'none', expires_unit => 's'", "42703"),
+        (
+            "'c', expires_column => 'none', expires_unit => 's'",
+            "42703",
+        ),
         ("'c', expires_unit => 'h'", "22023"),
         ("'c', ttl => '0'", "22023"),
         ("'pgcache.main'", "42P07"),
     ] {
-        refused(session.try_lines(&format!("SELECT cache_attach({arguments})")), state);
+        refused(
+            session.try_lines(&format!("SELECT cache_attach({arguments})")),
+            state,
+        );
     }
     session.run("SELECT cache_attach('c')");
     refused(session.try_lines("SELECT cache_attach('c')"), "42P07");
-    refused(session.try_lines("SELECT cache_detach('pgcache.main')"), "0A000");
+    refused(
+        session.try_lines("SELECT cache_detach('pgcache.main')"),
+        "0A000",
+    );
     refused(session.try_lines("SELECT cache_detach('v')"), "42809");
     let stranger = Cluster::shared().role();
-    session.run(&format!("CREATE TABLE mine (key text PRIMARY KEY, value text); SET ROLE {stranger}"));
+    session.run(&format!(
+        "CREATE TABLE mine (key text PRIMARY KEY, value text); SET ROLE {stranger}"
+    ));
     refused(session.try_lines("SELECT cache_attach('mine')"), "42501");
     refused(session.try_lines("SELECT cache_detach('c')"), "42501");
 }
@@ -426,9 +545,15 @@ fn detaching_gives_the_table_back_as_it_was() {
     refused(session.try_lines("SELECT cache_get('plain', 'c')"), "42809");
     session.run("UPDATE c SET value = 'changed while it was no cache'");
     session.run("SELECT cache_attach('c')");
-    assert_eq!(session.lines("SELECT cache_get('plain', 'c')"), ["changed while it was no cache"]);
+    assert_eq!(
+        session.lines("SELECT cache_get('plain', 'c')"),
+        ["changed while it was no cache"]
+    );
     session.run("BEGIN; SELECT cache_detach('c'); ROLLBACK");
-    assert_eq!(session.lines("SELECT cache_get('plain', 'c')"), ["changed while it was no cache"]);
+    assert_eq!(
+        session.lines("SELECT cache_get('plain', 'c')"),
+        ["changed while it was no cache"]
+    );
 }
 
 #[test]
@@ -468,7 +593,12 @@ fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
         session.lines("SELECT name FROM who WHERE name = 'postgres'"),
         [""; 0]
     );
-    assert!(session.lines("SELECT name FROM who").iter().all(|name| *name == owner));
+    assert!(
+        session
+            .lines("SELECT name FROM who")
+            .iter()
+            .all(|name| *name == owner)
+    );
 }
 
 #[test]
@@ -489,23 +619,33 @@ fn columns_are_followed_when_they_are_renamed_and_held_when_dropped() {
         for session in [&mut session, &mut other] {
             session.run(&format!("SET pgcache.table_path = {path}"));
             assert_eq!(session.lines("SELECT cache_get('a', 'd')"), ["1"]);
-            session.run("SELECT cache_set('b', '2', '1 hour', 'd'), cache_incr('b', 1, cache => 'd')");
+            session
+                .run("SELECT cache_set('b', '2', '1 hour', 'd'), cache_incr('b', 1, cache => 'd')");
             assert_eq!(session.lines("SELECT k FROM d WHERE v2 = 'b'"), ["3"]);
         }
     }
     for column in ["v2", "k", "\"E e\""] {
-        refused(session.try_lines(&format!("ALTER TABLE d DROP {column}")), "2BP01");
+        refused(
+            session.try_lines(&format!("ALTER TABLE d DROP {column}")),
+            "2BP01",
+        );
         let change = format!("ALTER TABLE d ALTER {column} TYPE text USING 'x'");
         refused(session.try_lines(&change), "0A000");
     }
     session.run("ALTER TABLE d DROP k CASCADE");
     refused(session.try_lines("SELECT cache_get('a', 'd')"), "42809");
-    refused(other.try_lines("SELECT cache_set('a', '1', cache => 'd')"), "42809");
+    refused(
+        other.try_lines("SELECT cache_set('a', '1', cache => 'd')"),
+        "42809",
+    );
     session.run("INSERT INTO d VALUES ('plain', 0)");
 }
 
 fn restored(original: &Database, options: &[&str]) -> Database<'static> {
-    let file = original.cluster.folder.join(format!("{}.sql", original.name));
+    let file = original
+        .cluster
+        .folder
+        .join(format!("{}.sql", original.name));
     let mut dump = original.cluster.program("pg_dump");
     succeed(dump.args(options).arg("-f").arg(&file).arg(&original.name));
     let copy = match options.contains(&"-t") {
@@ -575,20 +715,34 @@ fn generated_deadlines_are_read_and_swept_and_nothing_is_written() {
         "0A000",
     );
     assert_eq!(session.number("SELECT cache_expire('c')"), 1);
-    assert_eq!(session.lines("SELECT cache_delete('live', 'c'), cache_take('never', 'c')"), ["t|2"]);
+    assert_eq!(
+        session.lines("SELECT cache_delete('live', 'c'), cache_take('never', 'c')"),
+        ["t|2"]
+    );
 }
 
 #[test]
 fn a_value_that_must_not_be_null_is_returned_and_not_stored() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
-    session.run("CREATE TABLE c (key text PRIMARY KEY, value text NOT NULL); SELECT cache_attach('c')");
+    session.run(
+        "CREATE TABLE c (key text PRIMARY KEY, value text NOT NULL); SELECT cache_attach('c')",
+    );
     for path in ["auto", "plan"] {
         session.run(&format!("SET pgcache.table_path = {path}"));
-        refused(session.try_lines("SELECT cache_set('k', NULL, cache => 'c')"), "23502");
-        refused(session.try_lines("SELECT cache_add('k', NULL, cache => 'c')"), "23502");
+        refused(
+            session.try_lines("SELECT cache_set('k', NULL, cache => 'c')"),
+            "23502",
+        );
+        refused(
+            session.try_lines("SELECT cache_add('k', NULL, cache => 'c')"),
+            "23502",
+        );
         session.run("SELECT cache_set('there', '1', cache => 'c')");
-        refused(session.try_lines("SELECT cache_replace('there', NULL, cache => 'c')"), "23502");
+        refused(
+            session.try_lines("SELECT cache_replace('there', NULL, cache => 'c')"),
+            "23502",
+        );
         let fetch = "SELECT cache_fetch('k', 'SELECT NULL::text', cache => 'c') IS NULL, cache_exists('k', 'c')";
         assert_eq!(session.lines(fetch), ["t|f"]);
         let fetch = "SELECT cache_fetch('k', 'SELECT 1 WHERE false', cache => 'c') IS NULL, cache_exists('k', 'c')";
@@ -625,28 +779,34 @@ fn a_datum_never_reaches_a_column_of_another_type() {
     for path in ["auto", "plan"] {
         session.run(&format!("SET pgcache.table_path = {path}"));
         for (made, changes) in [
-            ("(key text PRIMARY KEY, value text, e int)", &[
-                "ALTER value TYPE bytea USING NULL",
-                "ALTER value TYPE json USING NULL",
-                "ALTER value TYPE jsonb USING NULL",
-                "ALTER value TYPE varchar(1)",
-                "ALTER value TYPE bigint USING NULL",
-                "ALTER e TYPE bigint",
-                "ALTER e TYPE timestamptz USING NULL",
-                "ALTER e SET NOT NULL",
-                "ALTER key TYPE varchar(5)",
-                "ALTER key TYPE uuid USING 'a0eebc999c0b4ef8bb6d6bb9bd380a11'",
-                "ALTER key TYPE bigint USING 5",
-                "RENAME value TO val",
-                "DROP e",
-            ][..]),
-            ("(key bigint PRIMARY KEY, value jsonb, e bigint)", &[
-                "ALTER key TYPE text",
-                "ALTER key TYPE uuid USING 'a0eebc999c0b4ef8bb6d6bb9bd380a11'",
-                "ALTER e TYPE int",
-                "ALTER e TYPE timestamptz USING NULL",
-                "ALTER value TYPE text",
-            ]),
+            (
+                "(key text PRIMARY KEY, value text, e int)",
+                &[
+                    "ALTER value TYPE bytea USING NULL",
+                    "ALTER value TYPE json USING NULL",
+                    "ALTER value TYPE jsonb USING NULL",
+                    "ALTER value TYPE varchar(1)",
+                    "ALTER value TYPE bigint USING NULL",
+                    "ALTER e TYPE bigint",
+                    "ALTER e TYPE timestamptz USING NULL",
+                    "ALTER e SET NOT NULL",
+                    "ALTER key TYPE varchar(5)",
+                    "ALTER key TYPE uuid USING 'a0eebc999c0b4ef8bb6d6bb9bd380a11'",
+                    "ALTER key TYPE bigint USING 5",
+                    "RENAME value TO val",
+                    "DROP e",
+                ][..],
+            ),
+            (
+                "(key bigint PRIMARY KEY, value jsonb, e bigint)",
+                &[
+                    "ALTER key TYPE text",
+                    "ALTER key TYPE uuid USING 'a0eebc999c0b4ef8bb6d6bb9bd380a11'",
+                    "ALTER e TYPE int",
+                    "ALTER e TYPE timestamptz USING NULL",
+                    "ALTER value TYPE text",
+                ],
+            ),
         ] {
             for change in changes {
                 session.run(&format!(
@@ -654,7 +814,11 @@ fn a_datum_never_reaches_a_column_of_another_type() {
                      SELECT cache_set('123456', '1', cache => 'c')"
                 ));
                 // A type changes only of a plain table.
-                let unit = if change.contains("timestamptz") { "NULL" } else { "'s'" };
+                let unit = if change.contains("timestamptz") {
+                    "NULL"
+                } else {
+                    "'s'"
+                };
                 let changes = format!(
                     "SELECT cache_detach('c'); ALTER TABLE c {change}; \
                      SELECT cache_attach('c', expires_column => 'e', expires_unit => {unit})"
@@ -664,19 +828,30 @@ fn a_datum_never_reaches_a_column_of_another_type() {
                     changes.replace('\'', "''")
                 );
                 let stored = session.try_lines(&call).map_err(|error| {
-                    assert!(error.as_db_error().is_some(), "{change}: the session broke: {error:?}");
+                    assert!(
+                        error.as_db_error().is_some(),
+                        "{change}: the session broke: {error:?}"
+                    );
                 });
                 changed += u32::from(stored.is_ok());
                 let all = session.lines("SELECT * FROM c");
                 assert!(all.len() <= 2, "{change}: {all:?}");
-                let _ = session.try_lines("SELECT * FROM cache_scan(cache => 'c')").map_err(|error| {
-                    assert!(error.as_db_error().is_some(), "{change}: the session broke: {error:?}");
-                });
+                let _ = session
+                    .try_lines("SELECT * FROM cache_scan(cache => 'c')")
+                    .map_err(|error| {
+                        assert!(
+                            error.as_db_error().is_some(),
+                            "{change}: the session broke: {error:?}"
+                        );
+                    });
                 session.run("DROP TABLE c");
             }
         }
     }
-    assert!(changed >= 20, "only {changed} loaders have changed the table under the call");
+    assert!(
+        changed >= 20,
+        "only {changed} loaders have changed the table under the call"
+    );
 }
 
 #[test]
@@ -692,16 +867,26 @@ fn savepoints_truncate_and_copies_are_as_for_our_own() {
     for _ in 0..2 {
         assert_eq!(other.lines(get), ["a"]);
     }
-    session.run("BEGIN; UPDATE c SET v = 'b'; SAVEPOINT s; SELECT cache_set('1', 'c', cache => 'c')");
-    assert_eq!((session.lines(get), other.lines(get)), (vec!["c".into()], vec!["a".into()]));
+    session
+        .run("BEGIN; UPDATE c SET v = 'b'; SAVEPOINT s; SELECT cache_set('1', 'c', cache => 'c')");
+    assert_eq!(
+        (session.lines(get), other.lines(get)),
+        (vec!["c".into()], vec!["a".into()])
+    );
     session.run("ROLLBACK TO s");
     assert_eq!(session.lines(get), ["b"]);
     session.run("COMMIT");
     assert_eq!(other.lines(get), ["b"]);
     session.run("UPDATE c SET id = 2");
-    assert_eq!(other.lines("SELECT cache_get('1', 'c'), cache_get('2', 'c')"), ["|b"]);
+    assert_eq!(
+        other.lines("SELECT cache_get('1', 'c'), cache_get('2', 'c')"),
+        ["|b"]
+    );
     session.run("TRUNCATE c");
-    assert_eq!(other.lines("SELECT cache_get('1', 'c'), cache_get('2', 'c')"), ["|"]);
+    assert_eq!(
+        other.lines("SELECT cache_get('1', 'c'), cache_get('2', 'c')"),
+        ["|"]
+    );
     session.run("COPY (SELECT 3, 'x', 0) TO PROGRAM 'cat > /dev/null'");
     session.run("INSERT INTO c VALUES (3, 'x', 0) ON CONFLICT (id) DO UPDATE SET v = 'y'");
     assert_eq!(other.lines("SELECT cache_get('03', 'c')"), ["x"]);
@@ -741,18 +926,30 @@ fn laravels_cache_store() {
         "BEGIN; SELECT * FROM cache WHERE key = 'app_b' LIMIT 1 FOR UPDATE;
          UPDATE cache SET value = 'i:6;' WHERE key = 'app_b'; COMMIT",
     );
-    assert_eq!(session.lines("SELECT cache_get('app_b', 'cache')"), ["i:6;"]);
+    assert_eq!(
+        session.lines("SELECT cache_get('app_b', 'cache')"),
+        ["i:6;"]
+    );
     // add: insertOrIgnore
-    let add = "WITH i AS (INSERT INTO cache (key, value, expiration) VALUES ('app_b', 'i:0;', 2000000000)
+    let add =
+        "WITH i AS (INSERT INTO cache (key, value, expiration) VALUES ('app_b', 'i:0;', 2000000000)
                ON CONFLICT DO NOTHING RETURNING 1) SELECT count(*) FROM i";
     assert_eq!(session.number(add), 0);
     put(&mut session, "a", "old", -1);
-    assert_eq!(session.lines("SELECT cache_exists('app_a', 'cache')"), ["f"]);
-    session.run("DELETE FROM cache WHERE key IN ('app_a') AND expiration <= extract(epoch FROM now())");
+    assert_eq!(
+        session.lines("SELECT cache_exists('app_a', 'cache')"),
+        ["f"]
+    );
+    session.run(
+        "DELETE FROM cache WHERE key IN ('app_a') AND expiration <= extract(epoch FROM now())",
+    );
     put(&mut session, "a", "old", -1);
     assert_eq!(session.number("SELECT cache_expire('cache')"), 1);
     session.run("DELETE FROM cache"); // flush
-    assert_eq!(session.lines("SELECT cache_exists('app_forever', 'cache')"), ["f"]);
+    assert_eq!(
+        session.lines("SELECT cache_exists('app_forever', 'cache')"),
+        ["f"]
+    );
 }
 
 /// Symfony's PdoAdapter has a time and a lifetime: a generated column makes a deadline of them.
@@ -781,7 +978,10 @@ fn symfonys_pdo_adapter() {
     assert_eq!(session.lines(get), ["s:3:\"one\"|s:3:\"two\"|"]);
     save(&mut session, "one", "new", "60", 0);
     assert!(session.lines(get)[0].starts_with("new|"));
-    refused(session.try_lines("SELECT cache_set('one', 'x', cache => 'cache_items')"), "0A000");
+    refused(
+        session.try_lines("SELECT cache_set('one', 'x', cache => 'cache_items')"),
+        "0A000",
+    );
     assert_eq!(session.number("SELECT cache_expire('cache_items')"), 1);
     assert_eq!(session.number("SELECT count(*) FROM cache_items"), 2);
     session.run("DELETE FROM cache_items WHERE item_id IN ('one')");
@@ -807,7 +1007,8 @@ fn solid_caches_entries_are_swept() {
         session.try_lines("SELECT cache_attach('solid_cache_entries', key_column => 'key_hash')"),
         "42804",
     );
-    session.run("SELECT cache_attach('solid_cache_entries', key_column => 'id', max_entries => 1000)");
+    session
+        .run("SELECT cache_attach('solid_cache_entries', key_column => 'id', max_entries => 1000)");
     let write = |session: &mut Client, hash: i64, age: &str| {
         session.run(&format!(
             "INSERT INTO solid_cache_entries (key, value, key_hash, byte_size, created_at)
@@ -819,12 +1020,21 @@ fn solid_caches_entries_are_swept() {
     write(&mut session, 1, "1 hour");
     write(&mut session, -2, "15 days");
     write(&mut session, 1, "1 hour");
-    assert_eq!(session.number("SELECT cache_expire('solid_cache_entries')"), 1);
+    assert_eq!(
+        session.number("SELECT cache_expire('solid_cache_entries')"),
+        1
+    );
     let read = "SELECT key, value FROM solid_cache_entries WHERE key_hash IN (1, -2)";
     assert_eq!(session.lines(read), ["\\x6b31|\\x76"]);
     let id = session.text("SELECT id FROM solid_cache_entries");
-    assert_eq!(session.lines(&format!("SELECT cache_get('{id}', 'solid_cache_entries')")), ["v"]);
-    refused(session.try_lines("SELECT cache_set('7', 'x', cache => 'solid_cache_entries')"), "0A000");
+    assert_eq!(
+        session.lines(&format!("SELECT cache_get('{id}', 'solid_cache_entries')")),
+        ["v"]
+    );
+    refused(
+        session.try_lines("SELECT cache_set('7', 'x', cache => 'solid_cache_entries')"),
+        "0A000",
+    );
     session.run("INSERT INTO solid_cache_entries (key, value, key_hash, byte_size, created_at) \
                  SELECT 'k', 'v', g, 142, now() AT TIME ZONE 'UTC' FROM generate_series(10, 4000) AS g");
     session.run("SELECT cache_expire('solid_cache_entries')");

@@ -226,8 +226,11 @@ impl Cache {
 
     /// How statements speak to this cache's table. A memory cache has none, and no statements.
     pub fn dialect(&self) -> &Dialect {
-        self.dialect
-            .get_or_init(|| self.columns.as_ref().map_or_else(Dialect::default, Dialect::of))
+        self.dialect.get_or_init(|| {
+            self.columns
+                .as_ref()
+                .map_or_else(Dialect::default, Dialect::of)
+        })
     }
 
     /// The key as the table prints it: what is hashed, noted and compared. Raises 22P02 for what is
@@ -259,7 +262,11 @@ impl Cache {
 
     /// Raises 0A000 where the table's values or deadlines are generated.
     pub fn check_writable(&self) -> Result<(), Error> {
-        match self.columns.as_ref().is_some_and(|columns| columns.generated) {
+        match self
+            .columns
+            .as_ref()
+            .is_some_and(|columns| columns.generated)
+        {
             true => Err(Error::GeneratedColumns),
             false => Ok(()),
         }

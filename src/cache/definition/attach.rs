@@ -36,7 +36,11 @@ pub struct Names {
 /// Makes a table a cache. The caller owns it and holds its strongest lock.
 pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error> {
     check_kind(table)?;
-    if let Some(unit) = names.unit.as_deref().filter(|unit| !["s", "ms"].contains(unit)) {
+    if let Some(unit) = names
+        .unit
+        .as_deref()
+        .filter(|unit| !["s", "ms"].contains(unit))
+    {
         return Err(Error::UnknownUnit(unit.into()));
     }
     let qualified = relation::qualified(table);
@@ -134,9 +138,7 @@ fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     let column = name::quote_identifier(column);
     let default = ttl.map(|ttl| {
         let ttl = settings::iso_8601(&ttl);
-        format!(
-            " DEFAULT pg_catalog.now() OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval"
-        )
+        format!(" DEFAULT pg_catalog.now() OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval")
     });
     ddl::run(&[
         b"ALTER TABLE ",

@@ -38,7 +38,9 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let array = [Typed::byte_texts(&sorted)];
     let sql = "DELETE FROM ONLY $$T AS c WHERE c.$$k IN \
          (SELECT e.k FROM pg_catalog.unnest($$keys) AS e (k))";
-    let sql = cache.dialect().expand(sql, cache.qualified_name().to_bytes());
+    let sql = cache
+        .dialect()
+        .expand(sql, cache.qualified_name().to_bytes());
     let sql = CString::new(sql).unwrap_or_default();
     let types = [ValueType::Text.array_oid()];
     let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);

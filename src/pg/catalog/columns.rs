@@ -133,11 +133,7 @@ pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
 }
 
 /// The columns of a table that is to become a cache, by their names.
-pub fn of_table(
-    table: Oid,
-    names: [&CStr; 3],
-    unit: Option<&[u8]>,
-) -> Result<Columns, Misfit> {
+pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Columns, Misfit> {
     let number = |name: &CStr| relation::column_number(table, name).unwrap_or(0);
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {

@@ -125,7 +125,8 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     // a column of a varlena type.
     unsafe {
         let descriptor = (*relation).rd_att;
-        DeadBytes::between(old, new, descriptor, || columns::value_column(relation)).emit((*relation).rd_id);
+        DeadBytes::between(old, new, descriptor, || columns::value_column(relation))
+            .emit((*relation).rd_id);
     }
 }
 

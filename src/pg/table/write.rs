@@ -136,8 +136,7 @@ pub fn remove_all(
                     let key = target.key_datum(key_of(number));
                     // SAFETY: a sequence of plain values over the writer's open relations; `key`
                     // lives through it.
-                    unsafe { guarded(|| step::take(&mut writer, key)) }
-                        .map(|row| row.is_some())
+                    unsafe { guarded(|| step::take(&mut writer, key)) }.map(|row| row.is_some())
                 }
             };
             if gone == Some(true) {

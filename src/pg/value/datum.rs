@@ -267,7 +267,8 @@ impl FromDatum for Name {
         _: pg_sys::Oid,
     ) -> Option<Self> {
         // SAFETY: the SQL declaration gives the argument type name: bytes that end with a NUL.
-        (!is_null).then(|| Name(unsafe { std::ffi::CStr::from_ptr(datum.cast_mut_ptr()).to_owned() }))
+        (!is_null)
+            .then(|| Name(unsafe { std::ffi::CStr::from_ptr(datum.cast_mut_ptr()).to_owned() }))
     }
 }
 
