@@ -82,13 +82,13 @@ impl Dialect {
         self.put("key1", &format!("$1{cast}"));
         self.put("keys", &format!("$1{cast}{array}"));
         self.put("keyin", &format!("e.k{cast}"));
-        self.put("key", &format!("c.$$k{out}"));
-        self.put("ekey", &format!("e.$$k{out}"));
+        self.put("key", &format!("pgcache_c.$$k{out}"));
+        self.put("ekey", &format!("pgcache_e.$$k{out}"));
         if key_type.is_text() {
             // In the order of bytes, whatever collation the column has.
             let order = match columns.attached {
-                true => "(c.$$k COLLATE pg_catalog.\"C\")",
-                false => "c.$$k",
+                true => "(pgcache_c.$$k COLLATE pg_catalog.\"C\")",
+                false => "pgcache_c.$$k",
             };
             self.put("order", order);
             self.put("from1", "$1");
@@ -104,12 +104,12 @@ impl Dialect {
                      ELSE {parameter}{cast} END"
                 )
             };
-            self.put("order", "c.$$k");
+            self.put("order", "pgcache_c.$$k");
             self.put("from1", &format!("({})", or("$1", lowest)));
             self.put(
                 "behind2",
                 &format!(
-                    "(c.$$k OPERATOR(pg_catalog.<>) ({})) IS NOT FALSE",
+                    "(pgcache_c.$$k OPERATOR(pg_catalog.<>) ({})) IS NOT FALSE",
                     or("$2", "NULL")
                 ),
             );
@@ -128,7 +128,7 @@ impl Dialect {
             ValueType::Json if !is_as_it_is => "::pg_catalog.json",
             _ => "",
         };
-        self.put("value", &format!("c.$$v{out}"));
+        self.put("value", &format!("pgcache_c.$$v{out}"));
         self.put("value2", &format!("$2{within}"));
         self.put("valuein", &format!("e.v{within}"));
         let bytewise = columns.attached && value_type == ValueType::Text;
@@ -145,8 +145,8 @@ impl Dialect {
     }
 
     fn spell_deadlines(&mut self, form: DeadlineForm) {
-        self.put("until", &reading(form, "c"));
-        self.put("euntil", &reading(form, "e"));
+        self.put("until", &reading(form, "pgcache_c"));
+        self.put("euntil", &reading(form, "pgcache_e"));
         self.put("until2", &writing(form, "$2"));
         self.put("until3", &writing(form, "$3"));
         self.put("never", &writing(form, "NULL::pg_catalog.timestamptz"));
@@ -227,13 +227,16 @@ pub fn canonical(key_type: KeyType) -> Option<(&'static [u8], &'static [u8])> {
 /// `$2` in that form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
-        ValueType::Text => ("pgcache.counter_sum(c.$$v, $2)", "$2::pg_catalog.text"),
+        ValueType::Text => (
+            "pgcache.counter_sum(pgcache_c.$$v, $2)",
+            "$2::pg_catalog.text",
+        ),
         ValueType::Json => (
-            "pgcache.counter_sum(c.$$v::pg_catalog.text, $2)::pg_catalog.jsonb",
+            "pgcache.counter_sum(pgcache_c.$$v::pg_catalog.text, $2)::pg_catalog.jsonb",
             "$2::pg_catalog.text::pg_catalog.jsonb",
         ),
         ValueType::Bytes => (
-            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(c.$$v, \
+            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(pgcache_c.$$v, \
              pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())",
             "pg_catalog.convert_to($2::pg_catalog.text, pg_catalog.getdatabaseencoding())",
         ),

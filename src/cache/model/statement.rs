@@ -3,6 +3,7 @@
 //! Guards three rules. No name in them is looked up through the caller's search_path: operators,
 //! functions and types are qualified. Deadlines are judged by `clock_timestamp()` where a row is
 //! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table.
+//! Aliases of the table are of ours alone, by which our statements are told from others'.
 
 use std::ffi::CString;
 
@@ -64,12 +65,11 @@ pub enum Parameter {
 impl Statement {
     /// The SQL over a table whose quoted, qualified name is `table`.
     ///
-    /// In a template `$$T` stands for the table, `$$live` for "c is not expired"; the rest are the
+    /// In a template `$$T` stands for the table, `$$live` for "pgcache_c is not expired"; the rest are the
     /// pieces of the table's [`Dialect`].
     pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
-        const CHUNK: &str =
-            "e.ctid OPERATOR(pg_catalog.>=) $1 AND e.ctid OPERATOR(pg_catalog.<) $2";
-        const AGE: &str = "GREATEST(pg_catalog.age(e.xmin), 0)";
+        const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
+        const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
         let text = self
             .template_in(form)
             .replace("$$chunk", CHUNK)
@@ -115,18 +115,21 @@ impl Statement {
     }
 
     fn template_in(self, form: Form) -> String {
-        const BY_KEY: &str = "c.$$k OPERATOR(pg_catalog.=) $$key1";
+        const BY_KEY: &str = "pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1";
         let template = self.template();
         match form {
             Form::Plain => template.into(),
             Form::Versions => {
                 let rows = template.split_once(" FROM ").map_or("", |(_, rows)| rows);
                 let rows = rows.replace(" AND $$live", "");
-                format!("SELECT $$value, $$until, $$key, c.xmin, c.ctid FROM {rows}")
+                format!(
+                    "SELECT $$value, $$until, $$key, pgcache_c.xmin, pgcache_c.ctid FROM {rows}"
+                )
             }
             Form::Address => {
                 let number = self.parameters().len() + 1;
-                let by_both = format!("{BY_KEY} AND c.ctid OPERATOR(pg_catalog.=) ${number}");
+                let by_both =
+                    format!("{BY_KEY} AND pgcache_c.ctid OPERATOR(pg_catalog.=) ${number}");
                 template.replace(BY_KEY, &by_both)
             }
         }
@@ -135,92 +138,92 @@ impl Statement {
     fn template(self) -> &'static str {
         match self {
             Statement::Get => {
-                "SELECT $$value, $$until FROM ONLY $$T AS c \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) $$key1"
+                "SELECT $$value, $$until FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1"
             }
             Statement::GetMany => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS c \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
             Statement::Set => {
-                "INSERT INTO $$T AS c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
                  $$e = excluded.$$e"
             }
             Statement::SetMany => {
-                "INSERT INTO $$T AS c ($$k, $$v, $$e) SELECT $$keyin, $$valuein, $$until3 \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) SELECT $$keyin, $$valuein, $$until3 \
                  FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS e (k, v) \
                  ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
                  $$e = excluded.$$e"
             }
             Statement::Add => {
-                "INSERT INTO $$T AS c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
                  $$e = excluded.$$e WHERE NOT $$live"
             }
             Statement::Replace => {
-                "UPDATE ONLY $$T AS c SET $$v = $$value2, $$e = $$until3 \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::ReplaceIf => {
-                "UPDATE ONLY $$T AS c SET $$v = $$value2, $$e = $$until3 \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
                  AND $$equal OPERATOR(pg_catalog.=) $4"
             }
             Statement::ReplaceIfAbsent => {
-                "INSERT INTO $$T AS c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
-                 $$e = excluded.$$e WHERE NOT $$live OR c.$$v IS NULL"
+                 $$e = excluded.$$e WHERE NOT $$live OR pgcache_c.$$v IS NULL"
             }
             Statement::Increment => {
                 // The clock is read once, or the deadline could pass between the two columns.
-                "INSERT INTO $$T AS c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET ($$v, $$e) = (\
-                 SELECT CASE WHEN n.live AND c.$$v IS NOT NULL THEN $$counter \
+                 SELECT CASE WHEN n.live AND pgcache_c.$$v IS NOT NULL THEN $$counter \
                  ELSE excluded.$$v END, \
-                 CASE WHEN n.live THEN c.$$e ELSE excluded.$$e END \
+                 CASE WHEN n.live THEN pgcache_c.$$e ELSE excluded.$$e END \
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
                  RETURNING $$value"
             }
             Statement::Touch => {
-                "UPDATE ONLY $$T AS c SET $$e = $$until2 \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value, $$until"
+                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$until2 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value, $$until"
             }
             Statement::Persist => {
-                "UPDATE ONLY $$T AS c SET $$e = $$never \
-                 WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$never \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Delete => {
-                "DELETE FROM ONLY $$T AS c WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 \
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 \
                  RETURNING $$value, $$until"
             }
             Statement::DeleteMany => {
-                "DELETE FROM ONLY $$T AS c WHERE c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
-            Statement::DeleteAll => "DELETE FROM ONLY $$T AS c",
+            Statement::DeleteAll => "DELETE FROM ONLY $$T AS pgcache_c",
             Statement::DeleteIf => {
-                "DELETE FROM ONLY $$T AS c WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
                  AND $$equal OPERATOR(pg_catalog.=) $2"
             }
             Statement::DeleteIfNegative => {
-                "DELETE FROM ONLY $$T AS c WHERE c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
-                 AND c.$$v IS NULL"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                 AND pgcache_c.$$v IS NULL"
             }
             Statement::Keys { bounded: true } => {
-                "SELECT $$key FROM ONLY $$T AS c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  AND $$order OPERATOR(pg_catalog.<) $2 ORDER BY $$order"
             }
             Statement::Keys { bounded: false } => {
-                "SELECT $$key FROM ONLY $$T AS c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  ORDER BY $$order"
             }
             Statement::Scan { bounded: true } => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS c \
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$order OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Scan { bounded: false } => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS c \
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$live ORDER BY $$order LIMIT $3"
             }
@@ -230,24 +233,24 @@ impl Statement {
                  pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.<=) $3), \
                  pg_catalog.min($$euntil), \
                  pg_catalog.min($$euntil) FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3) \
-                 FROM ONLY $$T AS e WHERE $$chunk"
+                 FROM ONLY $$T AS pgcache_e WHERE $$chunk"
             }
             Statement::Expire => {
-                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT e.ctid FROM ONLY $$T AS e WHERE $$chunk \
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE $$chunk \
                  AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
             Statement::Census => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
                  OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
-                 pg_catalog.count(*) FROM ONLY $$T AS e WHERE $$chunk GROUP BY 1"
+                 pg_catalog.count(*) FROM ONLY $$T AS pgcache_e WHERE $$chunk GROUP BY 1"
             }
             Statement::Aged => {
-                "SELECT $$ekey FROM ONLY $$T AS e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+                "SELECT $$ekey FROM ONLY $$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
             }
             Statement::Trim => {
-                "DELETE FROM ONLY $$T AS c WHERE c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT e.ctid FROM ONLY $$T AS e WHERE e.$$k OPERATOR(pg_catalog.=) ANY ($$keys) \
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE pgcache_e.$$k OPERATOR(pg_catalog.=) ANY ($$keys) \
                  AND $$age OPERATOR(pg_catalog.>=) $2 FOR UPDATE SKIP LOCKED))"
             }
         }

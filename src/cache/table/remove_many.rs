@@ -36,7 +36,7 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
         return cache.plan(Statement::DeleteMany).change_as_of_now(&array);
     }
     let array = [Typed::byte_texts(&sorted)];
-    let sql = "DELETE FROM ONLY $$T AS c WHERE c.$$k IN \
+    let sql = "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k IN \
          (SELECT e.k FROM pg_catalog.unnest($$keys) AS e (k))";
     let sql = cache
         .dialect()
