@@ -38,6 +38,24 @@ pub enum Error {
     TemporaryView(String),
     /// The relation carries pgcache's trigger, but lacks what a cache needs.
     BrokenCache(String, String),
+    /// A table cannot become a cache: its name, why, and what can be done.
+    Unattachable(String, String, Option<String>),
+    /// The relation that is to be attached is no table of a user's own.
+    AttachedKind(String, &'static str),
+    /// `cache_attach` names a column that the table has not.
+    NoSuchColumn(String),
+    /// `expires_unit` is none of the known words.
+    UnknownUnit(String),
+    /// `cache_detach` of a cache that has no table.
+    DetachedView(String),
+    /// `cache_detach` of the cache that the extension itself has made.
+    DetachedMain,
+    /// An entry is to be written where Postgres computes its value or deadline.
+    GeneratedColumns,
+    /// The table's key column has no room for a key.
+    KeyBeyondColumn,
+    /// A prefix is asked for of keys that are no text.
+    NoPrefixes,
     /// No relation has this oid.
     NoSuchRelation(u32),
     /// A name is taken by a relation that is no cache.
@@ -137,7 +155,15 @@ impl Error {
         match self {
             Error::NullArgument(_) | Error::NullElement(_) => Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
             Error::LockTimeout => Code::ERRCODE_LOCK_NOT_AVAILABLE,
-            Error::LongKey(_) => Code::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,
+            Error::LongKey(_) | Error::KeyBeyondColumn => {
+                Code::ERRCODE_STRING_DATA_RIGHT_TRUNCATION
+            }
+            Error::Unattachable(..) | Error::AttachedKind(..) => Code::ERRCODE_DATATYPE_MISMATCH,
+            Error::NoSuchColumn(_) => Code::ERRCODE_UNDEFINED_COLUMN,
+            Error::DetachedView(_)
+            | Error::DetachedMain
+            | Error::GeneratedColumns
+            | Error::NoPrefixes => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::EmptyKey
             | Error::TtlNotPositive
             | Error::NegativeGrace
@@ -148,6 +174,7 @@ impl Error {
             | Error::JitterOutOfRange
             | Error::EarlyRefreshOutOfRange
             | Error::UnknownStorage(_)
+            | Error::UnknownUnit(_)
             | Error::LimitNotPositive
             | Error::WindowNotPositive
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -205,6 +232,18 @@ impl Error {
                 format!("\"{name}\" is not a cache")
             }
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
+            Error::Unattachable(name, ..) | Error::AttachedKind(name, _) => {
+                format!("table \"{name}\" cannot become a cache")
+            }
+            Error::NoSuchColumn(name) => format!("column \"{name}\" does not exist"),
+            Error::UnknownUnit(name) => format!("unknown expires_unit \"{name}\""),
+            Error::DetachedView(name) => format!("memory cache \"{name}\" has no table"),
+            Error::DetachedMain => "pgcache.main cannot be detached".into(),
+            Error::GeneratedColumns => {
+                "the values or deadlines of this cache are generated columns".into()
+            }
+            Error::KeyBeyondColumn => "key is too long for the table's column".into(),
+            Error::NoPrefixes => "keys of this cache are not text and have no prefixes".into(),
             Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
             Error::NameTaken(name) => format!("\"{name}\" is there and is not a cache"),
             Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
@@ -289,7 +328,8 @@ impl Error {
                 "The key has {bytes} bytes, the limit is {}.",
                 pgcache_store::MAX_KEY
             )),
-            Error::BrokenCache(_, why) => Some(why.clone()),
+            Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
+            Error::AttachedKind(_, why) => Some((*why).into()),
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
@@ -320,7 +360,7 @@ impl Error {
                 "The view pgcache.caches lists the caches that you may read; cache_create() makes one."
             }
             Error::BrokenCache(..) => {
-                "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz."
+                "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."
             }
             Error::NoSuchRelation(_) => {
                 "The cache was dropped, or never made. The view pgcache.caches lists the caches that you may read."
@@ -330,6 +370,21 @@ impl Error {
             }
             Error::NameTaken(_) => "Give the cache another name.",
             Error::CacheExists(_) => "Use if_not_exists => true to leave it as it is.",
+            Error::Unattachable(_, _, Some(hint)) => return hint.clone(),
+            Error::Unattachable(_, _, None) | Error::AttachedKind(..) => {
+                "The page docs/attach.md says what a table needs."
+            }
+            Error::NoSuchColumn(_) => {
+                "Name the table's columns: key_column, value_column, expires_column."
+            }
+            Error::UnknownUnit(_) => {
+                "It is s or ms, for a Unix time; without one the column is of type timestamptz."
+            }
+            Error::DetachedView(_) => "Drop it with cache_drop().",
+            Error::DetachedMain => "It belongs to the extension.",
+            Error::GeneratedColumns => "Write to the table by SQL.",
+            Error::KeyBeyondColumn => "Use a shorter key, or make the column longer.",
+            Error::NoPrefixes => "Use an empty prefix.",
             Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
             Error::LoaderNoQuery(_) => {
                 "A loader is one SELECT, VALUES, or other statement with RETURNING; $1 is the key."

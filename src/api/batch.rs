@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 
 use super::read::lookup_columns;
 use super::{Answer, TO_DELETE, TO_READ, TO_WRITE};
+use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline;
 use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
@@ -34,13 +35,13 @@ fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer
         let Some(keys) = keys else {
             return Ok(());
         };
-        let keys = checked(&keys)?;
+        let (asked, keys) = checked(&cache, &keys)?;
         let found = entries::get_many(&cache, &keys)?;
-        for (key, entry) in keys.iter().zip(&found) {
+        for (key, entry) in asked.iter().zip(&found) {
             sink.row(|| {
                 let stored = entry.as_ref().and_then(|entry| entry.value);
                 let value = stored.map(convert::result::<V>).map(Stored::of);
-                Some([key.text().into(), value.into()])
+                Some([(*key).into(), value.into()])
             });
         }
         Ok(())
@@ -63,12 +64,12 @@ fn lookup_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Ans
         let Some(keys) = keys else {
             return Ok(());
         };
-        let keys = checked(&keys)?;
+        let (asked, keys) = checked(&cache, &keys)?;
         let found = entries::get_many(&cache, &keys)?;
-        for (key, entry) in keys.iter().zip(&found) {
+        for (key, entry) in asked.iter().zip(&found) {
             sink.row(|| {
                 let [is_there, value, deadline] = lookup_columns::<V>(entry.as_ref());
-                Some([key.text().into(), is_there, value, deadline])
+                Some([(*key).into(), is_there, value, deadline])
             });
         }
         Ok(())
@@ -103,7 +104,7 @@ fn set_many<V: Value>(
     function: &CStr,
 ) -> Answer<i64> {
     let cache = open::to_write(cache, TO_WRITE, function)?;
-    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
     let vals = vals.ok_or(Error::NullArgument("vals"))?.elements("vals")?;
     if keys.len() != vals.len() {
         return Err(Error::UnequalArrays.into());
@@ -122,15 +123,16 @@ fn set_many<V: Value>(
 #[pg_extern]
 fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete_many()")?;
-    let keys = checked(&keys.ok_or(Error::NullArgument("keys"))?)?;
+    let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
     Ok(entries::delete_many(&cache, keys.into_iter())?)
 }
 
-fn checked(keys: &ArrayOf<Text>) -> Result<Vec<Key>, Error> {
+/// The keys as the caller spells them, and as the cache does.
+fn checked(cache: &Cache, keys: &ArrayOf<Text>) -> Result<(Vec<Text>, Vec<Key>), Error> {
     let texts = keys.elements("keys")?;
     let mut keys = memory::list(texts.len());
-    for text in texts {
-        keys.push(Key::new(text)?);
+    for &text in &texts {
+        keys.push(cache.key(Key::new(text)?));
     }
-    Ok(keys)
+    Ok((texts, keys))
 }

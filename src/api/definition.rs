@@ -10,7 +10,8 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::Answer;
 use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
-use crate::cache::definition::define;
+use crate::cache::definition::attach::{self, Names};
+use crate::cache::definition::{default, define};
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
@@ -19,10 +20,10 @@ use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::encoding;
 use crate::pg::hooks::hiding;
-use crate::pg::session::lock::Mode;
+use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::transaction;
 use crate::pg::table::shape;
-use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::datum::{Name, Text, ValueType};
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
@@ -106,9 +107,12 @@ fn cache_alter(
     };
     let cache = open_as_owner(cache, mode, c"cache_alter()")?;
     let settings = cache.settings.changed(ttl, max_entries, grace)?;
+    if ttl.is_some() && settings.ttl.is_some() {
+        cache.check_writable()?;
+    }
     define::alter(&cache, settings);
     if ttl.is_some() {
-        define::put_default(&cache, settings.ttl);
+        default::put(&cache, settings.ttl);
     }
     Ok(())
 }
@@ -132,6 +136,45 @@ fn cache_tune(
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
     define::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())
+}
+
+#[pg_extern]
+#[allow(clippy::too_many_arguments)] // the signature that users call
+fn cache_attach(
+    tab: Option<Oid>,
+    ttl: Option<Interval>,
+    key_column: Option<Name>,
+    value_column: Option<Name>,
+    expires_column: Option<Name>,
+    max_entries: Option<i64>,
+    grace: Option<Interval>,
+    expires_unit: Option<Text>,
+) -> Answer<Oid> {
+    let table = tab.ok_or(Error::NullArgument("tab"))?;
+    let given = |name: Option<Name>, argument| {
+        name.map(Name::into_inner)
+            .ok_or(Error::NullArgument(argument))
+    };
+    let names = Names {
+        key: given(key_column, "key_column")?,
+        value: given(value_column, "value_column")?,
+        deadline: given(expires_column, "expires_column")?,
+        unit: expires_unit.map(Text::to_string_lossy),
+    };
+    let settings = Settings::default().changed(ttl, max_entries, grace)?;
+    open::require(table, Privileges::NONE);
+    privilege::require_owner(table);
+    transaction::require_writable(c"cache_attach()");
+    lock::relation(table, Mode::Remove);
+    privilege::require_owner(table); // asked again: the lock may have been waited for
+    attach::attach(table, &names, settings)?;
+    Ok(table)
+}
+
+#[pg_extern]
+fn cache_detach(cache: Option<Oid>) -> Answer<()> {
+    let cache = open_as_owner(cache, Mode::Remove, c"cache_detach()")?;
+    Ok(attach::detach(&cache)?)
 }
 
 /// One row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
@@ -177,7 +220,7 @@ fn put_default(cache: Option<Oid>) -> Answer<()> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require_owner(relation);
     match open_as_owner(cache, Mode::Remove, c"pgcache.put_default()") {
-        Ok(cache) => define::put_default(&cache, cache.settings.ttl),
+        Ok(cache) => default::put(&cache, cache.settings.ttl),
         Err(_) => return Ok(()),
     }
     Ok(())

@@ -60,12 +60,18 @@ fn fetch<V: Value>(
     open::require(relation, TO_WRITE);
     let fetch = Fetch {
         relation,
-        key: HashedKey::of(CacheId::of(relation), Key::of_write(key)?),
+        key: hashed(relation, Key::of_write(key)?)?,
         loader: loader.ok_or(Error::NullArgument("loader"))?,
         ttl,
         needs: TO_WRITE,
     };
     Ok(fetch.run()?.value.map(convert::result))
+}
+
+/// The key as the lease of it is known by, which the cache says.
+fn hashed(relation: Oid, key: Key) -> Result<HashedKey, Error> {
+    let key = HashedKey::of(CacheId::of(relation), key);
+    Ok(open::known(relation)?.rehashed(key))
 }
 
 #[pg_extern]
@@ -98,7 +104,7 @@ fn lease<V: Value>(
         open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
         return Ok(OutRow([Typed::NULL; 3]));
     };
-    let key = HashedKey::of(CacheId::of(relation), key);
+    let key = hashed(relation, key)?;
     let leased = cache_lease::lease(relation, key, &wait)?;
     let value = leased.found.and_then(|entry| entry.value);
     let (word, lease) = match leased.state {
@@ -145,7 +151,7 @@ fn set_leased<V: Value>(
     function: &CStr,
 ) -> Answer<bool> {
     let cache = open::to_write(cache, TO_WRITE, function)?;
-    let key = cache.hashed(Key::of_write(key)?);
+    let key = cache.hashed(cache.key(Key::of_write(key)?));
     let entry = cache.entry(value.map(Stored::of), ttl)?;
     Ok(cache_lease::set(&cache, key, entry, lease)?)
 }
@@ -160,6 +166,6 @@ fn cache_release(
     let Some(key) = Key::of_read(key)? else {
         return Ok(None);
     };
-    let key = cache.hashed(key);
+    let key = cache.hashed(cache.key(key));
     Ok(Some(cache_lease::release(key, lease)?))
 }

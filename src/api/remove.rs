@@ -16,7 +16,8 @@ use crate::pg::value::datum::{Bytes, Text, Value};
 #[pg_extern]
 fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete()")?;
-    Ok(entries::delete(&cache, Key::of_write(key)?)?)
+    let key = cache.key(Key::of_write(key)?);
+    Ok(entries::delete(&cache, key)?)
 }
 
 #[pg_extern]
@@ -40,7 +41,7 @@ fn delete_if<V: Value>(
     function: &CStr,
 ) -> Answer<bool> {
     let cache = open::to_write(cache, TO_TAKE, function)?;
-    let key = Key::of_write(key)?;
+    let key = cache.key(Key::of_write(key)?);
     let expected = expected.map(|value| convert::argument(value, cache.value_type));
     Ok(entries::delete_if(&cache, key, expected)?)
 }
@@ -64,9 +65,8 @@ fn cache_take_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Byte
 
 fn take<V: Value>(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<Option<V>> {
     let cache = open::to_write(cache, TO_TAKE, function)?;
-    let value = entries::take(&cache, Key::of_write(key)?, |entry| {
-        entry.value.map(convert::result)
-    })?;
+    let key = cache.key(Key::of_write(key)?);
+    let value = entries::take(&cache, key, |entry| entry.value.map(convert::result))?;
     Ok(value.flatten())
 }
 

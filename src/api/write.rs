@@ -274,7 +274,8 @@ pub fn open_with_key(
     function: &CStr,
 ) -> Answer<(Rc<Cache>, Key)> {
     let cache = open::to_write(cache, TO_WRITE, function)?;
-    Ok((cache, Key::of_write(key)?))
+    let key = cache.key(Key::of_write(key)?);
+    Ok((cache, key))
 }
 
 /// What is to be stored: the value in the cache's own type, and when it ends.

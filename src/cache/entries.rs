@@ -53,6 +53,7 @@ fn look(
     grace: impl Fn(&Cache) -> Option<Interval>,
 ) -> Result<Option<Entry>, Error> {
     if let Some(cache) = registry::remembered(relation) {
+        let key = cache.rehashed(key);
         if cache.storage == Storage::Memory {
             return get_from_memory(&cache, key, grace(&cache));
         }
@@ -61,6 +62,7 @@ fn look(
         }
     }
     let cache = open::lock_to_read(relation, needs)?;
+    let key = cache.rehashed(key);
     if cache.storage == Storage::Memory {
         return get_from_memory(&cache, key, grace(&cache));
     }
@@ -153,6 +155,7 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
 
 /// Shows a page of live entries in key order.
 pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
+    let page = &checked(cache, page)?;
     match cache.storage {
         Storage::Memory => pages::scan(cache, page, show)?,
         _ => table::scan(cache, page)
@@ -168,6 +171,7 @@ pub fn keys(
     page: &Page,
     show: &mut dyn FnMut(CopyOut<Text>),
 ) -> Result<(), Error> {
+    let page = &checked(cache, page)?;
     match cache.storage {
         Storage::Memory => pages::keys(cache, page, show)?,
         _ => table::keys(cache, page)
@@ -175,6 +179,16 @@ pub fn keys(
             .for_each(|key| show(&|| Some(key))),
     }
     Ok(())
+}
+
+/// The page in the cache's own spelling of keys; raises 0A000 for a prefix of keys that have none.
+fn checked(cache: &Cache, page: &Page) -> Result<Page, Error> {
+    cache.check_prefix(page.prefix)?;
+    let after = page.after.filter(|after| !after.bytes().is_empty());
+    Ok(Page {
+        after: after.map(|after| cache.key_type.canonical(after)),
+        ..*page
+    })
 }
 
 /// How many live entries there are.
@@ -187,6 +201,7 @@ pub fn count(cache: &Reading) -> Result<i64, Error> {
 
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
+    cache.check_room(key)?;
     match cache.storage {
         Storage::Memory => memory_cache::set(cache, cache.hashed(key), &entry)?,
         _ => table::set(cache, key, entry.value, entry.deadline),
@@ -202,6 +217,9 @@ pub fn set_many(
     deadline: Deadline,
 ) -> Result<i64, Error> {
     let entries = last_of_each(entries);
+    for &(key, _) in &entries {
+        cache.check_room(key)?;
+    }
     if cache.storage == Storage::Memory {
         for (key, value) in &entries {
             handle::check_size(key.text().bytes(), value.bytes())?; // all or none
@@ -219,6 +237,7 @@ pub fn set_many(
 
 /// Inserts if no live entry is there.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    cache.check_room(key)?;
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(present.is_none(), entry)
@@ -246,6 +265,7 @@ pub fn replace_if(
     expected: Option<Stored>,
     entry: Entry,
 ) -> Result<bool, Error> {
+    cache.check_room(key)?;
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
             put_if(same_value(present.and_then(|e| e.value), expected), entry)
@@ -278,6 +298,7 @@ pub fn increment(
     delta: i64,
     deadline: Deadline,
 ) -> Result<Option<Stored>, Error> {
+    cache.check_room(key)?;
     let sum = |value| sum(cache, value, delta);
     let done = match cache.storage {
         Storage::Memory => memory_cache::update(cache, cache.hashed(key), |present| {
@@ -410,6 +431,7 @@ fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
+    cache.check_prefix(prefix)?;
     let removed = match cache.storage {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {

@@ -98,7 +98,15 @@ pub fn make_caches(session: &mut Client, with_memory: bool) {
     let make = |(name, options): &(&str, &str)| {
         format!("SELECT cache_create('{name}', {options}, if_not_exists => true);")
     };
-    let mut all: String = TABLES.iter().map(make).collect();
+    let names: Vec<String> = TABLES.iter().map(|(name, _)| format!("'{name}'")).collect();
+    let mut all = format!(
+        "DO $$ DECLARE detached regclass; BEGIN \
+           FOR detached IN SELECT oid FROM pg_class WHERE relkind = 'r' AND relname IN ({}) \
+                              AND oid NOT IN (SELECT cache FROM pgcache.all_caches) \
+           LOOP EXECUTE 'DROP TABLE ' || detached || ' CASCADE'; END LOOP; END $$;",
+        names.join(", ")
+    );
+    all.extend(TABLES.iter().map(make));
     if with_memory {
         let memory = MEMORY
             .iter()

@@ -11,6 +11,7 @@
     reason = "a test says what is wrong by a panic"
 )]
 
+mod attached;
 mod backtrace;
 mod clock;
 mod coherence_apply;

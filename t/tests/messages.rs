@@ -23,6 +23,10 @@ const SETUP: &str = "
     CREATE TABLE source (id int, name text);
     CREATE TRIGGER by_hand AFTER DELETE ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
     INSERT INTO source VALUES (1, 'x');
+    CREATE TABLE numbered (key bigint PRIMARY KEY, value text);
+    CREATE TABLE generated (key text PRIMARY KEY, value text GENERATED ALWAYS AS ('v') STORED);
+    CREATE TABLE short (key varchar(3) PRIMARY KEY, value text);
+    SELECT cache_attach('numbered'), cache_attach('generated'), cache_attach('short');
     CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
         $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
 
@@ -139,6 +143,38 @@ const RAISED: &[(&str, &str)] = &[
     (
         "query names other columns than the function gives",
         "SELECT * FROM pgcache.memory_entries(substring(pg_get_viewdef('m') FROM 'id=[^'']*')) AS e (i int, v text, e timestamptz)",
+    ),
+    (
+        "keys of this cache are not text and have no prefixes",
+        "SELECT cache_scan('1', cache => 'numbered')",
+    ),
+    (
+        "memory cache \"…\" has no table",
+        "SELECT cache_detach('m')",
+    ),
+    (
+        "pgcache.main cannot be detached",
+        "SELECT cache_detach('pgcache.main')",
+    ),
+    (
+        "the values or deadlines of this cache are generated columns",
+        "SELECT cache_set('k', 'v', cache => 'generated')",
+    ),
+    (
+        "key is too long for the table's column",
+        "SELECT cache_set('long', 'v', cache => 'short')",
+    ),
+    (
+        "unknown expires_unit \"…\"",
+        "SELECT cache_attach('source', key_column => 'id', value_column => 'name', expires_unit => 'h')",
+    ),
+    (
+        "column \"…\" does not exist",
+        "SELECT cache_attach('source')",
+    ),
+    (
+        "table \"…\" cannot become a cache",
+        "SELECT cache_attach('pgcache.caches')",
     ),
     ("\"…\" is not a cache", "SELECT cache_get('k', 'source')"),
     (

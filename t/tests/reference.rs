@@ -66,6 +66,7 @@ fn plain(signature: &str) -> String {
         ("'00:00:00'::interval", "'0'"),
         ("NULL::regclass", "NULL"),
         ("'::text", "'"),
+        ("'::name", "'"),
         ("'::regclass", "'"),
         ("'text'::regtype", "'text'"),
     ] {

@@ -13,6 +13,7 @@ use pgcache_tests::cluster::Cluster;
 /// What a Rust type is in SQL. A type that is not here is a finding: add it with its counterparts.
 const SQL_OF_RUST: &[(&str, &[&str])] = &[
     ("Text", &["text"]),
+    ("Name", &["name"]),
     ("Json", &["jsonb"]),
     ("Bytes", &["bytea"]),
     ("bool", &["boolean"]),

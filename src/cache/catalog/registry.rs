@@ -4,7 +4,7 @@
 //! The relation is locked first and looked up afterwards, so what is found here holds for as long
 //! as the lock does.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::dialect::Dialect;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::settings::Settings;
@@ -21,6 +22,7 @@ use crate::cache::model::statement::{Form, Parameter, Statement};
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::error::Error;
+use crate::pg::catalog::columns::Columns;
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::relation;
 use crate::pg::session::lock;
@@ -31,7 +33,8 @@ use crate::pg::spi::plan::{Plan, query_once};
 use crate::pg::table::shape::{self, Shape};
 use crate::pg::table::target::Target;
 use crate::pg::value::convert;
-use crate::pg::value::datum::ValueType;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::key_type::KeyType;
 use crate::pg::value::stored::Stored;
 
 thread_local! {
@@ -65,6 +68,10 @@ pub struct Cache {
     /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of
     /// what all share: no slot, no lease, no record.
     pub temporary: bool,
+    /// Where keys, values and deadlines are in the table; None for a memory cache.
+    pub columns: Option<Columns>,
+    /// What a key must be made before it is hashed.
+    pub key_type: KeyType,
     /// The table as a direct access sees it; `access_path` says when that way is taken.
     pub target: Option<Target>,
     /// The table and its indexes, whose locks a read gives back; none if a statement that reads the
@@ -73,6 +80,7 @@ pub struct Cache {
     /// The slot it had when last asked; see `slots` for why it is checked at each use.
     slot: Cell<Option<u32>>,
     qualified: std::ffi::CString,
+    dialect: OnceCell<Dialect>,
     plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
     watch: Watch,
 }
@@ -133,7 +141,7 @@ fn load(relation: Oid) -> Result<Cache, Error> {
     }
     let broken = |why: String| Error::BrokenCache(name(), why);
     let settings = Settings::from_arguments(arguments).map_err(broken)?;
-    let value_type = check_columns(&shape).map_err(|why| broken(why.into()))?;
+    let (value_type, columns) = check_columns(&shape).map_err(broken)?;
     Ok(Cache {
         relation,
         id: CacheId::of(relation),
@@ -143,10 +151,13 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         row_security: shape.row_security,
         may_be_copied: shape.triggers_always && !shape.temporary,
         temporary: shape.temporary,
+        key_type: columns.as_ref().map_or(KeyType::Text, |c| c.key_type),
+        columns,
         target: shape.target,
         own_relations: shape.own_relations,
         slot: Cell::new(None),
         qualified: shape.qualified,
+        dialect: OnceCell::new(),
         plans: RefCell::default(),
         watch,
     })
@@ -186,20 +197,22 @@ fn storage(view: bool, unlogged: bool) -> Storage {
     }
 }
 
-/// The type of the values, when the table has all that the statements need.
-fn check_columns(shape: &Shape) -> Result<ValueType, &'static str> {
-    if !shape.ordinary_table && !shape.view {
-        return Err("It is not an ordinary table.");
+/// The type of the values, and the columns of a table, when the relation has all that is needed.
+fn check_columns(shape: &Shape) -> Result<(ValueType, Option<Columns>), String> {
+    if shape.view {
+        let value_type = shape
+            .view_value
+            .filter(|_| shape.view_has_deadline)
+            .ok_or("Its view is not one of a memory cache.")?;
+        return Ok((value_type, None));
     }
-    if !shape.view && !shape.has_key {
-        return Err("It has no column key text COLLATE \"C\" that is its primary key.");
+    if !shape.ordinary_table {
+        return Err("It is not an ordinary table.".into());
     }
-    if !shape.has_deadline {
-        return Err("It has no column expires_at of type timestamptz.");
+    match &shape.columns {
+        Ok(columns) => Ok((columns.value_type, Some(columns.clone()))),
+        Err(misfit) => Err(misfit.why.clone()),
     }
-    shape
-        .value_type
-        .ok_or("It has no column value of type text, jsonb or bytea.")
 }
 
 impl Cache {
@@ -225,7 +238,7 @@ impl Cache {
         if let Some(plan) = self.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);
         }
-        let sql = statement.sql(self.qualified.as_bytes(), self.value_type, form);
+        let sql = statement.sql(self.qualified.as_bytes(), self.dialect(), form);
         let address = (form == Form::Address).then_some(Parameter::Address);
         let types: Vec<Oid> = statement
             .parameters()
@@ -241,10 +254,73 @@ impl Cache {
         plan
     }
 
+    /// How statements speak to this cache's table. A memory cache has none, and no statements.
+    pub fn dialect(&self) -> &Dialect {
+        self.dialect.get_or_init(|| {
+            self.columns
+                .as_ref()
+                .map_or_else(Dialect::default, Dialect::of)
+        })
+    }
+
+    /// The key as the table prints it: what is hashed, noted and compared. Raises 22P02 for what is
+    /// no value of the key's column.
+    #[inline]
+    pub fn key(&self, key: Key) -> Key {
+        match self.key_type.is_text() {
+            true => key,
+            false => Key::stored(self.key_type.canonical(key.text())),
+        }
+    }
+
+    /// Raises 22001 for a key that the table's column is too short for.
+    #[inline]
+    pub fn check_room(&self, key: Key) -> Result<(), Error> {
+        match self.key_type.has_room_for(key.text()) {
+            true => Ok(()),
+            false => Err(Error::KeyBeyondColumn),
+        }
+    }
+
+    /// Raises 0A000 for a prefix of keys that have none.
+    pub fn check_prefix(&self, prefix: Text) -> Result<(), Error> {
+        match self.key_type.is_text() || prefix.bytes().is_empty() {
+            true => Ok(()),
+            false => Err(Error::NoPrefixes),
+        }
+    }
+
+    /// Raises 0A000 where the table's values or deadlines are generated.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self
+            .columns
+            .as_ref()
+            .is_some_and(|columns| columns.generated)
+        {
+            true => Err(Error::GeneratedColumns),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a negative entry can be stored.
+    pub fn takes_null(&self) -> bool {
+        let columns = self.columns.as_ref();
+        columns.is_none_or(|columns| columns.value_nullable)
+    }
+
     /// A key of this cache with its hash.
     #[inline]
     pub fn hashed(&self, key: Key) -> HashedKey {
         HashedKey::of(self.id, key)
+    }
+
+    /// The same for a key as a caller spells it.
+    #[inline]
+    pub fn rehashed(&self, key: HashedKey) -> HashedKey {
+        match self.key_type.is_text() {
+            true => key,
+            false => self.hashed(self.key(key.key)),
+        }
     }
 
     /// The cache's slot in the tier, if it has one.

@@ -6,15 +6,14 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
-use super::declare;
+use super::{declare, default};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::ddl;
-use crate::cache::model::settings::{Settings, iso_8601};
+use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::cache::table::remove_many;
 use crate::error::Error;
@@ -114,7 +113,7 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
             value.sql(),
             settings
                 .ttl
-                .map_or(String::new(), |ttl| format!(" DEFAULT {}", default(&ttl)))
+                .map_or(String::new(), |ttl| format!(" DEFAULT {}", default::of_own(&ttl)))
         )
         .as_bytes(),
     ]);
@@ -156,32 +155,6 @@ pub fn alter(cache: &Cache, settings: Settings) {
     }
 }
 
-/// Gives the column `expires_at` the deadline of a row that plain SQL writes without one. Under a
-/// lock that keeps readers out, which Postgres wants for a DEFAULT. Not where it has an expression of
-/// its own, in a table that somebody made a cache by hand.
-pub fn put_default(cache: &Cache, ttl: Option<Interval>) {
-    if cache.storage == Storage::Memory || !relation::takes_default(cache.relation, c"expires_at") {
-        return;
-    }
-    let change = match ttl {
-        Some(ttl) => format!("SET DEFAULT {}", default(&ttl)),
-        None => "DROP DEFAULT".into(),
-    };
-    ddl::run(&[
-        b"ALTER TABLE ONLY ",
-        cache.qualified_name().to_bytes(),
-        b" ALTER COLUMN expires_at ",
-        change.as_bytes(),
-    ]);
-}
-
-/// By the clock, and not by the transaction's beginning: at the end of a long one rows would be born
-/// expired.
-fn default(ttl: &Interval) -> String {
-    let ttl = name::quote_literal(&iso_8601(ttl));
-    format!("(pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {ttl}::pg_catalog.interval)")
-}
-
 /// Drops the relation.
 pub fn drop(cache: Rc<Cache>) {
     let kind: &[u8] = match cache.storage {
@@ -201,7 +174,8 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-fn put_triggers(table: &CStr, settings: Settings) {
+/// Makes a table a cache.
+pub fn put_triggers(table: &CStr, settings: Settings) {
     put_row_trigger(table, settings);
     ddl::run(&[
         b"CREATE TRIGGER pgcache_record_truncate BEFORE TRUNCATE ON ",

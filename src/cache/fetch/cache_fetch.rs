@@ -63,6 +63,7 @@ impl Fetch {
         let mut commit = None;
         loop {
             let cache = open::known(self.relation)?; // each time: somebody may have been waited for
+            cache.check_writable()?;
             let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             let live = found.filter(|found| deadline::is_live(found.deadline));
             if let Some(live) = live
@@ -172,7 +173,11 @@ impl Fetch {
         let relation = Some(self.relation);
         let cache = open::to_write(relation, self.needs, c"cache_fetch()")?;
         let entry = self.entry(&cache, loaded)?;
-        put(&cache, entry)?;
+        if entry.value.is_some() || cache.takes_null() {
+            put(&cache, entry)?;
+        } else {
+            loaders::note_unstored();
+        }
         Ok(entry)
     }
 

@@ -3,6 +3,7 @@
 pub mod counter;
 pub mod ddl;
 pub mod deadline;
+pub mod dialect;
 pub mod entry;
 pub mod expiring;
 pub mod key;

@@ -8,8 +8,8 @@
 
 use std::ffi::CString;
 
+use super::dialect::Dialect;
 use crate::pg::spi::plan::Paths;
-use crate::pg::value::datum::ValueType;
 
 /// One of the things that are done with a cache's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,23 +77,16 @@ pub enum Parameter {
 impl Statement {
     /// The SQL over a table whose quoted, qualified name is `table`.
     ///
-    /// `$$T` stands for the table, `$$V` for the value's type, `$$live` for "pgcache_c is not
-    /// expired".
-    pub fn sql(self, table: &[u8], value: ValueType, form: Form) -> CString {
-        const LIVE: &str = "(pgcache_c.expires_at IS NULL OR pgcache_c.expires_at OPERATOR(pg_catalog.>) \
-                            pg_catalog.clock_timestamp())";
+    /// In a template `$$T` stands for the table, `$$live` for "pgcache_c is not expired"; the rest are the
+    /// pieces of the table's [`Dialect`].
+    pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
         const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
         let text = self
             .template_in(form)
-            .replace("$$live", LIVE)
             .replace("$$chunk", CHUNK)
-            .replace("$$age", AGE)
-            .replace("$$counter", counter(value))
-            .replace("$$fresh", fresh_counter(value))
-            .replace("$$V", value.sql());
-        let parts: Vec<&[u8]> = text.split("$$T").map(str::as_bytes).collect();
-        CString::new(parts.join(table)).unwrap_or_default()
+            .replace("$$age", AGE);
+        CString::new(dialect.expand(&text, table)).unwrap_or_default()
     }
 
     /// How the planner must find the rows: by the primary key, or by their addresses.
@@ -139,8 +132,7 @@ impl Statement {
     }
 
     fn template_in(self, form: Form) -> String {
-        const NO_VALUE: &str = "NULL::$$V";
-        const BY_KEY: &str = "pgcache_c.key OPERATOR(pg_catalog.=) $1";
+        const BY_KEY: &str = "pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1";
         let template = self.template();
         match form {
             Form::Plain => template.into(),
@@ -148,11 +140,11 @@ impl Statement {
                 let rows = template.split_once(" FROM ").map_or("", |(_, rows)| rows);
                 let rows = rows.replace(" AND $$live", "");
                 let value = match self {
-                    Statement::ScanKeys { .. } => NO_VALUE,
-                    _ => "pgcache_c.value",
+                    Statement::ScanKeys { .. } => "$$novalue",
+                    _ => "$$value",
                 };
                 format!(
-                    "SELECT {value}, pgcache_c.expires_at, pgcache_c.key, pgcache_c.xmin, pgcache_c.ctid FROM {rows}"
+                    "SELECT {value}, $$until, $$key, pgcache_c.xmin, pgcache_c.ctid FROM {rows}"
                 )
             }
             Form::Address => {
@@ -167,127 +159,127 @@ impl Statement {
     fn template(self) -> &'static str {
         match self {
             Statement::Get => {
-                "SELECT pgcache_c.value, pgcache_c.expires_at FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1"
+                "SELECT $$value, $$until FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1"
             }
             Statement::GetMany => {
-                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) ANY ($1)"
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
             Statement::Set => {
-                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
-                 expires_at = excluded.expires_at"
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                 ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
+                 $$e = excluded.$$e"
             }
             Statement::SetMany => {
-                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) SELECT e.k, e.v, $3 \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) SELECT $$keyin, $$valuein, $$until3 \
                  FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS e (k, v) \
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
-                 expires_at = excluded.expires_at"
+                 ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
+                 $$e = excluded.$$e"
             }
             Statement::Add => {
-                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
-                 expires_at = excluded.expires_at WHERE NOT $$live"
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                 ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
+                 $$e = excluded.$$e WHERE NOT $$live"
             }
             Statement::Replace => {
-                "UPDATE ONLY $$T AS pgcache_c SET value = $2, expires_at = $3 \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::ReplaceIf => {
-                "UPDATE ONLY $$T AS pgcache_c SET value = $2, expires_at = $3 \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND pgcache_c.value OPERATOR(pg_catalog.=) $4"
+                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                 AND $$equal OPERATOR(pg_catalog.=) $4"
             }
             Statement::ReplaceIfAbsent => {
-                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $2, $3) \
-                 ON CONFLICT (key) DO UPDATE SET value = excluded.value, \
-                 expires_at = excluded.expires_at WHERE NOT $$live OR pgcache_c.value IS NULL"
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
+                 ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
+                 $$e = excluded.$$e WHERE NOT $$live OR pgcache_c.$$v IS NULL"
             }
             Statement::Increment => {
                 // The clock is read once, or the deadline could pass between the two columns.
-                "INSERT INTO $$T AS pgcache_c (key, value, expires_at) VALUES ($1, $$fresh, $3) \
-                 ON CONFLICT (key) DO UPDATE SET (value, expires_at) = (\
-                 SELECT CASE WHEN n.live AND pgcache_c.value IS NOT NULL THEN $$counter \
-                 ELSE excluded.value END, \
-                 CASE WHEN n.live THEN pgcache_c.expires_at ELSE excluded.expires_at END \
+                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
+                 ON CONFLICT ($$k) DO UPDATE SET ($$v, $$e) = (\
+                 SELECT CASE WHEN n.live AND pgcache_c.$$v IS NOT NULL THEN $$counter \
+                 ELSE excluded.$$v END, \
+                 CASE WHEN n.live THEN pgcache_c.$$e ELSE excluded.$$e END \
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
-                 RETURNING pgcache_c.value"
+                 RETURNING $$value"
             }
             Statement::IncrementExisting => {
-                "UPDATE ONLY $$T AS pgcache_c SET value = CASE WHEN pgcache_c.value IS NULL THEN $$fresh \
+                "UPDATE ONLY $$T AS pgcache_c SET $$v = CASE WHEN pgcache_c.$$v IS NULL THEN $$fresh \
                  ELSE $$counter END \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING pgcache_c.value"
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value"
             }
             Statement::Touch => {
-                "UPDATE ONLY $$T AS pgcache_c SET expires_at = $2 \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live RETURNING pgcache_c.value, pgcache_c.expires_at"
+                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$until2 \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value, $$until"
             }
             Statement::Persist => {
-                "UPDATE ONLY $$T AS pgcache_c SET expires_at = NULL \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live"
+                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$never \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Delete => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 \
-                 RETURNING pgcache_c.value, pgcache_c.expires_at"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 \
+                 RETURNING $$value, $$until"
             }
             Statement::DeleteMany => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) ANY ($1)"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
             Statement::DeleteAll => "DELETE FROM ONLY $$T AS pgcache_c",
             Statement::DeleteIf => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND pgcache_c.value OPERATOR(pg_catalog.=) $2"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                 AND $$equal OPERATOR(pg_catalog.=) $2"
             }
             Statement::DeleteIfNegative => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND $$live \
-                 AND pgcache_c.value IS NULL"
+                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                 AND pgcache_c.$$v IS NULL"
             }
             Statement::DeleteExpired => {
                 "DELETE FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.=) $1 AND NOT $$live"
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {
-                "SELECT pgcache_c.key FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 \
-                 AND pgcache_c.key OPERATOR(pg_catalog.<) $2 ORDER BY pgcache_c.key"
+                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                 AND $$order OPERATOR(pg_catalog.<) $2 ORDER BY $$order"
             }
             Statement::Keys { bounded: false } => {
-                "SELECT pgcache_c.key FROM ONLY $$T AS pgcache_c WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 \
-                 ORDER BY pgcache_c.key"
+                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                 ORDER BY $$order"
             }
             Statement::Scan { bounded: true } => {
-                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND pgcache_c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY pgcache_c.key LIMIT $3"
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
+                 AND $$order OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Scan { bounded: false } => {
-                "SELECT pgcache_c.value, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND $$live ORDER BY pgcache_c.key LIMIT $3"
+                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
+                 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::ScanKeys { bounded: true } => {
-                "SELECT NULL::$$V, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND pgcache_c.key OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY pgcache_c.key LIMIT $3"
+                "SELECT $$novalue, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
+                 AND $$order OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::ScanKeys { bounded: false } => {
-                "SELECT NULL::$$V, pgcache_c.expires_at, pgcache_c.key FROM ONLY $$T AS pgcache_c \
-                 WHERE pgcache_c.key OPERATOR(pg_catalog.>=) $1 AND pgcache_c.key OPERATOR(pg_catalog.<>) $2 \
-                 AND $$live ORDER BY pgcache_c.key LIMIT $3"
+                "SELECT $$novalue, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                 WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
+                 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Count => "SELECT pg_catalog.count(*) FROM ONLY $$T AS pgcache_c WHERE $$live",
             Statement::Look => {
-                "SELECT pg_catalog.count(*) FILTER (WHERE pgcache_e.expires_at IS NULL \
-                 OR pgcache_e.expires_at OPERATOR(pg_catalog.>) $3), \
-                 pg_catalog.count(*) FILTER (WHERE pgcache_e.expires_at OPERATOR(pg_catalog.<=) $3), \
-                 pg_catalog.min(pgcache_e.expires_at), \
-                 pg_catalog.min(pgcache_e.expires_at) FILTER (WHERE pgcache_e.expires_at OPERATOR(pg_catalog.>) $3) \
+                "SELECT pg_catalog.count(*) FILTER (WHERE $$euntil IS NULL \
+                 OR $$euntil OPERATOR(pg_catalog.>) $3), \
+                 pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.<=) $3), \
+                 pg_catalog.min($$euntil), \
+                 pg_catalog.min($$euntil) FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3) \
                  FROM ONLY $$T AS pgcache_e WHERE $$chunk"
             }
             Statement::Expire => {
                 "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
                  SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE $$chunk \
-                 AND pgcache_e.expires_at OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
+                 AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
             Statement::Census => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
@@ -295,38 +287,13 @@ impl Statement {
                  pg_catalog.count(*) FROM ONLY $$T AS pgcache_e WHERE $$chunk GROUP BY 1"
             }
             Statement::Aged => {
-                "SELECT pgcache_e.key FROM ONLY $$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+                "SELECT $$ekey FROM ONLY $$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
             }
             Statement::Trim => {
                 "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE pgcache_e.key OPERATOR(pg_catalog.=) ANY ($1) \
+                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE pgcache_e.$$k OPERATOR(pg_catalog.=) ANY ($$keys) \
                  AND $$age OPERATOR(pg_catalog.>=) $2 FOR UPDATE SKIP LOCKED))"
             }
-        }
-    }
-}
-
-/// `value + $2` over the stored form of a counter; the function raises 22P02 and 22003.
-fn counter(value: ValueType) -> &'static str {
-    match value {
-        ValueType::Text => "pgcache.counter_sum(pgcache_c.value, $2)",
-        ValueType::Json => {
-            "pgcache.counter_sum(pgcache_c.value::pg_catalog.text, $2)::pg_catalog.jsonb"
-        }
-        ValueType::Bytes => {
-            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(pgcache_c.value, \
-             pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())"
-        }
-    }
-}
-
-/// `$2` in the stored form of a counter.
-fn fresh_counter(value: ValueType) -> &'static str {
-    match value {
-        ValueType::Text => "$2::pg_catalog.text",
-        ValueType::Json => "$2::pg_catalog.text::pg_catalog.jsonb",
-        ValueType::Bytes => {
-            "pg_catalog.convert_to($2::pg_catalog.text, pg_catalog.getdatabaseencoding())"
         }
     }
 }

@@ -62,7 +62,11 @@ pub fn to_write(
     removal::settle();
     lock::relation(relation, lock::Mode::Write);
     require(relation, needs);
-    find(relation)
+    let cache = find(relation)?;
+    if needs.has(Privileges::INSERT) {
+        cache.check_writable()?;
+    }
+    Ok(cache)
 }
 
 /// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock

@@ -34,12 +34,12 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
         return cache.plan(Statement::DeleteMany).change_as_of_now(&array);
     }
     let array = [Typed::byte_texts(&sorted)];
-    let sql = [
-        b"DELETE FROM ONLY ",
-        cache.qualified_name().to_bytes(),
-        b" AS pgcache_c WHERE pgcache_c.key IN (SELECT u.k FROM pg_catalog.unnest($1) AS u (k))",
-    ];
-    let sql = CString::new(sql.concat()).unwrap_or_default();
+    let sql = "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k IN \
+         (SELECT e.k FROM pg_catalog.unnest($$keys) AS e (k))";
+    let sql = cache
+        .dialect()
+        .expand(sql, cache.qualified_name().to_bytes());
+    let sql = CString::new(sql).unwrap_or_default();
     let types = [ValueType::Text.array_oid()];
     let plan = Plan::over(cache.relation, sql, &types, Paths::Costed);
     plan.change_as_of_now(&array);

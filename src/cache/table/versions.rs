@@ -166,7 +166,10 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
 /// what the entry depends on: then it has removed what there was. What it still sees, somebody
 /// else has removed, or has stored since, from the old row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
-    found.sort_by(|one, other| (one.key.bytes(), other.own).cmp(&(other.key.bytes(), one.own)));
+    found.sort_by(|one, other| {
+        let keys = cache.key_type.compare(one.key.bytes(), other.key.bytes());
+        keys.then(other.own.cmp(&one.own))
+    });
     found.dedup_by(|next, kept| next.key.bytes() == kept.key.bytes());
     found.retain(|version| {
         let key = version.key.bytes();

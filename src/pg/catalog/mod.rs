@@ -1,6 +1,7 @@
 //! What the catalogs say of relations, privileges and dependencies.
 
 pub mod called_functions;
+pub mod columns;
 pub mod database;
 pub mod inheritance;
 pub mod invalidation;

@@ -31,6 +31,7 @@ const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
 
 pub const RECORD: Function = in_c(c"record", &[]);
 pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
+pub const COLUMNS: Function = in_c(c"columns", &[]);
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
 pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);

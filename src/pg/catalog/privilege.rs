@@ -25,6 +25,11 @@ impl Privileges {
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
 
+    /// Whether all of the other set are among these.
+    pub const fn has(self, other: Privileges) -> bool {
+        self.0 & other.0 == other.0
+    }
+
     /// Both sets together.
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)

@@ -132,6 +132,38 @@ pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
+/// Whether it is one of Postgres' own: made by initdb, or in a schema of its.
+pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
+    // SAFETY: syscache look-ups inside of a transaction; 0 for a relation that is gone.
+    let schema = unsafe { pg_sys::get_rel_namespace(relation) };
+    let of_catalogs = pg_sys::Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
+    relation.to_u32() < pg_sys::FirstNormalObjectId || schema == of_catalogs
+}
+
+/// Whether an extension has made it.
+pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a scan of pg_depend inside of a transaction.
+    unsafe {
+        pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation) != pg_sys::InvalidOid
+    }
+}
+
+/// Whether it is a partition of another table.
+pub fn is_partition(relation: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache look-up inside of a transaction; false for a relation that is gone.
+    unsafe { pg_sys::get_rel_relispartition(relation) }
+}
+
+/// Whether it has a live column of this name.
+pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
+    column_number(relation, name).is_some_and(|number| number > 0)
+}
+
+/// A name for an error message.
+pub fn decoded(name: &CStr) -> String {
+    crate::pg::encoding::decode(name.to_bytes())
+}
+
 /// Whether anything this session runs has the relation open; it has a lock on it.
 pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     // SAFETY: the lock keeps the relation; it is open between open and close.
@@ -193,6 +225,20 @@ pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Ve
                 .take(row.form.tgnargs.max(0) as usize)
                 .map(<[u8]>::to_vec)
                 .collect()
+        })
+    })
+}
+
+/// The columns that a table's trigger on `function` is about; without a lock on the table.
+pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<i16>> {
+    let column = pg_sys::Anum_pg_trigger_tgrelid;
+    let index = pg_sys::TriggerRelidNameIndexId;
+    first_trigger(column, table, index, |row| {
+        // SAFETY: an int2vector, the last of the columns that a row of pg_trigger always has, holds
+        // as many numbers as it says.
+        (row.form.tgfoid == function).then(|| unsafe {
+            let columns = &row.form.tgattr;
+            columns.values.as_slice(columns.dim1.max(0) as usize).to_vec()
         })
     })
 }
@@ -260,11 +306,9 @@ fn first_trigger<R>(
 }
 
 /// Whether a column can have a DEFAULT: one that is there, and is not generated.
-pub fn takes_default(relation: pg_sys::Oid, name: &CStr) -> bool {
-    column_number(relation, name).is_some_and(|number| {
-        // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
-        unsafe { pg_sys::get_attgenerated(relation, number) == 0 }
-    })
+pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
+    // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
+    unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
 }
 
 /// The number of a live column; None where there is none of this name.

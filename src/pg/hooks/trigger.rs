@@ -9,9 +9,9 @@ use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
 use crate::error::Error;
+use crate::pg::catalog::columns;
 use crate::pg::events::{self, DeadBytes, NotedBy, RowChange};
 use crate::pg::memory::emergency;
-use crate::pg::value::datum::{ValueType, varlena_bytes};
 
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -20,6 +20,21 @@ static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
+}
+
+/// Tells Postgres the calling convention of `pgcache.columns()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_columns_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// `pgcache.columns()`: names the columns of an attached table by the trigger that would call it
+/// (`catalog::columns`). That is disabled; where somebody has enabled all triggers it does nothing.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    called_as_trigger(call, "columns");
+    Datum::null()
 }
 
 /// Tells Postgres the calling convention of `pgcache.record_truncate()`.
@@ -71,8 +86,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; for a row without a key of type text, that anything may have changed. Anybody may
-/// put this trigger on their own table, with whatever column named key.
+/// Reports the key of one row; for a row without one, that anything may have changed. Anybody may
+/// put this trigger on their own table, whatever its columns.
 ///
 /// # Safety
 /// `relation` is open and `row` is NULL or one of its rows.
@@ -80,22 +95,19 @@ unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: R
     if row.is_null() {
         return;
     }
-    // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr reads a column
-    // that get_attnum has just found in it.
+    // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr
+    // reads a column that was just found in it, of the type that was found.
     unsafe {
         let relation_oid = (*relation).rd_id;
-        let number = pg_sys::get_attnum(relation_oid, c"key".as_ptr());
         let mut null = true;
-        let descriptor = (*relation).rd_att;
-        let is_text =
-            number > 0 && pg_sys::SPI_gettypeid(descriptor, i32::from(number)) == pg_sys::TEXTOID;
-        let key = match is_text {
-            true => pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null),
-            false => Datum::null(),
-        };
-        events::emit(|observer| match null {
-            true => (observer.truncated)(relation_oid),
-            false => (observer.row)(relation_oid, varlena_bytes(key), change, NotedBy::Trigger),
+        let key = columns::key_column(relation).and_then(|(number, key_type)| {
+            let descriptor = (*relation).rd_att;
+            let key = pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null);
+            (!null).then(|| key_type.bytes_of(key))
+        });
+        events::emit(|observer| match key {
+            None => (observer.truncated)(relation_oid),
+            Some(key) => (observer.row)(relation_oid, key, change, NotedBy::Trigger),
         });
     }
 }
@@ -113,22 +125,8 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     // a column of a varlena type.
     unsafe {
         let descriptor = (*relation).rd_att;
-        DeadBytes::between(old, new, descriptor, || value_column(relation)).emit((*relation).rd_id);
-    }
-}
-
-/// The number of the column named value, if it has a type that a cache's may have: these are varlenas.
-///
-/// # Safety
-/// `relation` is open.
-unsafe fn value_column(relation: pg_sys::Relation) -> Option<i16> {
-    // SAFETY: the type is asked of a column that get_attnum has just found.
-    unsafe {
-        let number = pg_sys::get_attnum((*relation).rd_id, c"value".as_ptr());
-        let is_ours = number > 0
-            && ValueType::from_oid(pg_sys::SPI_gettypeid((*relation).rd_att, i32::from(number)))
-                .is_some();
-        is_ours.then_some(number)
+        DeadBytes::between(old, new, descriptor, || columns::value_column(relation))
+            .emit((*relation).rd_id);
     }
 }
 

@@ -3,6 +3,7 @@
 use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
+use super::target::Target;
 use super::writer::Writer;
 use crate::pg::memory::unguarded;
 use crate::pg::session::clock::Timestamp;
@@ -47,7 +48,8 @@ impl From<&New> for Version {
 
 /// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new`
 /// has none of; in a row that is inserted they are NULL, as dropped columns always are. Where the
-/// value is of another type than the column it fills nothing and gives false.
+/// value is of another type than the column, or a column
+/// cannot be NULL, it fills nothing and gives false.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and
@@ -60,10 +62,10 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
         value_type,
         ..
     } = *writer;
-    if let Some(Some(value)) = new.value
-        && value.value_type() != value_type
-    {
-        return false;
+    match new.value {
+        Some(Some(value)) if value.value_type() != value_type => return false,
+        Some(None) if !target.value_nullable => return false,
+        _ => {}
     }
     // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of
     // columns are below that.
@@ -74,7 +76,7 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
         }
         put_column(fresh, target.key, Some(key));
         let keeps = new.value.is_none() || new.deadline.is_none();
-        if updates && (keeps || !target.more.is_empty() || is_long(key)) {
+        if updates && (keeps || !target.more.is_empty() || is_long(target, key)) {
             unguarded::materialize_slot(present);
             for column in [target.key, target.value, target.deadline] {
                 put_column(fresh, column, unguarded::column(present, column));
@@ -89,7 +91,7 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
             put_column(fresh, target.value, value.map(Stored::raw));
         }
         if let Some(deadline) = new.deadline {
-            put_column(fresh, target.deadline, deadline.map(Datum::from));
+            put_column(fresh, target.deadline, target.deadline_form.write(deadline));
         }
         unguarded::ExecStoreVirtualTuple(fresh);
     }
@@ -101,11 +103,14 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
 /// row into the index again.
 ///
 /// # Safety
-/// `key` is a varlena.
+/// `key` is a datum of the target's key type.
 #[inline(always)]
-unsafe fn is_long(key: Datum) -> bool {
+unsafe fn is_long(target: &Target, key: Datum) -> bool {
     /// The longest varlena, header included, that is always stored with a header of one byte.
     const SHORT: usize = 130;
+    if !target.key_type.is_text() {
+        return false;
+    }
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
     // SAFETY: a varlena, by the caller's word, so there is a header to read; its size is read only
     // where the header has one.

@@ -13,7 +13,7 @@ use super::target::Target;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::transaction;
-use crate::pg::value::datum::{Text, Value, ValueType};
+use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
 
@@ -49,13 +49,14 @@ struct Scan {
 
 /// The row under a key, as a statement that begins now would see it.
 pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
+    let key = target.key_datum(key);
     // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a
     // lock on the table; the columns' copies are made in the caller's memory context before the
     // slot goes.
     unsafe {
         let row = guarded(|| {
             let scan = open(target, unguarded::ActiveSnapshotSet())?;
-            let row = find(&scan, target, key.raw());
+            let row = find(&scan, target, key);
             close(&scan);
             Some(row)
         });
@@ -76,9 +77,10 @@ pub fn get_many(
     unsafe {
         let scan = guarded(|| open(target, false)).ok_or(UsePlan)?;
         for (place, key) in keys.enumerate() {
+            let key = target.key_datum(key);
             let row = guarded(|| {
                 unguarded::check_for_interrupts();
-                find(&scan, target, key.raw())
+                find(&scan, target, key)
             });
             if let Some(row) = row {
                 found(place, row);
@@ -150,7 +152,7 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
     // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row,
     // or one of each kind.
     unsafe {
-        let mut by_key = key_equals(key);
+        let mut by_key = key_equals(target, key);
         unguarded::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
         let mut found = next(scan, target)?;
         if !scan.one_version
@@ -198,13 +200,12 @@ unsafe fn close(scan: &Scan) {
     }
 }
 
-/// The condition `key = key` on the index's first column, which has collation "C" as ScanKeyInit
-/// has.
+/// The condition `key = key` on the index's first column.
 ///
 /// # Safety
-/// Inside of `guarded`.
+/// Inside of `guarded`; the key is a datum of the target's key type.
 #[inline(always)]
-pub unsafe fn key_equals(key: Datum) -> pg_sys::ScanKeyData {
+pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
     let mut entry = pg_sys::ScanKeyData::default();
     // SAFETY: looks up a built-in function and fills the entry.
     unsafe {
@@ -212,10 +213,11 @@ pub unsafe fn key_equals(key: Datum) -> pg_sys::ScanKeyData {
             &mut entry,
             1,
             pg_sys::BTEqualStrategyNumber as u16,
-            pg_sys::Oid::from_u32(pg_sys::F_TEXTEQ),
+            pg_sys::Oid::from_u32(target.key_type.equality()),
             key,
         );
     }
+    entry.sk_collation = target.collation;
     entry
 }
 
@@ -238,7 +240,7 @@ pub unsafe fn copy_row(
         Row {
             value,
             deadline: unguarded::column(slot, target.deadline)
-                .map(|moment| moment.value() as Timestamp),
+                .and_then(|datum| target.deadline_form.read(datum)),
         }
     }
 }

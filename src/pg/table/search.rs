@@ -6,7 +6,7 @@
 
 use std::ptr::null_mut;
 
-use pgrx::pg_sys::{self, ItemPointerData, TableScanDesc};
+use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
 
 use super::read::{UsePlan, key_equals};
 use super::target::Target;
@@ -14,7 +14,7 @@ use crate::pg::events::DeadBytes;
 use crate::pg::memory;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::clock;
-use crate::pg::value::datum::{Text, Value, varlena_bytes};
+use crate::pg::value::datum::Text;
 use crate::pg::version;
 
 /// A row that was found, and which key it has.
@@ -51,9 +51,10 @@ pub fn by_index(
         })
         .ok_or(UsePlan)?;
         for (number, key) in keys {
+            let key = target.key_datum(key);
             let found = guarded(|| {
                 unguarded::check_for_interrupts();
-                let mut by_key = key_equals(key.raw());
+                let mut by_key = key_equals(target, key);
                 unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
                 let forward = pg_sys::ScanDirection::ForwardScanDirection;
                 unguarded::index_getnext_slot(scan, forward, search.slot)
@@ -80,13 +81,14 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
     unsafe {
         let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
+            let key = target.key_datum(key);
             guarded(|| {
                 unguarded::check_for_interrupts();
-                let mut writer = unseen_writer(&search, index, key);
+                let mut writer = unseen_writer(target, &search, index, key);
                 while writer != pg_sys::InvalidTransactionId {
                     let none = pg_sys::XLTW_Oper::XLTW_None;
                     unguarded::XactLockTableWait(writer, null_mut(), null_mut(), none);
-                    writer = unseen_writer(&search, index, key);
+                    writer = unseen_writer(target, &search, index, key);
                 }
             });
         }
@@ -98,6 +100,7 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
 /// Whether the row under a key has expired, as whoever inserts that key finds it: the latest version,
 /// committed or our own. Somebody who changes or removes it is waited for, as the insertion would.
 pub fn has_expired(target: &Target, key: Text) -> Result<bool, UsePlan> {
+    let key = target.key_datum(key);
     // SAFETY: one sequence of plain values. The relations exist, since the caller holds a lock on
     // the table; a wait begins only after `latest` has ended its scan and let go of its pages.
     let found = unsafe {
@@ -144,7 +147,7 @@ enum Latest {
 
 /// # Safety
 /// Inside of `guarded`; the relations of the search, and its slot, are open.
-unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key: Text) -> Latest {
+unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key: Datum) -> Latest {
     // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
     // and ends here. The column of the deadline is one of the table's.
     unsafe {
@@ -153,7 +156,7 @@ unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key:
             ..Default::default()
         };
         let scan = version::index_beginscan(search.table, index, &raw mut dirty);
-        let mut by_key = key_equals(key.raw());
+        let mut by_key = key_equals(target, key);
         unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         let mut latest = Latest::InOrder;
@@ -165,7 +168,8 @@ unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key:
                 latest = Latest::Changing(dirty.xmax);
             } else if dirty.xmin == pg_sys::InvalidTransactionId
                 && let Some(deadline) = unguarded::column(search.slot, target.deadline)
-                && deadline.value() as i64 <= clock::now()
+                && let Some(deadline) = target.deadline_form.read(deadline)
+                && deadline <= clock::now()
             {
                 latest = Latest::Expired;
             }
@@ -181,9 +185,10 @@ unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key:
 /// # Safety
 /// Inside of `guarded`, with what `open` has given.
 unsafe fn unseen_writer(
+    target: &Target,
     search: &Search,
     index: pg_sys::Relation,
-    key: Text,
+    key: Datum,
 ) -> pg_sys::TransactionId {
     // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
     // and ends here.
@@ -193,7 +198,7 @@ unsafe fn unseen_writer(
             ..Default::default()
         };
         let scan = version::index_beginscan(search.table, index, &raw mut dirty);
-        let mut by_key = key_equals(key.raw());
+        let mut by_key = key_equals(target, key);
         unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         let mut writer = pg_sys::InvalidTransactionId;
@@ -233,7 +238,7 @@ pub fn by_pass(
             })
         };
         while let Some(key) = next() {
-            if let Some(number) = number_of(varlena_bytes(key)) {
+            if let Some(number) = number_of(target.key_type.bytes_of(key)) {
                 let found = guarded(|| found(target, &search, number));
                 memory::push(&mut all, found);
             }

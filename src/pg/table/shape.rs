@@ -1,5 +1,5 @@
-//! The facts about a relation that decide whether and how it is a cache: its columns, its key,
-//! pgcache's triggers or view, and the settings that stand in these.
+//! The facts about a relation that decide whether and how it is a cache: its columns, pgcache's
+//! triggers or view, and the settings that stand in these.
 //!
 //! Not what they mean: whether the relation makes a good cache is judged in
 //! `cache::catalog::registry`.
@@ -9,11 +9,11 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::target::{self, Target};
+use crate::pg::catalog::columns::{self, Columns, Misfit};
 use crate::pg::catalog::own;
 use crate::pg::catalog::relation::{self, qualified_name};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
-use crate::pg::version;
 
 /// What there is of a cache.
 pub struct Shape {
@@ -31,12 +31,12 @@ pub struct Shape {
     pub triggers_always: bool,
     /// `TEMPORARY`: other sessions must not read it, whatever they may.
     pub temporary: bool,
-    /// A column `key text COLLATE "C"` that an immediate unique index covers alone.
-    pub has_key: bool,
-    /// The type of the column `value`, when it is one that a cache can have.
-    pub value_type: Option<ValueType>,
-    /// A column `expires_at timestamptz`.
-    pub has_deadline: bool,
+    /// Where a table's keys, values and deadlines are, or why it cannot be a cache.
+    pub columns: Result<Columns, Misfit>,
+    /// The type of a view's column `value`, when it is one that a cache can have.
+    pub view_value: Option<ValueType>,
+    /// A view's column `expires_at timestamptz`.
+    pub view_has_deadline: bool,
     /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view;
     /// None when there is neither.
     pub settings: Option<Vec<Vec<u8>>>,
@@ -60,6 +60,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
         }
         let class = &*(*open).rd_rel;
         let settings = trigger_arguments(open, rows).or_else(|| view_settings(open));
+        let columns = columns::of_cache(open);
         let shape = Shape {
             qualified: qualified_name(relation),
             ordinary_table: class.relkind == pg_sys::RELKIND_RELATION as i8,
@@ -69,14 +70,14 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             temporary: class.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8,
             triggers_always: fires_always(open, rows, EVERY_ROW)
                 && fires_always(open, truncate, EVERY_TRUNCATE),
-            has_key: has_key(open),
-            value_type: column(relation, c"value").and_then(|c| ValueType::from_oid(c.type_oid)),
-            has_deadline: column(relation, c"expires_at")
-                .is_some_and(|c| c.type_oid == pg_sys::TIMESTAMPTZOID),
-            target: match settings {
-                Some(_) => target::target(open),
-                None => None,
+            view_value: type_of_column(relation, c"value").and_then(ValueType::from_oid),
+            view_has_deadline: type_of_column(relation, c"expires_at")
+                == Some(pg_sys::TIMESTAMPTZOID),
+            target: match (&settings, &columns) {
+                (Some(_), Ok(columns)) => target::target(open, columns),
+                _ => None,
             },
+            columns,
             own_relations: target::relations_read_alone(open),
             settings,
         };
@@ -111,68 +112,25 @@ pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     Some(Outline {
         view,
         unlogged: persistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
-        value_type: ValueType::from_oid(column(relation, c"value")?.type_oid)?,
+        value_type: value_type(relation)?,
         settings: settings?,
     })
 }
 
-/// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
-const C_COLLATION: pg_sys::Oid = pg_sys::Oid::from_u32(950);
-
-struct Column {
-    number: i16,
-    type_oid: pg_sys::Oid,
-    collation: pg_sys::Oid,
+/// The type of the values of a relation that is not locked.
+fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
+    let Some(numbers) = relation::trigger_columns(relation, own::COLUMNS.oid()) else {
+        return ValueType::from_oid(type_of_column(relation, c"value")?);
+    };
+    // SAFETY: a syscache look-up, which gives 0 for a column that is gone.
+    ValueType::of_column(unsafe { pg_sys::get_atttype(relation, *numbers.get(1)?) })
 }
 
-/// A live column by name.
-fn column(relation: pg_sys::Oid, name: &CStr) -> Option<Column> {
-    let (mut type_oid, mut modifier, mut collation) = (pg_sys::InvalidOid, 0, pg_sys::InvalidOid);
-    // SAFETY: syscache look-ups that copy what they find; get_attnum gives 0 for a column that is
-    // not there or was dropped.
-    unsafe {
-        let number = pg_sys::get_attnum(relation, name.as_ptr());
-        if number == pg_sys::InvalidAttrNumber as i16 {
-            return None;
-        }
-        pg_sys::get_atttypetypmodcoll(
-            relation,
-            number,
-            &mut type_oid,
-            &mut modifier,
-            &mut collation,
-        );
-        Some(Column {
-            number,
-            type_oid,
-            collation,
-        })
-    }
-}
-
-/// Whether `key text COLLATE "C"` is there and is the whole primary key.
-///
-/// # Safety
-/// `relation` must be open.
-unsafe fn has_key(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the bitmap is a copy. From 18 on a deferrable primary key appears in it.
-    unsafe {
-        let Some(key) = column((*relation).rd_id, c"key") else {
-            return false;
-        };
-        let primary = pg_sys::RelationGetIndexAttrBitmap(
-            relation,
-            pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_PRIMARY_KEY,
-        );
-        key.type_oid == pg_sys::TEXTOID
-            && key.collation == C_COLLATION
-            && version::primary_key_index(relation) != pg_sys::InvalidOid
-            && pg_sys::bms_num_members(primary) == 1
-            && pg_sys::bms_is_member(
-                i32::from(key.number) - pg_sys::FirstLowInvalidHeapAttributeNumber,
-                primary,
-            )
-    }
+/// The type of a live column by its name.
+fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
+    let number = relation::column_number(relation, name)?;
+    // SAFETY: a syscache look-up of a column that is there.
+    Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
 /// The trigger that calls `function`.
@@ -192,6 +150,30 @@ unsafe fn trigger_calling<'a>(
         std::slice::from_raw_parts((*descriptor).triggers, (*descriptor).numtriggers as usize)
             .iter()
             .find(|trigger| trigger.tgfoid == function)
+    }
+}
+
+/// The names of the triggers that make a table a cache, or say how.
+pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
+    let ours = [own::RECORD, own::RECORD_TRUNCATE, own::COLUMNS].map(|function| function.oid());
+    // SAFETY: the caller holds a lock on the relation, so it can be opened. trigdesc is NULL or has
+    // numtriggers triggers, whose names are copied.
+    unsafe {
+        let open = pg_sys::relation_open(relation, pg_sys::NoLock as i32);
+        let descriptor = (*open).trigdesc;
+        let names = match descriptor.is_null() {
+            true => Vec::new(),
+            false => std::slice::from_raw_parts(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            )
+            .iter()
+            .filter(|trigger| ours.contains(&trigger.tgfoid))
+            .map(|trigger| CStr::from_ptr(trigger.tgname).to_owned())
+            .collect(),
+        };
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        names
     }
 }
 

@@ -5,19 +5,29 @@
 //! check or fire besides our own trigger makes the table one for the kept plans.
 
 use pgrx::PgTupleDesc;
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Datum};
 
-use crate::pg::catalog::{own, policies, relation};
+use crate::pg::catalog::columns::Columns;
+use crate::pg::catalog::{own, policies};
 use crate::pg::memory::{pg_list, unguarded};
-use crate::pg::value::datum::ValueType;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::key_type::KeyType;
+use crate::pg::value::moment::DeadlineForm;
 use crate::pg::version;
 
 /// A table whose rows can be found through the index of its primary key.
 #[derive(Clone)]
 pub struct Target {
     pub relation: pg_sys::Oid,
-    /// The btree of the primary key, which is `key` alone.
+    /// The btree of the primary key, which is the key alone.
     pub index: pg_sys::Oid,
+    /// What the key's column holds, and how the index compares it.
+    pub key_type: KeyType,
+    pub collation: pg_sys::Oid,
+    /// In what form the deadline is stored.
+    pub deadline_form: DeadlineForm,
+    /// A negative entry can be stored.
+    pub value_nullable: bool,
     /// Numbers of our columns, from 1; they may stand in any order, with dropped ones between.
     pub key: i16,
     pub value: i16,
@@ -34,6 +44,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// A key as the index has it. The text is the one that stands for it.
+    #[inline(always)]
+    pub fn key_datum(&self, key: Text) -> Datum {
+        self.key_type.datum(key)
+    }
+
     /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's
     /// rule.
     pub fn is_indexed_for_reads(&self) -> bool {
@@ -61,22 +77,22 @@ impl Target {
             let descriptor = (*table).rd_att;
             let kind = |column: i16| unguarded::SPI_gettypeid(descriptor, i32::from(column));
             let same = (*descriptor).natts == i32::from(self.columns)
-                && kind(self.key) == pg_sys::TEXTOID
-                && kind(self.deadline) == pg_sys::TIMESTAMPTZOID
+                && kind(self.key) == self.key_type.oid()
+                && kind(self.deadline) == self.deadline_form.kind.oid()
                 && (*(*index).rd_index).indrelid == self.relation;
             match same {
-                true => ValueType::from_oid(kind(self.value)),
+                true => ValueType::of_datums(kind(self.value)),
                 false => None,
             }
         }
     }
 }
 
-/// The table as a target; None where it has no such key or columns.
+/// The table as a target; None where its rows do not hold the values as they are.
 ///
 /// # Safety
-/// `relation` must be open and locked.
-pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
+/// `relation` must be open and locked, and these its columns.
+pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Target> {
     // SAFETY: the relation is open, so its descriptor and class row are there; what is kept are
     // numbers.
     unsafe {
@@ -84,10 +100,11 @@ pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
             return None;
         }
         let oid = (*relation).rd_id;
-        let key = relation::column_number(oid, c"key")?;
-        let value = relation::column_number(oid, c"value")?;
-        let deadline = relation::column_number(oid, c"expires_at")?;
+        let key = columns.key.number;
+        let value = columns.value.number;
+        let deadline = columns.deadline.number;
         let index = version::primary_key_index(relation);
+        ValueType::of_datums(columns.value_oid)?;
         if index == pg_sys::InvalidOid {
             return None;
         }
@@ -104,13 +121,17 @@ pub unsafe fn target(relation: pg_sys::Relation) -> Option<Target> {
             .filter(|column| !column.attisdropped && !ours.contains(&column.attnum))
             .map(|column| column.attnum)
             .collect();
-        let writable = descriptor.iter().all(|column| is_plain(column, &ours, key))
+        let writable = descriptor.iter().all(|column| is_plain(column, &ours))
             && is_plain_table(relation)
             && only_our_triggers(relation)
             && indexes_are_plain(relation, index);
         Some(Target {
             relation: oid,
             index,
+            key_type: columns.key_type,
+            collation: columns.key_collation,
+            deadline_form: columns.deadline_form,
+            value_nullable: columns.value_nullable,
             key,
             value,
             deadline,
@@ -139,8 +160,9 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
 }
 
 /// Whether a column takes what is written to it as it is. One of the user's own must stay NULL in a
-/// new row: no default, no domain that could refuse it.
-fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16], key: i16) -> bool {
+/// new row: no default, no domain that could refuse it. One of ours has no modifier, by which
+/// Postgres would cut or round what is written; but for the key, whose length is looked at before.
+fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
     }
@@ -149,8 +171,10 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16], key: i16) -> b
         || unsafe { pg_sys::get_typtype(column.atttypid) as u8 == pg_sys::TYPTYPE_DOMAIN };
     column.attgenerated == 0
         && column.attidentity == 0
-        && (!column.attnotnull || column.attnum == key)
-        && (ours.contains(&column.attnum) || (!column.atthasdef && !is_domain()))
+        && match ours.contains(&column.attnum) {
+            true => column.atttypmod < 0 || column.attnum == ours[0],
+            false => !column.attnotnull && !column.atthasdef && !is_domain(),
+        }
 }
 
 /// Whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or
@@ -236,7 +260,11 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` must be open and locked.
 unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
-    let ours = [own::RECORD.oid(), own::RECORD_TRUNCATE.oid()];
+    let ours = [
+        own::RECORD.oid(),
+        own::RECORD_TRUNCATE.oid(),
+        own::COLUMNS.oid(),
+    ];
     // SAFETY: trigdesc is NULL or has numtriggers triggers, foreign keys' own among them.
     unsafe {
         let descriptor = (*relation).trigdesc;

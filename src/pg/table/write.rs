@@ -33,7 +33,7 @@ use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::{self, lock};
-use crate::pg::value::datum::{Text, Value};
+use crate::pg::value::datum::Text;
 
 /// Whether the present transaction can write past the executor.
 pub fn possible() -> bool {
@@ -54,8 +54,9 @@ pub fn put_all(
         return false;
     };
     for (place, (key, new)) in rows.enumerate() {
+        let key = target.key_datum(key);
         // SAFETY: the sequence holds plain values only; the writer's relations are open.
-        let done = unsafe { guarded(|| step::put(&mut writer, key.raw(), &new)) };
+        let done = unsafe { guarded(|| step::put(&mut writer, key, &new)) };
         if !done {
             writer.close();
             return false;
@@ -68,6 +69,7 @@ pub fn put_all(
 
 /// Inserts or overwrites one row. False where the statement must do it.
 pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
+    let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and
     // closes them.
     let (done, dead) = unsafe {
@@ -75,7 +77,7 @@ pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
             let Some(mut writer) = Writer::open(target) else {
                 return (false, DeadBytes::default());
             };
-            let done = step::put(&mut writer, key.raw(), new);
+            let done = step::put(&mut writer, key, new);
             (done, writer.end())
         })
     };
@@ -86,11 +88,12 @@ pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as
 /// it was. An error where the statement must do it.
 pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
+    let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
         guarded(|| {
             let mut writer = Writer::open(target)?;
-            let removed = step::take(&mut writer, key.raw());
+            let removed = step::take(&mut writer, key);
             Some((removed, writer.end()))
         })
     };
@@ -130,11 +133,10 @@ pub fn remove_all(
                 Step::Done => Some(true),
                 Step::Unsupported => None,
                 Step::Again => {
-                    let key = key_of(number);
+                    let key = target.key_datum(key_of(number));
                     // SAFETY: a sequence of plain values over the writer's open relations; `key`
                     // lives through it.
-                    unsafe { guarded(|| step::take(&mut writer, key.raw())) }
-                        .map(|row| row.is_some())
+                    unsafe { guarded(|| step::take(&mut writer, key)) }.map(|row| row.is_some())
                 }
             };
             if gone == Some(true) {
@@ -165,8 +167,9 @@ pub fn change<R>(
     let Some(mut writer) = Writer::of(target) else {
         return Err(UsePlan);
     };
+    let key = target.key_datum(key);
     let answer = loop {
-        match attempt(&mut writer, key.raw(), seek, &mut decide) {
+        match attempt(&mut writer, key, seek, &mut decide) {
             Ok(answer) => break Ok(answer),
             Err(Step::Unsupported) => break Err(UsePlan),
             Err(_) => {}

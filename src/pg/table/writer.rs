@@ -249,7 +249,7 @@ impl<'t> Writer<'t> {
                     }
                 };
                 let scan = version::index_beginscan(self.table, self.index, snapshot);
-                let mut by_key = key_equals(key);
+                let mut by_key = key_equals(self.target, key);
                 unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
                 let forward = pg_sys::ScanDirection::ForwardScanDirection;
                 let found = unguarded::index_getnext_slot(scan, forward, self.present);

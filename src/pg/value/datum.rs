@@ -32,6 +32,26 @@ impl ValueType {
         }
     }
 
+    /// The type of what a column of this type holds: a varchar's values are texts, and json is
+    /// compared as jsonb. None for a column that a cache's values cannot be in.
+    pub fn of_column(oid: pg_sys::Oid) -> Option<ValueType> {
+        match oid {
+            pg_sys::VARCHAROID => Some(ValueType::Text),
+            pg_sys::JSONOID => Some(ValueType::Json),
+            other => ValueType::from_oid(other),
+        }
+    }
+
+    /// The type of the datums in a column of this type, where they are values as they are. None for
+    /// json, which is text in there.
+    #[inline(always)]
+    pub fn of_datums(oid: pg_sys::Oid) -> Option<ValueType> {
+        match oid {
+            pg_sys::VARCHAROID => Some(ValueType::Text),
+            other => ValueType::from_oid(other),
+        }
+    }
+
     /// The oid of the type.
     pub fn oid(self) -> pg_sys::Oid {
         match self {
@@ -226,6 +246,45 @@ impl Room {
         // SAFETY: the header is allocated, and the size is at most what was.
         unsafe { pgrx::varlena::set_varsize_4b(self.varlena.as_ptr().cast(), size as i32) };
         pg_sys::Datum::from(self.varlena.as_ptr())
+    }
+}
+
+/// A `name` argument: an identifier, in the server's encoding.
+#[derive(Clone)]
+pub struct Name(std::ffi::CString);
+
+impl Name {
+    /// The identifier.
+    pub fn into_inner(self) -> std::ffi::CString {
+        self.0
+    }
+}
+
+impl FromDatum for Name {
+    unsafe fn from_polymorphic_datum(
+        datum: pg_sys::Datum,
+        is_null: bool,
+        _: pg_sys::Oid,
+    ) -> Option<Self> {
+        // SAFETY: the SQL declaration gives the argument type name: bytes that end with a NUL.
+        (!is_null)
+            .then(|| Name(unsafe { std::ffi::CStr::from_ptr(datum.cast_mut_ptr()).to_owned() }))
+    }
+}
+
+// SAFETY: the SQL declaration names the type that `from_polymorphic_datum` reads; the signature
+// lint compares the two.
+unsafe impl<'fcx> ArgAbi<'fcx> for Name {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: only reached for a non-null argument of a STRICT function or of a function that
+        // takes it without Option; pgcache has neither.
+        unsafe { arg.unbox_arg_using_from_datum() }.unwrap_or(Name(std::ffi::CString::default()))
+    }
+
+    unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
+        // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the argument
+        // this type.
+        unsafe { arg.unbox_arg_using_from_datum().into() }
     }
 }
 

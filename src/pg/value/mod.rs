@@ -2,6 +2,8 @@
 
 pub mod convert;
 pub mod datum;
+pub mod key_type;
+pub mod moment;
 pub mod rows;
 pub mod stored;
 pub mod typed;

@@ -1,0 +1,172 @@
+//! Making a cache of a table that somebody else has made, and a plain table of it again.
+//!
+//! The table stays theirs: its rows, columns, indexes, privileges and whatever writes it. What it
+//! gets are triggers, one of which names its columns (`pg::catalog::columns`), and with a ttl a
+//! default for its deadlines. A table that entries cannot be kept in is refused with 42804 and what
+//! would have to be changed; nothing about it is changed unasked.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use super::{declare, default, define};
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::commit::changes;
+use crate::cache::model::settings::Settings;
+use crate::cache::model::{ddl, settings};
+use crate::error::Error;
+use crate::pg::catalog::columns::{self, Columns};
+use crate::pg::catalog::{name, relation};
+use crate::pg::table::shape;
+
+/// What `cache_attach` is told of a table's columns.
+pub struct Names {
+    pub key: CString,
+    pub value: CString,
+    pub deadline: CString,
+    /// The unit of a Unix time, `s` or `ms`; None for a timestamptz.
+    pub unit: Option<String>,
+}
+
+/// Makes a table a cache. The caller owns it and holds its strongest lock.
+pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error> {
+    check_kind(table)?;
+    if let Some(unit) = names
+        .unit
+        .as_deref()
+        .filter(|unit| !["s", "ms"].contains(unit))
+    {
+        return Err(Error::UnknownUnit(unit.into()));
+    }
+    let qualified = relation::qualified(table);
+    for name in [&names.key, &names.value] {
+        require_column(table, name)?;
+    }
+    let is_new = names.unit.is_none() && !relation::has_column(table, &names.deadline);
+    if is_new {
+        add_deadline(&qualified, &names.deadline, settings.ttl);
+    }
+    require_column(table, &names.deadline)?;
+    let columns = [&*names.key, &*names.value, &*names.deadline];
+    let unit = names.unit.as_deref().map(str::as_bytes);
+    let columns = columns::of_table(table, columns, unit).map_err(|misfit| {
+        Error::Unattachable(relation::display_name(table), misfit.why, misfit.hint)
+    })?;
+    if columns.generated && settings.ttl.is_some() {
+        return Err(Error::GeneratedColumns);
+    }
+    let former = match is_new {
+        true => None,
+        false => default::of_column(table, columns.deadline.number),
+    };
+    put_marker(&qualified, &columns, unit, former.as_deref());
+    define::put_triggers(&qualified, settings);
+    if let Some(ttl) = &settings.ttl {
+        default::set(table, &columns, ttl);
+    }
+    Ok(())
+}
+
+/// Makes a plain table of a cache again. The caller owns it and holds its strongest lock.
+pub fn detach(cache: &Cache) -> Result<(), Error> {
+    let (table, qualified) = (cache.relation, cache.qualified_name());
+    if cache.storage == Storage::Memory {
+        return Err(Error::DetachedView(relation::display_name(table)));
+    }
+    if define::is_main(cache) {
+        return Err(Error::DetachedMain);
+    }
+    declare::release(table);
+    if let Some(columns) = &cache.columns {
+        default::give_back(cache, columns);
+    }
+    for trigger in shape::own_triggers(table) {
+        let trigger = name::quote_identifier(&trigger);
+        ddl::run(&[
+            b"DROP TRIGGER ",
+            trigger.to_bytes(),
+            b" ON ",
+            qualified.to_bytes(),
+        ]);
+    }
+    changes::note_dropped(table); // its copies and its slot go as those of a dropped cache
+    Ok(())
+}
+
+/// A default that is the same for all rows needs no rewrite of the table; rows that are there
+/// already begin their ttl now.
+fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
+    let column = name::quote_identifier(column);
+    let default = ttl.map(|ttl| {
+        let ttl = settings::iso_8601(&ttl);
+        format!(" DEFAULT pg_catalog.now() OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval")
+    });
+    ddl::run(&[
+        b"ALTER TABLE ",
+        table.to_bytes(),
+        b" ADD COLUMN ",
+        column.to_bytes(),
+        b" pg_catalog.timestamptz",
+        default.unwrap_or_default().as_bytes(),
+    ]);
+}
+
+fn require_column(table: Oid, name: &CStr) -> Result<(), Error> {
+    match relation::has_column(table, name) {
+        true => Ok(()),
+        false => Err(Error::NoSuchColumn(relation::decoded(name))),
+    }
+}
+
+/// Raises 42804 for what is no table of a user's own, and 42P07 for a cache.
+fn check_kind(table: Oid) -> Result<(), Error> {
+    if shape::is_marked_as_cache(table) {
+        return Err(Error::CacheExists(relation::display_name(table)));
+    }
+    let refuse = |why| Err(Error::AttachedKind(relation::display_name(table), why));
+    if relation::is_partitioned(table) {
+        return refuse("It is partitioned.");
+    }
+    if !relation::is_table(table) {
+        return refuse("It is not a table.");
+    }
+    if relation::is_temporary(table) {
+        return refuse("It is temporary.");
+    }
+    if relation::is_of_postgres(table) {
+        return refuse("It belongs to Postgres.");
+    }
+    if relation::is_of_an_extension(table) {
+        return refuse("It belongs to an extension.");
+    }
+    if relation::is_partition(table) {
+        return refuse("It is a partition.");
+    }
+    Ok(())
+}
+
+fn put_marker(table: &CStr, columns: &Columns, unit: Option<&[u8]>, former: Option<&[u8]>) {
+    let argument = |name: &[u8], value: &[u8]| name::literal(&[name, value].concat());
+    let unit = unit.map(|unit| argument(b"unit=", unit));
+    let former = former.map(|former| argument(b"default=", former));
+    let arguments: Vec<Vec<u8>> = [unit, former].into_iter().flatten().collect();
+    ddl::run(&[
+        b"CREATE TRIGGER pgcache_columns BEFORE UPDATE OF ",
+        columns.key.name.to_bytes(),
+        b", ",
+        columns.value.name.to_bytes(),
+        b", ",
+        columns.deadline.name.to_bytes(),
+        b" ON ",
+        table.to_bytes(),
+        b" FOR EACH STATEMENT EXECUTE FUNCTION pgcache.columns(",
+        &arguments.join(b", ".as_slice()),
+        b")",
+    ]);
+    ddl::run(&[
+        b"ALTER TABLE ",
+        table.to_bytes(),
+        b" DISABLE TRIGGER pgcache_columns",
+    ]);
+}

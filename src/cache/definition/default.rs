@@ -1,0 +1,86 @@
+//! The DEFAULT of a cache's deadlines: what a row gets that plain SQL writes without one.
+//!
+//! It follows the cache's ttl, under a lock that keeps readers out, which Postgres wants for a
+//! DEFAULT. An attached table may have had one of its own: that is noted in its marker
+//! (`pg::catalog::columns`), and comes back with the ttl's end or the cache's.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{self, Oid};
+
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::model::settings::iso_8601;
+use crate::cache::model::{ddl, dialect};
+use crate::pg::catalog::columns::{Columns, former_default};
+use crate::pg::catalog::privilege::AsOwner;
+use crate::pg::catalog::relation;
+use crate::pg::spi::plan::query_once;
+use crate::pg::value::moment::DeadlineForm;
+use crate::pg::value::typed::Typed;
+
+/// By the clock, and not by the transaction's beginning: at the end of a long one rows would be born
+/// expired.
+const NOW: &str = "pg_catalog.clock_timestamp()";
+
+/// The DEFAULT of a table that `cache_create` makes.
+pub fn of_own(ttl: &Interval) -> String {
+    dialect::default_deadline(DeadlineForm::OWN, NOW, &iso_8601(ttl))
+}
+
+/// Gives a cache's deadlines the DEFAULT that this ttl stands for. Not where they are generated.
+pub fn put(cache: &Cache, ttl: Option<Interval>) {
+    let columns = match &cache.columns {
+        Some(columns) if cache.storage != Storage::Memory => columns,
+        _ => return,
+    };
+    match ttl {
+        _ if !relation::takes_default(cache.relation, columns.deadline.number) => {}
+        Some(ttl) => set(cache.relation, columns, &ttl),
+        None if !columns.attached => change(cache.relation, columns, None),
+        None => give_back(cache, columns),
+    }
+}
+
+/// Now and the ttl.
+pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
+    let default = dialect::default_deadline(columns.deadline_form, NOW, &iso_8601(ttl));
+    change(table, columns, Some(default.as_bytes()));
+}
+
+/// Brings back what an attached table had before its ttl. As the table's owner: it is a text that the
+/// owner can have made up, and whoever may detach the table, a superuser among them, must not run it
+/// with more rights.
+pub fn give_back(cache: &Cache, columns: &Columns) {
+    if let (Some(former), Some(_)) = (former_default(cache.relation), cache.settings.ttl) {
+        let _owner = AsOwner::to_maintain(cache.relation);
+        change(cache.relation, columns, former.as_deref());
+    }
+}
+
+fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
+    let table = relation::qualified(table);
+    let column = columns.deadline.name.to_bytes();
+    let begin: [&[u8]; 4] = [
+        b"ALTER TABLE ONLY ",
+        table.to_bytes(),
+        b" ALTER COLUMN ",
+        column,
+    ];
+    let end: [&[u8]; 2] = match default {
+        Some(default) => [b" SET DEFAULT ", default],
+        None => [b" DROP DEFAULT", b""],
+    };
+    ddl::run(&[begin.as_slice(), end.as_slice()].concat());
+}
+
+/// The default of a column as SQL, with every name qualified that needs it under a search_path of
+/// nobody's.
+pub fn of_column(table: Oid, column: i16) -> Option<Vec<u8>> {
+    let _path = AsOwner::to_maintain(table);
+    query_once(
+        c"SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef AS d \
+          WHERE d.adrelid OPERATOR(pg_catalog.=) $1 AND d.adnum OPERATOR(pg_catalog.=) $2",
+        &[pg_sys::OIDOID, pg_sys::INT8OID],
+        &[Typed::oid(table), Typed::number(column.into())],
+        |output| Some(output.text(0, 0)?.bytes().to_vec()),
+    )
+}

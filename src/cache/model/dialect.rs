@@ -1,0 +1,245 @@
+//! How a cache's table spells a key, a value and a deadline: the pieces of the statements over it.
+//!
+//! A statement is given a text for the key, a text, jsonb or bytea for the value, a timestamptz for
+//! the deadline, and gives back the same, whatever the columns are: here stands how the one becomes
+//! the other. Guards that a datum never meets a column, or a reader, of another type: the casts are
+//! Postgres' own, in the statement. What is said of deadlines is what `pg::value::moment` says.
+
+use crate::pg::catalog::columns::Columns;
+use crate::pg::value::datum::ValueType;
+use crate::pg::value::key_type::KeyType;
+use crate::pg::value::moment::{DeadlineForm, DeadlineKind, NEVER, Width};
+
+/// The name of a piece, and the SQL that stands for it, in the server's encoding.
+type Piece = (&'static str, Vec<u8>);
+
+/// The pieces of the statements over a table.
+#[derive(Default)]
+pub struct Dialect(Vec<Piece>);
+
+/// 9999-12-31, from which on a deadline that must not be NULL means never.
+const LAST_DAY: &str = "'9999-12-31 00:00:00+00'::pg_catalog.timestamptz";
+
+impl Dialect {
+    /// How to speak to a table with these columns.
+    pub fn of(columns: &Columns) -> Dialect {
+        let [key, value, deadline] =
+            [&columns.key, &columns.value, &columns.deadline].map(|column| &*column.name);
+        let mut pieces = Dialect(vec![
+            ("k", key.to_bytes().to_vec()),
+            ("v", value.to_bytes().to_vec()),
+            ("e", deadline.to_bytes().to_vec()),
+        ]);
+        pieces.spell_keys(columns);
+        pieces.spell_values(columns);
+        pieces.spell_deadlines(columns.deadline_form);
+        pieces
+    }
+
+    /// A template with the pieces in their places, `$$T` being the table.
+    pub fn expand(&self, template: &str, table: &[u8]) -> Vec<u8> {
+        let mut sql = Vec::new();
+        let mut parts = template.split("$$");
+        sql.extend_from_slice(parts.next().unwrap_or("").as_bytes());
+        for part in parts {
+            let end = part
+                .find(|c: char| !c.is_ascii_alphanumeric())
+                .unwrap_or(part.len());
+            let (name, rest) = part.split_at(end);
+            match name {
+                "T" => sql.extend_from_slice(table),
+                _ => sql.extend_from_slice(self.piece(name)),
+            }
+            sql.extend_from_slice(rest.as_bytes());
+        }
+        sql
+    }
+
+    fn piece(&self, name: &str) -> &[u8] {
+        let found = self.0.iter().find(|(piece, _)| *piece == name);
+        found.map_or(b"", |(_, sql)| sql)
+    }
+
+    /// Adds a piece, of pieces that are there.
+    fn put(&mut self, name: &'static str, template: &str) {
+        let sql = self.expand(template, b"");
+        self.0.push((name, sql));
+    }
+
+    fn spell_keys(&mut self, columns: &Columns) {
+        let key_type = columns.key_type;
+        let cast = match key_type {
+            KeyType::Uuid => "::pg_catalog.uuid",
+            KeyType::Bigint => "::pg_catalog.int8",
+            // No cast to varchar: it would cut the key off, and two would become one.
+            KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => "",
+        };
+        let array = if cast.is_empty() { "" } else { "[]" };
+        let out = match key_type {
+            KeyType::Text => "",
+            _ => "::pg_catalog.text",
+        };
+        self.put("key1", &format!("$1{cast}"));
+        self.put("keys", &format!("$1{cast}{array}"));
+        self.put("keyin", &format!("e.k{cast}"));
+        self.put("key", &format!("pgcache_c.$$k{out}"));
+        self.put("ekey", &format!("pgcache_e.$$k{out}"));
+        if key_type.is_text() {
+            // In the order of bytes, whatever collation the column has.
+            let order = match columns.attached {
+                true => "(pgcache_c.$$k COLLATE pg_catalog.\"C\")",
+                false => "pgcache_c.$$k",
+            };
+            self.put("order", order);
+            self.put("from1", "$1");
+            self.put("behind2", "$$order OPERATOR(pg_catalog.<>) $2");
+        } else {
+            let lowest = match key_type {
+                KeyType::Uuid => "'00000000-0000-0000-0000-000000000000'",
+                _ => "'-9223372036854775808'",
+            };
+            let or = |parameter: &str, other: &str| {
+                format!(
+                    "CASE WHEN {parameter} OPERATOR(pg_catalog.=) '' THEN {other}{cast} \
+                     ELSE {parameter}{cast} END"
+                )
+            };
+            self.put("order", "pgcache_c.$$k");
+            self.put("from1", &format!("({})", or("$1", lowest)));
+            self.put(
+                "behind2",
+                &format!(
+                    "(pgcache_c.$$k OPERATOR(pg_catalog.<>) ({})) IS NOT FALSE",
+                    or("$2", "NULL")
+                ),
+            );
+        }
+    }
+
+    fn spell_values(&mut self, columns: &Columns) {
+        let value_type = columns.value_type;
+        let is_as_it_is = columns.value_oid == value_type.oid();
+        let out = match is_as_it_is {
+            true => String::new(),
+            false => format!("::{}", value_type.sql()),
+        };
+        // Into a varchar goes what has room there; json is an assignment away from jsonb.
+        let within = match value_type {
+            ValueType::Json if !is_as_it_is => "::pg_catalog.json",
+            _ => "",
+        };
+        self.put("value", &format!("pgcache_c.$$v{out}"));
+        self.put("novalue", &format!("NULL::{}", value_type.sql()));
+        self.put("value2", &format!("$2{within}"));
+        self.put("valuein", &format!("e.v{within}"));
+        let bytewise = columns.attached && value_type == ValueType::Text;
+        self.put(
+            "equal",
+            match bytewise {
+                true => "($$value COLLATE pg_catalog.\"C\")",
+                false => "$$value",
+            },
+        );
+        let (sum, fresh) = counter(value_type);
+        self.put("counter", &format!("{sum}{within}"));
+        self.put("fresh", &format!("{fresh}{within}"));
+    }
+
+    fn spell_deadlines(&mut self, form: DeadlineForm) {
+        self.put("until", &reading(form, "pgcache_c"));
+        self.put("euntil", &reading(form, "pgcache_e"));
+        self.put("until2", &writing(form, "$2"));
+        self.put("until3", &writing(form, "$3"));
+        self.put("never", &writing(form, "NULL::pg_catalog.timestamptz"));
+        self.put(
+            "live",
+            "($$until IS NULL OR $$until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())",
+        );
+    }
+}
+
+/// A row's deadline as a timestamptz; NULL is never.
+fn reading(form: DeadlineForm, row: &str) -> String {
+    let per_second = match form.kind {
+        DeadlineKind::Moment if form.nullable => return format!("{row}.$$e"),
+        DeadlineKind::Moment => {
+            return format!(
+                "(CASE WHEN {row}.$$e OPERATOR(pg_catalog.<) {LAST_DAY} THEN {row}.$$e END)"
+            );
+        }
+        DeadlineKind::Seconds(_) => 1,
+        DeadlineKind::Milliseconds(_) => 1000,
+    };
+    let never = NEVER * per_second;
+    format!(
+        "(CASE WHEN {row}.$$e OPERATOR(pg_catalog.>) 0 AND {row}.$$e OPERATOR(pg_catalog.<) {never} \
+         THEN pg_catalog.to_timestamp({row}.$$e::pg_catalog.float8 OPERATOR(pg_catalog./) \
+         {per_second}::pg_catalog.float8) END)"
+    )
+}
+
+/// A timestamptz, or NULL for never, as the column holds it.
+fn writing(form: DeadlineForm, moment: &str) -> String {
+    match unix_time(form.kind, moment) {
+        None if form.nullable => moment.into(),
+        None => format!("COALESCE({moment}, {LAST_DAY})"),
+        Some(unix_time) => {
+            let never = if form.nullable { "NULL" } else { "0" };
+            format!("(CASE WHEN {moment} IS NULL THEN {never} ELSE {unix_time} END)")
+        }
+    }
+}
+
+/// A timestamptz, which is not NULL, as a Unix time: rounded up, at least 1, and at most what the
+/// column can hold. None for a column of moments.
+fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
+    let (per_second, width) = match kind {
+        DeadlineKind::Moment => return None,
+        DeadlineKind::Seconds(width) => (1, width),
+        DeadlineKind::Milliseconds(width) => (1000, width),
+    };
+    let (last, cast) = match width {
+        Width::Integer => (i64::from(i32::MAX), "::pg_catalog.int4"),
+        Width::Bigint => (i64::MAX, "::pg_catalog.int8"),
+    };
+    Some(format!(
+        "GREATEST(LEAST(pg_catalog.ceil(EXTRACT(epoch FROM {moment}) OPERATOR(pg_catalog.*) \
+         {per_second}), {last}), 1){cast}"
+    ))
+}
+
+/// The default of a deadline's column: now and a ttl.
+pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
+    let moment = format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)");
+    unix_time(form.kind, &moment).unwrap_or(moment)
+}
+
+/// What stands before and after an expression of type text that gives keys of this type, so that
+/// it gives them as the table prints them. None where every text is such a key.
+pub fn canonical(key_type: KeyType) -> Option<(&'static [u8], &'static [u8])> {
+    match key_type {
+        KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => None,
+        KeyType::Uuid => Some((b"((", b")::pg_catalog.uuid)::pg_catalog.text")),
+        KeyType::Bigint => Some((b"((", b")::pg_catalog.int8)::pg_catalog.text")),
+    }
+}
+
+/// `value + $2` over the stored form of a counter, where the function raises 22P02 and 22003, and
+/// `$2` in that form.
+fn counter(value: ValueType) -> (&'static str, &'static str) {
+    match value {
+        ValueType::Text => (
+            "pgcache.counter_sum(pgcache_c.$$v, $2)",
+            "$2::pg_catalog.text",
+        ),
+        ValueType::Json => (
+            "pgcache.counter_sum(pgcache_c.$$v::pg_catalog.text, $2)::pg_catalog.jsonb",
+            "$2::pg_catalog.text::pg_catalog.jsonb",
+        ),
+        ValueType::Bytes => (
+            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(pgcache_c.$$v, \
+             pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())",
+            "pg_catalog.convert_to($2::pg_catalog.text, pg_catalog.getdatabaseencoding())",
+        ),
+    }
+}

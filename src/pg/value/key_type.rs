@@ -1,0 +1,150 @@
+//! The types that a cache's key column can have, and the one text that stands for each key.
+//!
+//! Everywhere but in the table a key is a text: in calls, in the tier, in what is noted for the
+//! commit. Guards that one row has one such text, however a caller spells the key, and that two keys
+//! are the same text only if the table holds them equal: so text is compared bytewise, and a uuid or
+//! a bigint is read and printed as Postgres does it.
+
+use std::cmp::Ordering;
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use super::datum::{Text, Value, new_c_string, new_varlena, varlena_bytes};
+
+/// What a key column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    Text,
+    /// varchar without a length.
+    Varchar,
+    /// varchar of at most so many characters.
+    Limited(u32),
+    Uuid,
+    Bigint,
+}
+
+/// The bytes of a uuid.
+const UUID: usize = 16;
+
+impl KeyType {
+    /// The type of a column; None for one that no key can have.
+    pub fn of(type_oid: Oid, modifier: i32) -> Option<KeyType> {
+        let length = modifier - pg_sys::VARHDRSZ as i32;
+        match (type_oid, u32::try_from(length)) {
+            (pg_sys::TEXTOID, _) => Some(KeyType::Text),
+            (pg_sys::VARCHAROID, Ok(length)) => Some(KeyType::Limited(length)),
+            (pg_sys::VARCHAROID, Err(_)) => Some(KeyType::Varchar),
+            (pg_sys::UUIDOID, _) => Some(KeyType::Uuid),
+            (pg_sys::INT8OID, _) => Some(KeyType::Bigint),
+            _ => None,
+        }
+    }
+
+    /// The oid of the column's type.
+    pub fn oid(self) -> Oid {
+        match self {
+            KeyType::Text => pg_sys::TEXTOID,
+            KeyType::Varchar | KeyType::Limited(_) => pg_sys::VARCHAROID,
+            KeyType::Uuid => pg_sys::UUIDOID,
+            KeyType::Bigint => pg_sys::INT8OID,
+        }
+    }
+
+    /// Whether keys are of a character type, so that they have prefixes.
+    #[inline(always)]
+    pub fn is_text(self) -> bool {
+        !matches!(self, KeyType::Uuid | KeyType::Bigint)
+    }
+
+    /// The function by which the index compares two keys for equality.
+    #[inline(always)]
+    pub fn equality(self) -> u32 {
+        match self {
+            KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_TEXTEQ,
+            KeyType::Uuid => pg_sys::F_UUID_EQ,
+            KeyType::Bigint => pg_sys::F_INT8EQ,
+        }
+    }
+
+    /// The text that stands for the key. Raises 22P02 for what is no uuid, or no integer, and 22003
+    /// for an integer beyond bigint.
+    #[inline]
+    pub fn canonical(self, key: Text) -> Text {
+        match self {
+            KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => key,
+            KeyType::Uuid | KeyType::Bigint => self.printed(self.parsed(key)),
+        }
+    }
+
+    /// The order in which a scan shows keys: that of the column's type, and of bytes for text.
+    pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
+        let number = |key: &[u8]| std::str::from_utf8(key).ok()?.parse::<i64>().ok();
+        match self {
+            KeyType::Bigint => number(one).cmp(&number(other)),
+            _ => one.cmp(other),
+        }
+    }
+
+    /// Whether the column has room for the key's characters.
+    pub fn has_room_for(self, key: Text) -> bool {
+        let KeyType::Limited(most) = self else {
+            return true;
+        };
+        let bytes = key.bytes();
+        // SAFETY: reads so many bytes of a text, which is valid in the server's encoding.
+        let characters =
+            unsafe { pg_sys::pg_mbstrlen_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
+        i64::from(characters) <= i64::from(most)
+    }
+
+    /// The key as the column holds it. The text is one that stands for a key.
+    #[inline]
+    pub(in crate::pg) fn datum(self, key: Text) -> Datum {
+        match self.is_text() {
+            true => key.raw(),
+            false => self.parsed(key),
+        }
+    }
+
+    /// The bytes of the text that stands for a key of a row.
+    ///
+    /// # Safety
+    /// The datum is of this type, and not NULL.
+    pub(in crate::pg) unsafe fn bytes_of<'a>(self, key: Datum) -> &'a [u8] {
+        match self.is_text() {
+            true => varlena_bytes(key),
+            false => varlena_bytes(self.printed(key).raw()),
+        }
+    }
+
+    fn parsed(self, key: Text) -> Datum {
+        let input = Some(new_c_string(key.bytes()));
+        // SAFETY: both functions take a C string and give their type, or an error; neither gives
+        // NULL.
+        let datum = unsafe {
+            match self {
+                KeyType::Bigint => pgrx::direct_function_call_as_datum(pg_sys::int8in, &[input]),
+                _ => pgrx::direct_function_call_as_datum(pg_sys::uuid_in, &[input]),
+            }
+        };
+        datum.unwrap_or(Datum::null())
+    }
+
+    fn printed(self, key: Datum) -> Text {
+        match self {
+            KeyType::Bigint => Text::new((key.value() as i64).to_string().as_bytes()),
+            _ => {
+                // SAFETY: a uuid, of whose 16 bytes the function makes a palloc'd C string.
+                let printed =
+                    unsafe { pgrx::direct_function_call_as_datum(pg_sys::uuid_out, &[Some(key)]) };
+                let text = printed.map_or(new_varlena(&[0; UUID]), |c| {
+                    // SAFETY: uuid_out gives a C string.
+                    new_varlena(unsafe { CStr::from_ptr(c.cast_mut_ptr()) }.to_bytes())
+                });
+                // SAFETY: a varlena of ASCII characters.
+                unsafe { Text::from_raw(text) }
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The forms in which a column holds a deadline: a timestamptz, or a Unix time in seconds or
+//! milliseconds.
+//!
+//! Guards that both ways to a table agree: what is said here of a datum, `model::dialect` says in
+//! SQL. A Unix time that is NULL, zero or negative means never, as those who store one mean it; a
+//! column that must not be NULL has 0 for never, a timestamptz the last day of the year 9999.
+
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use crate::pg::session::clock::Timestamp;
+
+/// What a deadline column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadlineForm {
+    pub kind: DeadlineKind,
+    /// NULL may stand in it.
+    pub nullable: bool,
+}
+
+/// The unit of a deadline column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeadlineKind {
+    Moment,
+    Seconds(Width),
+    Milliseconds(Width),
+}
+
+/// How wide an integer column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    Integer,
+    Bigint,
+}
+
+/// 9999-12-31 00:00:00 UTC in seconds since 1970: from then on "never".
+pub const NEVER: i64 = 253_402_214_400;
+
+/// 2000-01-01, where timestamps begin, in seconds since 1970.
+const EPOCH: i64 = 946_684_800;
+const MICROS: i64 = 1_000_000;
+
+impl DeadlineKind {
+    /// The form of a column of this type, in this unit: none, `s` or `ms`.
+    pub fn of(type_oid: Oid, unit: Option<&[u8]>) -> Option<DeadlineKind> {
+        let width = match type_oid {
+            pg_sys::INT4OID => Some(Width::Integer),
+            pg_sys::INT8OID => Some(Width::Bigint),
+            _ => None,
+        };
+        match (unit, width) {
+            (None, _) if type_oid == pg_sys::TIMESTAMPTZOID => Some(DeadlineKind::Moment),
+            (Some(b"s"), Some(width)) => Some(DeadlineKind::Seconds(width)),
+            (Some(b"ms"), Some(width)) => Some(DeadlineKind::Milliseconds(width)),
+            _ => None,
+        }
+    }
+
+    /// The oid of the column's type.
+    #[inline(always)]
+    pub fn oid(self) -> Oid {
+        match self {
+            DeadlineKind::Moment => pg_sys::TIMESTAMPTZOID,
+            DeadlineKind::Seconds(width) | DeadlineKind::Milliseconds(width) => match width {
+                Width::Integer => pg_sys::INT4OID,
+                Width::Bigint => pg_sys::INT8OID,
+            },
+        }
+    }
+}
+
+// Both are called where nothing may panic (`unguarded::guarded`), so nothing here is checked
+// arithmetic.
+impl DeadlineForm {
+    /// That of a table that `cache_create` has made.
+    pub const OWN: DeadlineForm = DeadlineForm {
+        kind: DeadlineKind::Moment,
+        nullable: true,
+    };
+
+    /// The deadline of a datum; None is never.
+    #[inline(always)]
+    pub fn read(self, datum: Datum) -> Option<Timestamp> {
+        let unit = match self.kind {
+            DeadlineKind::Moment => {
+                let never = (NEVER - EPOCH) * MICROS;
+                let moment = datum.value() as Timestamp;
+                return (self.nullable || moment < never).then_some(moment);
+            }
+            DeadlineKind::Seconds(_) => MICROS,
+            DeadlineKind::Milliseconds(_) => MICROS / 1000,
+        };
+        let number = match self.kind.oid() {
+            pg_sys::INT4OID => i64::from(datum.value() as i32),
+            _ => datum.value() as i64,
+        };
+        let is_one = number > 0 && number < NEVER * (MICROS / unit);
+        is_one.then(|| number.wrapping_mul(unit).wrapping_sub(EPOCH * MICROS))
+    }
+
+    /// The datum that stands for a deadline; None is NULL. A Unix time is rounded up, and one that
+    /// an integer cannot hold is the last that it can.
+    #[inline(always)]
+    pub fn write(self, deadline: Option<Timestamp>) -> Option<Datum> {
+        let unit = match self.kind {
+            DeadlineKind::Moment => {
+                let never = (NEVER - EPOCH) * MICROS;
+                let other = (!self.nullable).then_some(never);
+                return deadline.or(other).map(Datum::from);
+            }
+            DeadlineKind::Seconds(_) => MICROS,
+            DeadlineKind::Milliseconds(_) => MICROS / 1000,
+        };
+        let number = match deadline {
+            None if self.nullable => return None,
+            None => 0,
+            Some(moment) => {
+                let micros = moment.saturating_add(EPOCH * MICROS);
+                let rounded_up = micros.saturating_add(unit - 1);
+                rounded_up.checked_div_euclid(unit).unwrap_or(1).max(1)
+            }
+        };
+        Some(match self.kind.oid() {
+            pg_sys::INT4OID => Datum::from(number.min(i64::from(i32::MAX)) as i32),
+            _ => Datum::from(number),
+        })
+    }
+}
