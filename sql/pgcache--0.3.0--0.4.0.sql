@@ -220,6 +220,14 @@ COMMENT ON FUNCTION pgcache.live(timestamptz) IS
 -- Who reads a cache runs it, whatever default privileges say.
 GRANT EXECUTE ON FUNCTION pgcache.live(timestamptz) TO PUBLIC;
 
+CREATE FUNCTION pgcache.live_unix(deadline bigint, per_second integer) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'live_unix_wrapper'
+    LANGUAGE C STABLE PARALLEL SAFE
+    SUPPORT pgcache.live_support;
+COMMENT ON FUNCTION pgcache.live_unix(bigint, integer) IS
+    'pgcache.live() for a Unix time with so many units a second; zero and less are never, as NULL is';
+GRANT EXECUTE ON FUNCTION pgcache.live_unix(bigint, integer) TO PUBLIC;
+
 CREATE FUNCTION pgcache.renew(key text, cache regclass) RETURNS text
     AS 'MODULE_PATHNAME', 'renew_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -230,12 +230,12 @@ fn put_default(cache: Option<Oid>) -> Answer<()> {
 /// relation that no longer works as a cache.
 #[pg_extern]
 fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
-    let Some(cache) = outline(cache)? else {
+    let Some(outline) = outline(cache)? else {
         return Ok(OutRow([Typed::NULL; 2]));
     };
-    let why = match cache.storage {
+    let why = match outline.storage {
         Storage::Memory => None,
-        _ => hiding::why_not(),
+        _ => cache.and_then(hiding::why_not),
     };
     Ok(OutRow([
         Typed::of(Some(why.is_none())),

@@ -216,6 +216,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("hiding", READ, "pgcache.hiding($c)"),
     ("put_default", Owner(&[]), "pgcache.put_default($c)"),
     ("live", Nothing, "pgcache.live('infinity')"),
+    ("live_unix", Nothing, "pgcache.live_unix(1, 1)"),
     ("live_support", Elsewhere, ""),
     ("renew", Nothing, "pgcache.renew('k', $c)"),
     ("depends", Nothing, "pgcache.depends($c, 'k')"),

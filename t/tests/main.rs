@@ -12,6 +12,7 @@
 )]
 
 mod attached;
+mod attached_hidden;
 mod backtrace;
 mod clock;
 mod coherence_apply;

@@ -111,9 +111,10 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
             " (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY, value {}, \
              expires_at pg_catalog.timestamptz{}) WITH ({STORAGE_PARAMETERS})",
             value.sql(),
-            settings
-                .ttl
-                .map_or(String::new(), |ttl| format!(" DEFAULT {}", default::of_own(&ttl)))
+            settings.ttl.map_or(String::new(), |ttl| format!(
+                " DEFAULT {}",
+                default::of_own(&ttl)
+            ))
         )
         .as_bytes(),
     ]);

@@ -267,7 +267,9 @@ impl Statement {
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$live ORDER BY $$order LIMIT $3"
             }
-            Statement::Count => "SELECT pg_catalog.count(*) FROM ONLY $$T AS pgcache_c WHERE $$live",
+            Statement::Count => {
+                "SELECT pg_catalog.count(*) FROM ONLY $$T AS pgcache_c WHERE $$live"
+            }
             Statement::Look => {
                 "SELECT pg_catalog.count(*) FILTER (WHERE $$euntil IS NULL \
                  OR $$euntil OPERATOR(pg_catalog.>) $3), \

@@ -196,6 +196,30 @@ pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
     }
 }
 
+/// What the marker of an attached table says: numbers of columns, and the unit of its deadlines.
+pub struct Marked {
+    pub key: i16,
+    pub deadline: i16,
+    pub unit: Option<Vec<u8>>,
+}
+
+/// The columns of an attached table as its marker has them; None for another table.
+///
+/// # Safety
+/// `table` must be open.
+pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
+    // SAFETY: the table is open, by the caller's word, so the trigger stays.
+    unsafe {
+        let marker = marker(table)?;
+        let [key, _, deadline] = attached_numbers(marker);
+        Some(Marked {
+            key,
+            deadline,
+            unit: argument(marker, b"unit="),
+        })
+    }
+}
+
 /// The trigger that names the columns. Its shape is looked at first: the function's oid is a
 /// look-up, and this is asked at each row that changes.
 ///

@@ -238,8 +238,22 @@ pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<
         // as many numbers as it says.
         (row.form.tgfoid == function).then(|| unsafe {
             let columns = &row.form.tgattr;
-            columns.values.as_slice(columns.dim1.max(0) as usize).to_vec()
+            columns
+                .values
+                .as_slice(columns.dim1.max(0) as usize)
+                .to_vec()
         })
+    })
+}
+
+/// Whether one of the columns that the trigger on `function` is about is virtual; without a lock.
+pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
+    let columns = trigger_columns(table, function).unwrap_or_default();
+    // SAFETY: syscache look-ups; the first says whether the column is there, and the second, which
+    // needs it, asks the entry that the first has found.
+    columns.into_iter().any(|column| unsafe {
+        pg_sys::get_atttype(table, column) != pg_sys::InvalidOid
+            && pg_sys::get_attgenerated(table, column) as u8 == b'v'
     })
 }
 

@@ -35,6 +35,12 @@ pub enum Width {
 /// 9999-12-31 00:00:00 UTC in seconds since 1970: from then on "never".
 pub const NEVER: i64 = 253_402_214_400;
 
+/// Microseconds of one of `per_second` units.
+#[inline(always)]
+pub fn unit(per_second: i32) -> i64 {
+    MICROS.checked_div(per_second.into()).unwrap_or(MICROS)
+}
+
 /// 2000-01-01, where timestamps begin, in seconds since 1970.
 const EPOCH: i64 = 946_684_800;
 const MICROS: i64 = 1_000_000;
@@ -55,6 +61,15 @@ impl DeadlineKind {
         }
     }
 
+    /// How many of its units a second has; None for a column of moments.
+    pub fn per_second(self) -> Option<i32> {
+        match self {
+            DeadlineKind::Moment => None,
+            DeadlineKind::Seconds(_) => Some(1),
+            DeadlineKind::Milliseconds(_) => Some(1000),
+        }
+    }
+
     /// The oid of the column's type.
     #[inline(always)]
     pub fn oid(self) -> Oid {
@@ -66,6 +81,20 @@ impl DeadlineKind {
             },
         }
     }
+}
+
+/// The moment that a Unix time in units of so many microseconds stands for; None is never.
+#[inline(always)]
+pub fn of_unix_time(number: i64, unit: i64) -> Option<Timestamp> {
+    let never = NEVER.saturating_mul(MICROS.checked_div(unit).unwrap_or(1));
+    let is_one = number > 0 && number < never;
+    is_one.then(|| number.wrapping_mul(unit).wrapping_sub(EPOCH * MICROS))
+}
+
+/// A moment as a Unix time in units of so many microseconds, rounded down.
+pub fn to_unix_time(moment: Timestamp, unit: i64) -> i64 {
+    let micros = moment.saturating_add(EPOCH * MICROS);
+    micros.checked_div_euclid(unit).unwrap_or(0)
 }
 
 // Both are called where nothing may panic (`unguarded::guarded`), so nothing here is checked
@@ -93,8 +122,7 @@ impl DeadlineForm {
             pg_sys::INT4OID => i64::from(datum.value() as i32),
             _ => datum.value() as i64,
         };
-        let is_one = number > 0 && number < NEVER * (MICROS / unit);
-        is_one.then(|| number.wrapping_mul(unit).wrapping_sub(EPOCH * MICROS))
+        of_unix_time(number, unit)
     }
 
     /// The datum that stands for a deadline; None is NULL. A Unix time is rounded up, and one that

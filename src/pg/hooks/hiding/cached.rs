@@ -2,7 +2,8 @@
 //! every query.
 //!
 //! The answer stands in the relation's entry of the relcache, which Postgres keeps up to date: the
-//! table has a trigger that calls `pgcache.record()`. A table without triggers of users costs two
+//! table has a trigger that calls `pgcache.record()`, and if it was attached, another one that names
+//! its columns. A table without triggers of users costs two
 //! look-ups in memory and nothing else; nothing is remembered that could be out of date.
 
 use std::cell::Cell;
@@ -12,21 +13,42 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::invalidation::Functions;
-use crate::pg::catalog::own;
+use crate::pg::catalog::{columns, own};
 use crate::pg::memory::unguarded;
+use crate::pg::value::key_type::KeyType;
+use crate::pg::value::moment::DeadlineKind;
 use crate::pg::version;
 
 /// What the condition is made of.
 #[derive(Clone, Copy)]
 pub struct Cached {
-    /// `pgcache.live`.
+    /// `pgcache.live`, or `pgcache.live_unix` where deadlines are Unix times.
     pub live: Oid,
     /// `pgcache.renew`.
     pub renew: Oid,
-    /// The number of the column `expires_at`.
-    pub deadline: i16,
-    /// The number of the column `key`, if it is one of a type that `renew` takes.
-    pub key: Option<i16>,
+    /// The column of the deadlines, and what it holds.
+    pub deadline: Column,
+    pub kind: DeadlineKind,
+    /// The column of the keys, if keys can be in it.
+    pub key: Option<Column>,
+}
+
+/// A column as a node of the planner's names it.
+#[derive(Clone, Copy)]
+pub struct Column {
+    pub number: i16,
+    pub kind: Oid,
+    pub modifier: i32,
+}
+
+impl Column {
+    fn of(column: &pg_sys::FormData_pg_attribute) -> Column {
+        Column {
+            number: column.attnum,
+            kind: column.atttypid,
+            modifier: column.atttypmod,
+        }
+    }
 }
 
 /// Our functions in this database; InvalidOid where there is none, as in one whose extension is
@@ -35,6 +57,7 @@ pub struct Cached {
 struct Known {
     record: Oid,
     live: Oid,
+    live_unix: Oid,
     renew: Oid,
     as_of: Functions,
 }
@@ -52,6 +75,7 @@ fn known() -> Known {
     let known = Known {
         record: own::RECORD.oid(),
         live: own::LIVE.oid(),
+        live_unix: own::LIVE_UNIX.oid(),
         renew: own::RENEW.oid(),
         as_of,
     };
@@ -115,6 +139,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
     let Known {
         record,
         live,
+        live_unix,
         renew,
         ..
     } = known();
@@ -128,15 +153,37 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
             return None;
         }
         let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
-        let number = |name: &CStr, kind: Oid| {
-            let found = columns.iter().find(|column| is(column, name, kind));
-            found.map(|column| column.attnum)
+        let Some(marked) = columns::marked(relation) else {
+            let named = |name: &CStr, kind: Oid| {
+                let found = columns.iter().find(|column| is(column, name, kind));
+                found.map(Column::of)
+            };
+            return Some(Cached {
+                live,
+                renew,
+                deadline: named(c"expires_at", pg_sys::TIMESTAMPTZOID)?,
+                kind: DeadlineKind::Moment,
+                key: named(c"key", pg_sys::TEXTOID),
+            });
         };
-        Some(Cached {
+        let numbered = |number: i16| {
+            let found = columns.iter().find(|column| column.attnum == number);
+            let found = found.filter(|column| !column.attisdropped && !version::is_virtual(column));
+            found.map(Column::of)
+        };
+        let deadline = numbered(marked.deadline)?;
+        let kind = DeadlineKind::of(deadline.kind, marked.unit.as_deref())?;
+        let live = match kind {
+            DeadlineKind::Moment => live,
+            _ => live_unix,
+        };
+        let key = numbered(marked.key);
+        (live != none).then_some(Cached {
             live,
             renew,
-            deadline: number(c"expires_at", pg_sys::TIMESTAMPTZOID)?,
-            key: number(c"key", pg_sys::TEXTOID),
+            deadline,
+            kind,
+            key: key.filter(|key| KeyType::of(key.kind, key.modifier).is_some()),
         })
     }
 }

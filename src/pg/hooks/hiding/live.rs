@@ -7,7 +7,10 @@ use pgrx::guc::GucSetting;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
+use super::scans::TO_BIGINT;
+use crate::pg::memory::pg_list;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::value::moment;
 
 /// `pgcache.show_expired`. Off: what has expired is gone.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
@@ -24,6 +27,12 @@ pub extern "C" fn pg_finfo_live_wrapper() -> *const pg_sys::Pg_finfo_record {
 /// Tells Postgres the calling convention of `pgcache.live_support()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_live_support_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// Tells Postgres the calling convention of `pgcache.live_unix()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
@@ -47,22 +56,52 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
         if argument.isnull {
             return Datum::from(true);
         }
-        let function = (*call).flinfo;
+        let from = first_live_for((*call).flinfo);
+        Datum::from(argument.value.value() as Timestamp >= from)
+    }
+}
+
+/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same of a Unix
+/// time with so many units a second. Zero and less mean never, as NULL does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: as above, with two arguments.
+    unsafe {
+        let arguments = (*call).args.as_slice(2);
+        let [deadline, per_second] = [&arguments[0], &arguments[1]];
+        (*call).isnull = false;
+        if deadline.isnull || per_second.isnull {
+            return Datum::from(true);
+        }
+        let unit = moment::unit(per_second.value.value() as i32);
+        let live = match moment::of_unix_time(deadline.value.value() as i64, unit) {
+            Some(moment) => moment >= first_live_for((*call).flinfo),
+            None => true,
+        };
+        Datum::from(live)
+    }
+}
+
+/// The first deadline that is live, asked for once for each place of a plan.
+///
+/// # Safety
+/// `function` is what a call of one of the two was given.
+#[inline(always)]
+unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
+    // SAFETY: as said of `fn_extra` at `live_wrapper`.
+    unsafe {
         let known = match function.is_null() {
             true => 0,
             false => (*function).fn_extra as usize as Timestamp,
         };
-        let from = match known {
-            0 => {
-                let from = first_live();
-                if !function.is_null() {
-                    (*function).fn_extra = from as usize as *mut std::ffi::c_void;
-                }
-                from
-            }
-            known => known,
-        };
-        Datum::from(argument.value.value() as Timestamp >= from)
+        if known != 0 {
+            return known;
+        }
+        let from = first_live();
+        if !function.is_null() {
+            (*function).fn_extra = from as usize as *mut std::ffi::c_void;
+        }
+        from
     }
 }
 
@@ -85,6 +124,10 @@ fn first_live() -> Timestamp {
 
 /// The operator `timestamptz > timestamptz`, fixed in Postgres' pg_operator.dat.
 const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
+
+/// The operators `int8 > int8` and `int4 > int8`, fixed there too.
+const MORE: pg_sys::Oid = pg_sys::Oid::from_u32(413);
+const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
 /// The share of live rows that is believed at least. Statistics tell what deadlines there were when
 /// they were gathered: in a cache whose entries live for a minute, all of an hour-old histogram has
@@ -115,11 +158,11 @@ pub unsafe extern "C-unwind" fn live_support_wrapper(call: pg_sys::FunctionCallI
 /// # Safety
 /// The request is the planner's.
 unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 {
-    // SAFETY: the list of arguments has one, the deadline. What `examine_variable` finds is let go
+    // SAFETY: the list of arguments begins with the deadline. What `examine_variable` finds is let go
     // of by the function that it names for that.
     unsafe {
         let request = &*request;
-        let deadline: *mut pg_sys::Node = (*(*request.args).elements).ptr_value.cast();
+        let (deadline, operator, now) = compared(pg_list::pointers(request.args));
         let mut about = pg_sys::VariableStatData::default();
         pg_sys::examine_variable(request.root, deadline, request.varRelid, &mut about);
         let statistics = about.statsTuple;
@@ -131,20 +174,49 @@ unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 
         if let Some(free) = about.freefunc {
             free(statistics);
         }
-        let now = pg_sys::makeConst(
-            pg_sys::TIMESTAMPTZOID,
-            -1,
-            pg_sys::InvalidOid,
-            8,
-            Datum::from(clock::now()),
-            false,
-            true,
-        );
         let both = pg_sys::lappend(std::ptr::null_mut(), deadline.cast());
         let both = pg_sys::lappend(both, now.cast());
         let none = pg_sys::InvalidOid;
         let later =
-            pg_sys::restriction_selectivity(request.root, LATER, both, none, request.varRelid);
+            pg_sys::restriction_selectivity(request.root, operator, both, none, request.varRelid);
         (without + later).clamp(LEAST, 1.0)
+    }
+}
+
+/// The column of deadlines, the operator that says which are later, and the constant for now.
+///
+/// # Safety
+/// These are the arguments of a call of `live` or `live_unix`.
+unsafe fn compared(
+    arguments: Vec<*mut pg_sys::Node>,
+) -> (*mut pg_sys::Node, pg_sys::Oid, *mut pg_sys::Const) {
+    // SAFETY: nodes are looked at only after their tag; those that are made lie in the planner's
+    // memory.
+    unsafe {
+        let constant = |kind, now: i64| {
+            let none = pg_sys::InvalidOid;
+            pg_sys::makeConst(kind, -1, none, 8, Datum::from(now), false, true)
+        };
+        let deadline = arguments[0];
+        let Some(&per_second) = arguments.get(1) else {
+            let now = constant(pg_sys::TIMESTAMPTZOID, clock::now());
+            return (deadline, LATER, now);
+        };
+        let per_second = match (*per_second).type_ {
+            pg_sys::NodeTag::T_Const => {
+                (*per_second.cast::<pg_sys::Const>()).constvalue.value() as i32
+            }
+            _ => 1,
+        };
+        let now = moment::to_unix_time(clock::now(), moment::unit(per_second));
+        let now = constant(pg_sys::INT8OID, now);
+        if (*deadline).type_ == pg_sys::NodeTag::T_FuncExpr {
+            let widened: *mut pg_sys::FuncExpr = deadline.cast();
+            if (*widened).funcid == TO_BIGINT {
+                let integer = (*(*(*widened).args).elements).ptr_value.cast();
+                return (integer, INTEGER_MORE, now);
+            }
+        }
+        (deadline, MORE, now)
     }
 }

@@ -1,5 +1,5 @@
 //! Expired rows do not exist for plain SQL: every scan of a cache that the planner plans gets the
-//! condition `pgcache.live(expires_at)`, and every key that a statement writes goes through
+//! condition `pgcache.live(expires_at)`, or what an attached table has in its place, and every key that a statement writes goes through
 //! `pgcache.renew`.
 //!
 //! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
@@ -14,7 +14,9 @@ mod writes;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pgrx::pg_sys;
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::catalog::{own, relation};
 
 /// The aliases by which pgcache's own statements name a cache's table; they see its expired rows.
 ///
@@ -26,9 +28,12 @@ const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 /// Whether the server loads the library for all of its sessions. Set before any of them is there.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Why plain SQL may see expired rows here; None where no session does, or none of those for which
+/// Why plain SQL may see expired rows of a cache here; None where no session does, or none of those for which
 /// `session_preload_libraries` is set as it is for this one.
-pub fn why_not() -> Option<&'static str> {
+pub fn why_not(cache: Oid) -> Option<&'static str> {
+    if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
+        return Some("its deadlines are a virtual generated column");
+    }
     if live::SHOW_EXPIRED.get() {
         return Some("pgcache.show_expired is on in this session");
     }

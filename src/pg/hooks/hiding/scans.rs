@@ -141,30 +141,51 @@ unsafe fn hide_on_member(
     }
 }
 
-/// `pgcache.live(expires_at)` over a relation of the query.
+/// `pgcache.live(expires_at)`, or the same of a Unix time, over a relation of the query.
 ///
 /// # Safety
-/// `relid` is the number of the relation that was found to be a cache.
+/// `relid` is the number of the relation that was found to be a cache, with columns of these types.
 unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
     // SAFETY: nodes in the current memory context, the planner's; the column is there and has this
     // type.
     unsafe {
         let column = pg_sys::makeVar(
             relid as i32,
-            found.deadline,
-            pg_sys::TIMESTAMPTZOID,
-            -1,
+            found.deadline.number,
+            found.deadline.kind,
+            found.deadline.modifier,
             pg_sys::InvalidOid,
             0,
         );
-        pg_sys::makeFuncExpr(
-            found.live,
-            pg_sys::BOOLOID,
-            pg_sys::lappend(std::ptr::null_mut(), column.cast()),
-            pg_sys::InvalidOid,
-            pg_sys::InvalidOid,
-            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
-        )
-        .cast()
+        let mut arguments = pg_sys::lappend(std::ptr::null_mut(), column.cast());
+        if let Some(per_second) = found.kind.per_second() {
+            if found.deadline.kind == pg_sys::INT4OID {
+                let wide = call(TO_BIGINT, pg_sys::INT8OID, arguments);
+                arguments = pg_sys::lappend(std::ptr::null_mut(), wide.cast());
+            }
+            let per_second = pg_sys::makeConst(
+                pg_sys::INT4OID,
+                -1,
+                pg_sys::InvalidOid,
+                4,
+                pg_sys::Datum::from(per_second),
+                false,
+                true,
+            );
+            arguments = pg_sys::lappend(arguments, per_second.cast());
+        }
+        call(found.live, pg_sys::BOOLOID, arguments)
     }
+}
+
+/// The function `int8(int4)`.
+pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
+
+/// # Safety
+/// The function takes these arguments and gives this type.
+unsafe fn call(function: Oid, gives: Oid, arguments: *mut pg_sys::List) -> *mut pg_sys::Expr {
+    let none = pg_sys::InvalidOid;
+    let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
+    // SAFETY: a node in the current memory context.
+    unsafe { pg_sys::makeFuncExpr(function, gives, arguments, none, none, form).cast() }
 }

@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::cached::{Cached, cached};
+use super::cached::{Cached, Column, cached};
 use super::is_own;
 use crate::pg::memory::{pg_list, unguarded};
 
@@ -109,15 +109,15 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
 
 /// # Safety
 /// The list is one of columns that are written.
-unsafe fn renew_key(columns: *mut pg_sys::List, key: i16, table: Oid, found: Cached) {
+unsafe fn renew_key(columns: *mut pg_sys::List, key: Column, table: Oid, found: Cached) {
     // SAFETY: the list has target entries, each with an expression. The nodes are made in the
     // current memory context, which is the query's.
     unsafe {
         for column in pg_list::pointers::<pg_sys::TargetEntry>(columns) {
-            if (*column).resjunk || (*column).resno != key {
+            if (*column).resjunk || (*column).resno != key.number {
                 continue;
             }
-            let value: *mut pg_sys::Node = (*column).expr.cast();
+            let value = as_text((*column).expr.cast(), key);
             let cache = pg_sys::makeConst(
                 pg_sys::REGCLASSOID,
                 -1,
@@ -138,7 +138,80 @@ unsafe fn renew_key(columns: *mut pg_sys::List, key: i16, table: Oid, found: Cac
                 pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
             );
             (*call.cast::<pg_sys::FuncExpr>()).location = OURS;
-            (*column).expr = call.cast();
+            (*column).expr = from_text(call.cast(), key).cast();
         }
+    }
+}
+
+/// A key as text, as it is printed: what it is known by outside of its table.
+///
+/// # Safety
+/// The expression gives what the column of keys holds.
+unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
+    // SAFETY: nodes in the current memory context; a varchar is the same bytes as a text.
+    unsafe {
+        match key.kind {
+            pg_sys::TEXTOID => value,
+            pg_sys::VARCHAROID => {
+                let collation = pg_sys::exprCollation(value);
+                relabelled(value, pg_sys::TEXTOID, -1, collation)
+            }
+            _ => by_input_and_output(value, pg_sys::TEXTOID, DEFAULT_COLLATION),
+        }
+    }
+}
+
+/// The text back in the type of the column, which an expression for it must have.
+///
+/// # Safety
+/// The expression gives the text of a key.
+unsafe fn from_text(text: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
+    // SAFETY: as above; the text was printed from a value of this type and length.
+    unsafe {
+        match key.kind {
+            pg_sys::TEXTOID => text,
+            pg_sys::VARCHAROID => {
+                let collation = pg_sys::exprCollation(text);
+                relabelled(text, key.kind, key.modifier, collation)
+            }
+            other => by_input_and_output(text, other, pg_sys::InvalidOid),
+        }
+    }
+}
+
+/// The oid of `pg_catalog."default"`, fixed in Postgres' pg_collation.dat.
+const DEFAULT_COLLATION: Oid = Oid::from_u32(100);
+
+/// # Safety
+/// The expression's type has the same datums as this one.
+unsafe fn relabelled(
+    value: *mut pg_sys::Node,
+    kind: Oid,
+    modifier: i32,
+    collation: Oid,
+) -> *mut pg_sys::Node {
+    let form = pg_sys::CoercionForm::COERCE_IMPLICIT_CAST;
+    // SAFETY: a node in the current memory context.
+    unsafe { pg_sys::makeRelabelType(value.cast(), kind, modifier, collation, form).cast() }
+}
+
+/// # Safety
+/// The expression is of text, or this type is.
+unsafe fn by_input_and_output(
+    value: *mut pg_sys::Node,
+    kind: Oid,
+    collation: Oid,
+) -> *mut pg_sys::Node {
+    // SAFETY: room for a node in the current memory context, filled with what this kind of node has.
+    unsafe {
+        let node: *mut pg_sys::CoerceViaIO =
+            pg_sys::palloc0(std::mem::size_of::<pg_sys::CoerceViaIO>()).cast();
+        (*node).xpr.type_ = pg_sys::NodeTag::T_CoerceViaIO;
+        (*node).arg = value.cast();
+        (*node).resulttype = kind;
+        (*node).resultcollid = collation;
+        (*node).coerceformat = pg_sys::CoercionForm::COERCE_IMPLICIT_CAST;
+        (*node).location = -1;
+        node.cast()
     }
 }
