@@ -135,12 +135,8 @@ fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<Str
             })
         };
         for line in session.lines(&spelled(call)) {
-            let keys = if call.starts_with("SELECT key") {
-                1..=5
-            } else {
-                1..=0
-            };
-            let numbered = keys.fold(line, |line, number| {
+            let keys = if call.starts_with("SELECT key") { 5 } else { 0 };
+            let numbered = (1..=keys).fold(line, |line, number| {
                 let prefix = format!("{}|", key(number));
                 line.strip_prefix(&prefix)
                     .map_or(line.clone(), |rest| format!("#{number}|{rest}"))
