@@ -10,12 +10,11 @@ use std::ffi::{CStr, CString};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
 
-use super::declare;
-use super::define;
+use super::{declare, default, define};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::commit::changes;
 use crate::cache::model::settings::Settings;
-use crate::cache::model::{ddl, dialect, settings};
+use crate::cache::model::{ddl, settings};
 use crate::error::Error;
 use crate::pg::catalog::columns::{self, Columns, former_default};
 use crate::pg::catalog::privilege::AsOwner;
@@ -67,7 +66,7 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
     put_marker(&qualified, &columns, unit, former.as_deref());
     define::put_triggers(&qualified, settings);
     if settings.ttl.is_some() {
-        follow_ttl(table, &columns, &settings);
+        default::follow_ttl(table, &columns, &settings);
     }
     Ok(())
 }
@@ -84,7 +83,7 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
     declare::release(table);
     if cache.settings.ttl.is_some() && former_default(table).is_some() {
         let columns = cache.columns.as_ref();
-        columns.inspect(|columns| restore_default(table, columns));
+        columns.inspect(|columns| default::restore(table, columns));
     }
     for trigger in shape::own_triggers(table) {
         let trigger = name::quote_identifier(&trigger);
@@ -97,39 +96,6 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
     }
     changes::note_dropped(table); // its copies and its slot go as those of a dropped cache
     Ok(())
-}
-
-/// Gives the deadline's column of an attached table the default that its settings ask for: now and
-/// the ttl, or without one what it had before.
-pub fn follow_ttl(table: Oid, columns: &Columns, settings: &Settings) {
-    let Some(ttl) = settings.ttl else {
-        return restore_default(table, columns);
-    };
-    let default = default_for(columns, "pg_catalog.clock_timestamp()", &ttl);
-    set_default(table, columns, Some(default.as_bytes()));
-}
-
-fn default_for(columns: &Columns, now: &str, ttl: &Interval) -> String {
-    dialect::default_deadline(columns.deadline_form, now, &settings::iso_8601(ttl))
-}
-
-/// As the table's owner: the former default is a text that the owner can have made up, and whoever
-/// may detach the table, a superuser among them, must not run it with more rights.
-fn restore_default(table: Oid, columns: &Columns) {
-    let former = former_default(table).flatten();
-    let _owner = AsOwner::to_maintain(table);
-    set_default(table, columns, former.as_deref());
-}
-
-fn set_default(table: Oid, columns: &Columns, default: Option<&[u8]>) {
-    let table = relation::qualified(table);
-    let column = columns.deadline.name.to_bytes();
-    let begin: [&[u8]; 4] = [b"ALTER TABLE ", table.to_bytes(), b" ALTER COLUMN ", column];
-    let end: [&[u8]; 2] = match default {
-        Some(default) => [b" SET DEFAULT ", default],
-        None => [b" DROP DEFAULT", b""],
-    };
-    ddl::run(&[begin.as_slice(), end.as_slice()].concat());
 }
 
 /// A default that is the same for all rows needs no rewrite of the table; rows that are there

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
-use super::{attach, declare};
+use super::{declare, default};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
@@ -146,7 +146,7 @@ pub fn alter(cache: &Cache, settings: Settings) {
             put_row_trigger(cache.qualified_name(), settings);
             let attached = cache.columns.as_ref().filter(|columns| columns.attached);
             if let Some(columns) = attached.filter(|_| settings.ttl != cache.settings.ttl) {
-                attach::follow_ttl(cache.relation, columns, &settings);
+                default::follow_ttl(cache.relation, columns, &settings);
             }
             upkeep::look_again(cache.relation);
         }

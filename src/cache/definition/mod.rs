@@ -2,5 +2,6 @@
 
 pub mod attach;
 pub mod declare;
+pub mod default;
 pub mod define;
 pub mod view;
