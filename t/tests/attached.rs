@@ -135,12 +135,8 @@ fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<Str
             })
         };
         for line in session.lines(&spelled(call)) {
-            let keys = if call.starts_with("SELECT key") {
-                1..=5
-            } else {
-                1..=0
-            };
-            let numbered = keys.fold(line, |line, number| {
+            let keys = if call.starts_with("SELECT key") { 5 } else { 0 };
+            let numbered = (1..=keys).fold(line, |line, number| {
                 let prefix = format!("{}|", key(number));
                 line.strip_prefix(&prefix)
                     .map_or(line.clone(), |rest| format!("#{number}|{rest}"))
@@ -580,12 +576,12 @@ fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
         "GRANT CREATE ON SCHEMA public TO {owner}; SET ROLE {owner};
          CREATE TABLE who (name text);
          CREATE FUNCTION evil() RETURNS text LANGUAGE plpgsql AS
-             $$ BEGIN INSERT INTO who VALUES (current_user); RETURN 'x'; END $$;
-         CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz);
+             $$ BEGIN INSERT INTO public.who VALUES (current_user); RETURN 'x'; END $$;
+         CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz, other text);
          INSERT INTO c VALUES ('k', 'v');
          SELECT cache_attach('c', '1 hour');
          CREATE OR REPLACE TRIGGER pgcache_columns BEFORE UPDATE OF key, value, expires_at ON c FOR EACH STATEMENT
-             EXECUTE FUNCTION pgcache.columns('default=now(), ALTER COLUMN value TYPE text USING evil()');
+             EXECUTE FUNCTION pgcache.columns('default=now(), ALTER COLUMN other TYPE text USING public.evil()');
          RESET ROLE;"
     ));
     let _ = session.try_lines("SELECT cache_detach('c')");
@@ -1039,4 +1035,28 @@ fn solid_caches_entries_are_swept() {
                  SELECT 'k', 'v', g, 142, now() AT TIME ZONE 'UTC' FROM generate_series(10, 4000) AS g");
     session.run("SELECT cache_expire('solid_cache_entries')");
     assert!(session.number("SELECT count(*) FROM solid_cache_entries") <= 2000);
+}
+
+#[test]
+fn a_unix_time_is_never_before_the_deadline_that_was_asked_for() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE c (key text PRIMARY KEY, value text, e bigint);
+         SELECT cache_attach('c', expires_column => 'e', expires_unit => 's')",
+    );
+    for path in ["auto", "plan"] {
+        session.run(&format!("SET pgcache.table_path = {path}"));
+        for number in 0..5 {
+            let from = session.text("SELECT clock_timestamp()");
+            session.run(&format!(
+                "SELECT cache_set('{number}', 'v', '1500 milliseconds', 'c')"
+            ));
+            let after = format!(
+                "SELECT to_timestamp(e) BETWEEN '{from}'::timestamptz + '1.5 s' AND clock_timestamp() + '2.5 s' \
+                   FROM c WHERE key = '{number}'"
+            );
+            assert!(session.holds(&after), "{path}");
+        }
+    }
 }

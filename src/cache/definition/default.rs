@@ -46,11 +46,13 @@ pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
     change(table, columns, Some(default.as_bytes()));
 }
 
-/// Brings back what an attached table had before its ttl. As the table's owner: it is a text that the
-/// owner can have made up, and whoever may detach the table, a superuser among them, must not run it
-/// with more rights.
+/// Brings back what the table had before its ttl: none, if it was made as a cache. As the table's
+/// owner: it is a text that the owner can have made up, and whoever may detach the table, a superuser
+/// among them, must not run it with more rights.
 pub fn give_back(cache: &Cache, columns: &Columns) {
-    if let (Some(former), Some(_)) = (former_default(cache.relation), cache.settings.ttl) {
+    let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
+    if takes_one && cache.settings.ttl.is_some() {
+        let former = former_default(cache.relation).flatten();
         let _owner = AsOwner::to_maintain(cache.relation);
         change(cache.relation, columns, former.as_deref());
     }
