@@ -59,7 +59,7 @@ CREATE FUNCTION pgcache.live_unix(deadline bigint, per_second integer) RETURNS b
     LANGUAGE C STABLE PARALLEL SAFE
     SUPPORT pgcache.live_support;
 COMMENT ON FUNCTION pgcache.live_unix(bigint, integer) IS
-    'pgcache.live() for a Unix time with so many units a second; zero and less are never, as NULL is';
+    'whether plain SQL sees a row whose deadline is this Unix time, with so many units a second; zero and less are never, as NULL is';
 GRANT EXECUTE ON FUNCTION pgcache.live_unix(bigint, integer) TO PUBLIC;
 
 CREATE FUNCTION pgcache.renew(key text, cache regclass) RETURNS text

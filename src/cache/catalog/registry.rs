@@ -302,6 +302,13 @@ impl Cache {
         }
     }
 
+    /// Whether somebody else has made its table.
+    pub fn is_attached(&self) -> bool {
+        self.columns
+            .as_ref()
+            .is_some_and(|columns| columns.attached)
+    }
+
     /// Whether a negative entry can be stored.
     pub fn takes_null(&self) -> bool {
         let columns = self.columns.as_ref();

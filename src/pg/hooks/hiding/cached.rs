@@ -19,6 +19,9 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineKind;
 use crate::pg::version;
 
+/// The function `int8(int4)`, by which the condition widens a Unix time.
+pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
+
 /// What the condition is made of.
 #[derive(Clone, Copy)]
 pub struct Cached {

@@ -7,7 +7,7 @@ use pgrx::guc::GucSetting;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
-use super::scans::TO_BIGINT;
+use super::cached::TO_BIGINT;
 use crate::pg::memory::pg_list;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::value::moment;

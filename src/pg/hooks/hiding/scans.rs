@@ -11,7 +11,7 @@
 
 use pgrx::pg_sys::{self, Index, Oid};
 
-use super::cached::{Cached, cached};
+use super::cached::{Cached, TO_BIGINT, cached};
 use super::is_own;
 use crate::pg::version;
 
@@ -177,9 +177,6 @@ unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
         call(found.live, pg_sys::BOOLOID, arguments)
     }
 }
-
-/// The function `int8(int4)`.
-pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
 
 /// # Safety
 /// The function takes these arguments and gives this type.
