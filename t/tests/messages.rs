@@ -221,6 +221,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
     ),
     (
+        "trigger \"…\" would run code of role \"…\" as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is",
+    ),
+    (
+        "the condition of trigger \"…\" may run anybody's code as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "a_condition_that_may_run_anything_counts_as_a_function_of_others",
+    ),
+    (
         "out of memory",
         "t/tests/out_of_memory.rs",
         "a_backend_without_memory_raises_an_error_and_lives_on",
