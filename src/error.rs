@@ -95,6 +95,8 @@ pub enum Error {
     LoaderColumns(String),
     /// The loader has given more than one row.
     LoaderRows(String),
+    /// `cache_depend` of a logged cache on a table that a crash empties.
+    UnloggedSource(String),
     /// A removal as a cache's owner would fire a trigger whose function belongs to somebody else.
     TriggerOfAnother {
         trigger: String,
@@ -184,9 +186,11 @@ impl Error {
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
-            Error::NoTier | Error::NoLeases | Error::OlderExtension | Error::DefinitionChanged => {
-                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-            }
+            Error::NoTier
+            | Error::NoLeases
+            | Error::OlderExtension
+            | Error::DefinitionChanged
+            | Error::UnloggedSource(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
@@ -278,6 +282,9 @@ impl Error {
             }
             Error::ChildOfAnother(name) => {
                 format!("table \"{name}\" has another owner than the table that a cache depends on")
+            }
+            Error::UnloggedSource(name) => {
+                format!("a logged cache cannot depend on unlogged table \"{name}\"")
             }
             Error::TriggerOfAnother {
                 trigger,
@@ -396,6 +403,9 @@ impl Error {
             }
             Error::ChildOfAnother(_) => {
                 "Let its owner declare the dependency on it with cache_depend() first."
+            }
+            Error::UnloggedSource(_) => {
+                "A crash empties the table and leaves the entries. ALTER TABLE ... SET LOGGED on the table, or SET UNLOGGED on the cache."
             }
             Error::TriggerOfAnother { .. } => {
                 "Drop the trigger and revoke TRIGGER on the cache from whoever has made it, or make the cache's owner the owner of its function."

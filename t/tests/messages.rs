@@ -167,6 +167,10 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_depend('source', 'random()::text', 'c')",
     ),
     (
+        "a logged cache cannot depend on unlogged table \"…\"",
+        "SELECT cache_depend('fleeting', 'k', 'kept')",
+    ),
+    (
         "loader fetches the key that it loads",
         "SELECT fetch_again('k')",
     ),

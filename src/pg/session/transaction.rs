@@ -75,7 +75,8 @@ impl Drop for Snapshot {
 }
 
 /// Whether the transaction's one snapshot shows all that is committed now. Says no where any
-/// transaction has ended since it was taken, whatever that did.
+/// transaction has ended since it was taken, whatever that did; and for a snapshot of a standby,
+/// which keeps what is running elsewhere than in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
@@ -87,7 +88,9 @@ pub fn snapshot_is_latest() -> bool {
             pg_sys::GetTransactionSnapshot(),
             pg_sys::GetLatestSnapshot(),
         );
-        (*own).xmax == (*latest).xmax && (*own).xcnt == (*latest).xcnt
+        !(*own).takenDuringRecovery
+            && (*own).xmax == (*latest).xmax
+            && (*own).xcnt == (*latest).xcnt
     }
 }
 
