@@ -23,6 +23,8 @@ const SETUP: &str = "
     CREATE TABLE source (id int, name text);
     CREATE TRIGGER by_hand AFTER DELETE ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
     INSERT INTO source VALUES (1, 'x');
+    CREATE UNLOGGED TABLE fleeting (k text);
+    SELECT cache_create('kept', storage => 'logged');
     CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
         $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
 
@@ -787,6 +789,48 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
     let (mut session, notices) = hearing(&database);
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('m', storage => 'memory')");
+    assert_eq!(heard(&notices).len(), 0);
+}
+
+#[test]
+fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    let database = cluster.database();
+    let depend = "SELECT cache_depend('source', 'k', 'c')";
+    let (mut session, notices) = hearing(&database);
+    session.run("CREATE TABLE source (k text); SELECT cache_create('c')");
+    session.run(depend);
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    assert_eq!(notice.severity(), "NOTICE");
+    assert_eq!(
+        notice.message(),
+        "pgcache is not in shared_preload_libraries"
+    );
+    let hint = notice.hint().expect("it says what to do");
+    assert!(
+        hint.contains("shared_preload_libraries") && hint.contains("session_preload_libraries"),
+        "{hint}"
+    );
+
+    session.run(&format!(
+        "ALTER DATABASE {} SET session_preload_libraries = 'pgcache'",
+        database.name
+    ));
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
+    assert_eq!(heard(&notices).len(), 0);
+
+    session.run(&format!(
+        "ALTER DATABASE {} RESET session_preload_libraries",
+        database.name
+    ));
+    drop(session);
+    cluster.configure(&[PRELOAD]);
+    cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
     assert_eq!(heard(&notices).len(), 0);
 }
 
