@@ -197,6 +197,11 @@ const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
 /// Those that take more than a call, and the test that raises each.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
+        "text that looks like a bytea literal is taken as text",
+        "t/tests/messages.rs",
+        "a_text_that_looks_like_a_bytea_literal_is_told_of",
+    ),
+    (
         "cannot PREPARE a transaction that has written to a cache",
         "t/tests/coherence_limits.rs",
         "a_prepared_transaction_is_refused_and_leaves_nothing_marked",
@@ -732,6 +737,30 @@ fn hearing(database: &Database) -> (Client, Receiver<DbError>) {
 
 fn heard(notices: &Receiver<DbError>) -> Vec<DbError> {
     notices.try_iter().collect()
+}
+
+#[test]
+fn a_text_that_looks_like_a_bytea_literal_is_told_of() {
+    let database = Cluster::shared().database();
+    let (mut session, notices) = hearing(&database);
+    session.run("SELECT cache_create('b', value_type => 'bytea'); SELECT cache_create('t')");
+    for (call, times) in [
+        (r"cache_set('k', '\x00ff', cache => 'b')", 1),
+        (r"cache_set('k', '\x00f', cache => 'b')", 0),
+        (r"cache_set('k', '\x00ff', cache => 't')", 0),
+        (r"cache_set_bytes('k', '\x00ff', cache => 'b')", 0),
+    ] {
+        session.run(&format!("SELECT {call}"));
+        let heard = heard(&notices);
+        assert_eq!(heard.len(), times, "{call}: {heard:?}");
+        let page = told();
+        for notice in heard {
+            let row = page.iter().find(|row| row.message == notice.message());
+            let row = row.unwrap_or_else(|| panic!("the page has not: {notice:?}"));
+            assert_eq!(notice.code().code(), row.state);
+            assert_eq!(notice.hint(), Some(row.hint.as_str()));
+        }
+    }
 }
 
 #[test]
