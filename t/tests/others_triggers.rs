@@ -93,7 +93,9 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
          GRANT DELETE ON c TO {deleter}"
     ));
     app.run(TRAP);
-    app.run("CREATE TRIGGER emptied BEFORE TRUNCATE ON c FOR EACH STATEMENT EXECUTE FUNCTION spring()");
+    app.run(
+        "CREATE TRIGGER emptied BEFORE TRUNCATE ON c FOR EACH STATEMENT EXECUTE FUNCTION spring()",
+    );
     let mut session = database.connect_as(&deleter);
     for call in [
         "SELECT cache_delete('old', 'c')",
@@ -108,9 +110,15 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
         let told = ["trap", "emptied"].map(|trigger| {
             format!("trigger \"{trigger}\" would run code of role \"{role}\" as the owner of cache \"c\"")
         });
-        assert!(told.iter().any(|t| t == error.message()), "{call}: {error:?}");
+        assert!(
+            told.iter().any(|t| t == error.message()),
+            "{call}: {error:?}"
+        );
         let hint = error.hint().unwrap_or_default();
-        assert!(page("docs/reference.md").contains(&format!("| {hint} |")), "{hint}");
+        assert!(
+            page("docs/reference.md").contains(&format!("| {hint} |")),
+            "{hint}"
+        );
         assert_eq!(admin.number("SELECT count(*) FROM c"), 1, "{call}");
         assert!(!is_superuser(&mut admin, &role), "{call}");
     }
@@ -121,7 +129,10 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
     assert!(!is_superuser(&mut admin, &role));
     // What could be altered between the look and the call does not make it harmless.
     app.run("ALTER FUNCTION spring() SECURITY DEFINER");
-    refused(session.try_lines("SELECT cache_delete('old', 'c')"), "42501");
+    refused(
+        session.try_lines("SELECT cache_delete('old', 'c')"),
+        "42501",
+    );
     // One's own call fires triggers as a DELETE of one's own does.
     assert!(app.holds("SELECT cache_delete('old', 'c') IS NOT NULL"));
     assert!(!is_superuser(&mut admin, &role));
@@ -169,13 +180,19 @@ fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
         let deleter = database.cluster.role();
         admin.run(&format!("GRANT DELETE ON c TO {deleter}"));
         let mut session = database.connect_as(&deleter);
-        let error = refused(session.try_lines("SELECT cache_delete('old', 'c')"), "42501");
+        let error = refused(
+            session.try_lines("SELECT cache_delete('old', 'c')"),
+            "42501",
+        );
         assert_eq!(
             error.message(),
             "the condition of trigger \"trap\" may run anybody's code as the owner of cache \"c\""
         );
         let hint = error.hint().unwrap_or_default();
-        assert!(page("docs/reference.md").contains(&format!("| {hint} |")), "{hint}");
+        assert!(
+            page("docs/reference.md").contains(&format!("| {hint} |")),
+            "{hint}"
+        );
         admin.run("DROP TRIGGER trap ON c");
     }
 }
@@ -191,7 +208,11 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     ));
     let mut session = database.connect_as(&owner);
     session.run("SELECT cache_create('c'), cache_create('reader'); SELECT cache_depend('c', 'concat(''c:'', lower(key))', 'reader')");
-    for (role, name) in [(Some(&owner), "own"), (Some(&member), "of_member"), (None, "of_superuser")] {
+    for (role, name) in [
+        (Some(&owner), "own"),
+        (Some(&member), "of_member"),
+        (None, "of_superuser"),
+    ] {
         let mut maker = role.map_or_else(|| database.connect(), |role| database.connect_as(role));
         maker.run(&format!(
             "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS \

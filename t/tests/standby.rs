@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
-use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 /// What each read tells of the entry `k` when it is there with the value 1, and when it is not.

@@ -34,8 +34,7 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    let owner =
-        (!privilege::row_security_applies(relation)).then(|| AsOwner::to_remove(relation));
+    let owner = (!privilege::row_security_applies(relation)).then(|| AsOwner::to_remove(relation));
     privilege::has(relation, TO_SWEEP).then_some(Sweepable {
         cache,
         _owner: owner,
