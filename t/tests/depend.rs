@@ -595,7 +595,7 @@ fn what_logical_replication_applies_counts() {
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
-    let subscriber = Cluster::start(&[]);
+    let subscriber = Cluster::with_tier(&[]); // apply loads the library in no other way
     let mut source = publisher.connect("postgres");
     let mut target = subscriber.connect("postgres");
     const PARTITIONED: &str = "CREATE TABLE src (id int PRIMARY KEY, v text) PARTITION BY LIST (id); \
