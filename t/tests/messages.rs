@@ -23,6 +23,8 @@ const SETUP: &str = "
     CREATE TABLE source (id int, name text);
     CREATE TRIGGER by_hand AFTER DELETE ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
     INSERT INTO source VALUES (1, 'x');
+    CREATE UNLOGGED TABLE fleeting (k text);
+    SELECT cache_create('kept', storage => 'logged');
     CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
         $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
 
@@ -167,6 +169,10 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_depend('source', 'random()::text', 'c')",
     ),
     (
+        "a logged cache cannot depend on unlogged table \"…\"",
+        "SELECT cache_depend('fleeting', 'k', 'kept')",
+    ),
+    (
         "loader fetches the key that it loads",
         "SELECT fetch_again('k')",
     ),
@@ -224,6 +230,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "table \"…\" has another owner than the table that a cache depends on",
         "t/tests/messages.rs",
         "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+    ),
+    (
+        "trigger \"…\" would run code of role \"…\" as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is",
+    ),
+    (
+        "the condition of trigger \"…\" may run anybody's code as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "a_condition_that_may_run_anything_counts_as_a_function_of_others",
     ),
     (
         "out of memory",
@@ -802,6 +818,48 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
     let (mut session, notices) = hearing(&database);
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('m', storage => 'memory')");
+    assert_eq!(heard(&notices).len(), 0);
+}
+
+#[test]
+fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    let database = cluster.database();
+    let depend = "SELECT cache_depend('source', 'k', 'c')";
+    let (mut session, notices) = hearing(&database);
+    session.run("CREATE TABLE source (k text); SELECT cache_create('c')");
+    session.run(depend);
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    assert_eq!(notice.severity(), "NOTICE");
+    assert_eq!(
+        notice.message(),
+        "pgcache is not in shared_preload_libraries"
+    );
+    let hint = notice.hint().expect("it says what to do");
+    assert!(
+        hint.contains("shared_preload_libraries") && hint.contains("session_preload_libraries"),
+        "{hint}"
+    );
+
+    session.run(&format!(
+        "ALTER DATABASE {} SET session_preload_libraries = 'pgcache'",
+        database.name
+    ));
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
+    assert_eq!(heard(&notices).len(), 0);
+
+    session.run(&format!(
+        "ALTER DATABASE {} RESET session_preload_libraries",
+        database.name
+    ));
+    drop(session);
+    cluster.configure(&[PRELOAD]);
+    cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
     assert_eq!(heard(&notices).len(), 0);
 }
 
