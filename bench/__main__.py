@@ -9,6 +9,7 @@ from . import base, suite
 WORKLOADS = {
     "workloads": "read, mixed and write over Redis, plain tables and pgcache, side by side",
     "tier": "ratios: the hot tier over SELECT 1, a prepared SELECT, an upsert and Redis",
+    "instructions": "user instructions of the server for one request, which depend on no neighbour",
     "scaling": "the tier without SQL, by number of processes",
     "hit_rate": "what is hit when memory is a quarter of the data",
     "sizes": "the hit rate of the store alone, at sizes of value from 64 bytes to 1 MiB",

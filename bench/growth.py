@@ -1,6 +1,6 @@
 """How cost grows: with entries, the size of the hot tier, value size, clients, number of caches.
 
-One thing grows, everything else stays: 8 clients, a unix socket, 37-byte values, a tier with room for all.
+One thing grows, everything else stays: 32 clients, a unix socket, 37-byte values, a tier with room for all.
 """
 
 from argparse import Namespace
@@ -12,7 +12,7 @@ from .charts import FAINT, head, plt, save
 from .servers import DATABASE, Postgres, Setup, of
 from .stats import summarise
 from .systems import ALL, COLOURS, LABELS
-from .tables import markdown, runs_said
+from .tables import cpu_us, markdown, runs_said
 from .tools import Job
 
 SIZES = {
@@ -163,7 +163,7 @@ def section(axis, rows, options):
     said = ", ".join(f"{LABELS[system]} {last['tps'] / first['tps']:.2f}" for system, first, last in ends if first and last)
     return f"""## {axis.title}
 
-{axis.asks} Requests/s, by {axis.unit}: {runs_said(rows, options.seconds)}.
+{axis.asks} Requests/s and the server's processor time for one, by {axis.unit}: {runs_said(rows, options.seconds)}.
 
 {markdown(("workload", "system", *(f"{value:,}" for value in values)), lines)}
 
@@ -176,7 +176,7 @@ def cell(row):
     if row is None:
         return ""
     tier = row["axis"] == "tier" and row["tier_hit_rate"] is not None
-    return f"{row['tps']:,.0f}" + (f" ({row['tier_hit_rate']:.0%} from the tier)" if tier else "")
+    return f"{row['tps']:,.0f}, {cpu_us(row)} µs" + (f" ({row['tier_hit_rate']:.0%} from the tier)" if tier else "")
 
 
 def draw(folder, axis, rows, seconds):

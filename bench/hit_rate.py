@@ -264,7 +264,7 @@ def draw(folder, summary):
             for at, field, alpha in ((place - 0.18, "per_cache_memory", 1), (place + 0.18, "per_server_memory", 0.45)):
                 axis.barh(at, row[field] * 100, height=0.34, color=COLOURS[row["system"]], alpha=alpha)
                 axis.text(row[field] * 100 + 1, at, f"{row[field]:.1%}", va="center", fontsize=9)
-        rows_of_bars(axis, [LABELS[row["system"]] for row in rows])
+        rows_of_bars(axis, [f"{LABELS[row['system']]}\n({row['version'].partition(' (')[0]})" for row in rows])
         axis.set_xlim(0, 112)
         axis.set_xlabel("percent")
     save(figure, folder, "hit_rate")

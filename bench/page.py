@@ -63,10 +63,10 @@ def workloads_section(out):
     summary = load(out, BASE)
     if not summary:
         return ""
-    entries = load(out, BASE, "facts.json")["entries"]
+    facts = load(out, BASE, "facts.json")
     return f"""## Read, mixed and write
 
-Read: 80 % of the keys exist. Mixed: 20 % writes. Write: 10 % overwrite an entry. {entries:,} entries, UUID keys, 37-byte values, 8
+Read: 80 % of the keys exist. Mixed: 20 % writes. Write: 10 % overwrite an entry. {facts["entries"]:,} entries, UUID keys, 37-byte values, {facts["clients"]}
 clients on a unix socket, one request in flight on each. {look(summary)} `from tier`: the share of the hits that the hot tier answered.
 
 {markdown(HEAD, cells(summary))}
@@ -75,7 +75,7 @@ clients on a unix socket, one request in flight on each. {look(summary)} `from t
 
 ![Latency]({BASE}/latency.png)
 
-A million requests cost, with 8 connections held:
+A million requests cost, with {facts["clients"]} connections held:
 
 {markdown(COST_HEAD, cost_cells(summary))}
 

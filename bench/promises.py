@@ -33,7 +33,8 @@ def missed(out):
 
 
 def rows(out):
-    return [*read_json(out / "tier/summary.json", {"ratios": []})["ratios"], *hit_rates(read_json(out / "hit_rate/summary.json", []))]
+    ratios = [row for name in ("instructions", "tier") for row in read_json(out / name / "summary.json", {"ratios": []})["ratios"]]
+    return [*ratios, *hit_rates(read_json(out / "hit_rate/summary.json", []))]
 
 
 def hit_rates(summary):
@@ -48,6 +49,10 @@ def hit_rates(summary):
 
 
 def is_cost(row):
+    return row.get("low") or in_ns(row)
+
+
+def in_ns(row):
     return "ns" in row["what"].split()
 
 
@@ -71,4 +76,4 @@ def text(row, name):
         return ""
     if row.get("share"):
         return f"{value:.1%}"
-    return f"{value:+.0f} ns" if is_cost(row) else f"{value:.2f}"
+    return f"{value:+.0f} ns" if in_ns(row) else f"{value:.2f}"

@@ -23,6 +23,8 @@ TIER = "shared_preload_libraries = 'pgcache'"
 # cluster.sh does without fsync and preloads pg_cron, which is right for tests and wrong here: both are put back to stock.
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
 COUNTED = 2_000_000  # entries
+# Enough that no core sleeps between two requests: with fewer a rate tells how fast a machine wakes up.
+CLIENTS = 32
 PATIENCE = 60  # seconds, for a server to start in
 READS = ("hot_hits", "table_hits", "misses")
 SHOWN = ("shared_buffers", "fsync", "synchronous_commit", "max_wal_size", "shared_preload_libraries")
@@ -36,7 +38,7 @@ class Setup:
     out: Path
     entries: int = 0
     value_size: int = 37
-    clients: int = 8
+    clients: int = CLIENTS
     tcp: bool = False
     tier_mb: int = 2048
     conf: tuple = ()  # lines for postgresql.conf

@@ -56,6 +56,7 @@ def variations(base, minutes):
 
 
 QUICK = [
+    Part("instructions", "instructions", "Instructions a request", "--quick", 4),
     Part("tier", "tier", "The hot tier beside what it is measured against", "--seconds 3", 9),
     workloads("base", "1,000,000 entries", 12, "--entries 1000000 --seconds 2 --repeats 5 --tools driver"),
     Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "--quick", 6.5),
@@ -72,6 +73,7 @@ QUICK = [
 LONG = f"--entries 1000000 --seconds 5 --repeats 5 {DRIVER_ONLY} --systems"
 PUBLISHED = f"--entries 30000000 --seconds 120 --repeats 1 --threads 2 {DRIVER_ONLY} --systems {OF_EACH_KIND}"
 FULL = [
+    Part("instructions", "instructions", "Instructions a request", "", 15),
     Part("tier", "tier", "The hot tier beside what it is measured against", "--seconds 4 --repeats 7", 14),
     workloads("base", "1,000,000 entries", 65),
     Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "", 80),

@@ -2,7 +2,7 @@
 
 from .systems import LABELS, WORKLOADS
 
-HEAD = ("workload", "system", "requests/s", "min-max", "of Redis", "p50 ms", "p95 ms", "p99 ms", "CPU", "MB", "hits", "from tier", "tool")
+HEAD = ("workload", "system", "requests/s", "min-max", "of Redis", "p50 ms", "p95 ms", "p99 ms", "CPU", "CPU µs", "MB", "hits", "from tier", "tool")
 COST_HEAD = ("workload", "system", "server CPU s", "client CPU s", "memory MB", "WAL MB")
 ENOUGH = 5  # fewer repetitions are a look
 
@@ -43,11 +43,17 @@ def line(row, redis):
         f"{row['tps'] / redis:.2f}" if redis else "",
         *(f"{row[name]:.3f}" for name in ("p50_ms", "p95_ms", "p99_ms")),
         f"{row['cpu']:.2f}",
+        cpu_us(row),
         f"{row['rss_mb']:.0f}",
         f"{row['hit_rate']:.1%}" if row["hit_rate"] else "",
         f"{row['tier_hit_rate']:.1%}" if row.get("tier_hit_rate") is not None else "",
         f"{row['tool']} x{row['threads']}",
     )
+
+
+def cpu_us(row):
+    """Processor time of the server for one request, in microseconds."""
+    return f"{row['cpu'] / row['tps'] * 1e6:.1f}"
 
 
 def spread(row):

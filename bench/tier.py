@@ -1,6 +1,6 @@
 """The hot tier beside what it is measured against, as ratios: one server of each, one run, medians.
 
-Every statement is prepared and run by pgbench with 8 clients over a unix socket, each repetition takes all of
+Every statement is prepared and run by pgbench with 32 clients over a unix socket, each repetition takes all of
 them in turn, and a ratio is formed within a repetition. All keys exist; entries are copied to the tier before,
 and the caches that are read are not the one that is written.
 """
@@ -9,10 +9,12 @@ import contextlib
 import json
 import lzma
 import os
+import time
 
 from . import key_distribution as kd
 from .base import ROOT, Journal, driver_words, ground, insist, output, say
-from .servers import DATABASE, Postgres, Redis, Setup
+from .processes import cpu_seconds
+from .servers import CLIENTS, DATABASE, Postgres, Redis, Setup
 from .stats import middle
 from .systems import SYSTEMS
 from .tables import markdown
@@ -23,7 +25,6 @@ SIZES = {
     "quick": {"seconds": 1, "entries": 1_000_000, "repeats": 5},
     "smoke": {"seconds": 1, "entries": 2_000, "repeats": 1},
 }
-CLIENTS = 8
 LATENCIES = ',"latency":'  # of the driver: a histogram that no figure here comes from
 # Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement is the function
 # and its parameter and nothing else.
@@ -107,17 +108,30 @@ def prepare(postgres, redis, options):
 def measure(postgres, redis, options):
     """Each as tps; of 1 and 2 threads of a client the better one counts, for every system."""
     tried = (1,) if options.size == "smoke" else (1, 2)
-    row = {name: max(pgbench(postgres, options, name, threads) for threads in tried) for name in STATEMENTS}
+    row = {}
+    for name in STATEMENTS:
+        row |= best(postgres, name, [lambda threads=threads: pgbench(postgres, options, name, threads) for threads in tried])
     for command in ("get", "set"):
-        found = (redis_benchmark(redis, options, command, threads, 100_000 * options.seconds) for threads in tried)
-        row[f"redis {command.upper()}"] = max(found)
+        requests = 100_000 * options.seconds
+        calls = [lambda threads=threads: redis_benchmark(redis, options, command, threads, requests) for threads in tried]
+        row |= best(redis, f"redis {command.upper()}", calls)
     # No tool of either server mixes reads and writes of old and new keys: one driver does it for both.
     sql = {"read_sql": "SELECT cache_get($1, 'mixed')", "write_sql": "SELECT cache_set($1, $2, NULL, 'mixed')"}
-    for name, words in {"mixed memory": {**postgres.to_driver, **sql}, "redis mixed": redis.to_driver}.items():
-        row[name] = max(mixed(words, options, threads) for threads in tried)
+    for name, server, words in (("mixed memory", postgres, {**postgres.to_driver, **sql}), ("redis mixed", redis, redis.to_driver)):
+        row |= best(server, name, [lambda threads=threads: mixed(words, options, threads) for threads in tried])
     for expression in INSIDE:
         row[f"ns {expression}"] = inside(postgres, options, expression)
     return row | (measure_pinned(postgres, redis, options) if len(os.sched_getaffinity(0)) > 1 else {})
+
+
+def best(server, name, calls):
+    """The highest rate, and what the server's processes spent on a request meanwhile, in microseconds."""
+    found = []
+    for call in calls:
+        used, start = cpu_seconds(server.pid), time.monotonic()
+        tps = call()
+        found.append((tps, (cpu_seconds(server.pid) - used) / (time.monotonic() - start) / tps * 1e6))
+    return dict(zip((name, f"cpu {name}"), max(found)))
 
 
 def measure_pinned(postgres, redis, options):
@@ -195,7 +209,7 @@ def summarise(journal, options):
     for expression in INSIDE[1:]:
         what = f"a hit inside a query, {expression} over length(k), ns"
         found = [row[f"ns {expression}"] - row["ns length(k)"] for row in rows]
-        ratios.append({"what": what, "must": 400, "aim": 250, **spread(found), "tps": None})
+        ratios.append({"what": what, "must": 400, "aim": 250, **spread(found), "tps": None, "cpu_us": None})
     sizes = {"entries": options.entries, "seconds": options.seconds, "tier_mb": options.tier, "clients": CLIENTS}
     return {**journal.facts, **sizes, "runs": len(rows), "ratios": ratios}
 
@@ -207,7 +221,9 @@ def spread(found):
 def ratio_row(rows, name, beside, must, aim, way=""):
     found = [row[way + name] / row[way + beside] for row in rows]
     tps = middle([row[way + name] for row in rows])[0]
-    return {"what": f"{way}{name} over {beside}", "must": must, "aim": aim, **spread(found), "tps": tps}
+    spent = [row[f"cpu {name}"] for row in rows if not way]
+    cpu = {"cpu_us": middle(spent)[0] if spent else None}
+    return {"what": f"{way}{name} over {beside}", "must": must, "aim": aim, **spread(found), "tps": tps, **cpu}
 
 
 def render(summary):
@@ -216,7 +232,7 @@ def render(summary):
 
     lines = [
         (row["what"], row["must"] or "", row["aim"] or "", text(row["median"]), f"{text(row['least'])} to {text(row['most'])}",
-         "" if row["tps"] is None else f"{row['tps']:,.0f}")
+         "" if row["tps"] is None else f"{row['tps']:,.0f}", text(row["cpu_us"]))
         for row in summary["ratios"]
     ]  # fmt: skip
     return f"""# The hot tier beside what it is measured against
@@ -224,4 +240,6 @@ def render(summary):
 {', '.join(summary['versions'])}; {ground(summary['machine'])}; {summary['entries']:,} keys, 37-byte values, hot_size {summary['tier_mb']} MB,
 {summary['clients']} clients, unix socket, prepared; {summary['runs']} repetitions of {summary['seconds']} s. A ratio is formed within a repetition.
 
-{markdown(('what', 'must', 'aim', 'median', 'spread', 'tps'), lines)}"""
+{markdown(('what', 'must', 'aim', 'median', 'spread', 'tps', 'CPU µs'), lines)}
+
+`CPU µs`: processor time of the server for a request of what stands first, connecting included."""

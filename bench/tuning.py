@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base import BenchError, Journal, ground, insist, named, say
+from .base import BenchError, Journal, field, ground, insist, named, say
+from .processes import cpu_seconds
 from .servers import TIER, Postgres, Setup
+from .stats import middle
 from .systems import table as plain
 from .tables import markdown
 from .tools import pgbench_rate
@@ -326,11 +328,38 @@ def size_of_the_tier(_server, options):
     return f"{entries} entries of 37 bytes in an unlogged cache, zipfian gets (1.07)", head, rows
 
 
+HUGE_TIER_MB, HUGE_CLIENTS = 1024, 50
+
+
+def huge_pages(_server, options):
+    """A large tier with huge pages and without, in turn. The kernel has to have enough of them, which root sets aside:
+    sysctl vm.nr_hugepages."""
+    reserved = int(field("/proc/meminfo", "HugePages_Free", ":")) * int(field("/proc/meminfo", "Hugepagesize", ":").split()[0]) // 1024
+    tried = ("off", "on") if reserved > HUGE_TIER_MB * 1.25 else ("off",)
+    many = options.some if options.size == "smoke" else HUGE_TIER_MB * 1024**2 // 200
+    get = f"\\set n random(1, {many})\nSELECT cache_get('k' || :n, 'h');\n"
+    found = {setting: [] for setting in tried}
+    for _ in range(3):
+        for setting in tried:
+            server = server_with(options, f"pgcache.hot_size = '{HUGE_TIER_MB}MB'", f"huge_pages = {setting}")
+            server.name += "-huge"
+            with server:
+                server.sql("SELECT cache_create('h', storage => 'memory')",
+                           f"SELECT count(cache_set('k' || i, {VALUE}, cache => 'h')) FROM generate_series(1, {many}) AS i")  # fmt: skip
+                used, start = cpu_seconds(server.pid), time.monotonic()
+                tps = rate(server, options, get, *PREPARED, "-c", HUGE_CLIENTS)
+                found[setting].append((tps, (cpu_seconds(server.pid) - used) / (time.monotonic() - start) / tps * 1e6))
+    rows = [(setting, *middle([tps for tps, _ in runs]), f"{middle([cpu for _, cpu in runs])[0]:.1f}") for setting, runs in found.items()]
+    head = ("huge_pages", "gets/s", "least", "most", "server's processor time for one, µs")
+    short = "" if len(tried) == 2 else f"; the kernel has {reserved} MB of huge pages set aside, too few to try them"
+    return f"{many} entries in a tier of {HUGE_TIER_MB} MB, {HUGE_CLIENTS} clients that have just connected{short}", head, rows
+
+
 @dataclass(frozen=True)
 class Part:
     name: str
     of: Callable  # of a server and the options: a title, a head and rows
 
 
-ALL_PARTS = (room, transaction_ids, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier)
+ALL_PARTS = (room, transaction_ids, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)
 PARTS = [Part(part.__name__, part) for part in ALL_PARTS]

@@ -8,7 +8,7 @@ from statistics import median
 
 from . import charts, check, stats, tables, workloads_report
 from .base import ROOT, Journal, insist, named, say, write_json
-from .servers import Setup, of
+from .servers import CLIENTS, Setup, of
 from .systems import ALL, SYSTEMS, WORKLOADS
 from .tools import Job, measure
 
@@ -31,7 +31,7 @@ ASIDE = ("set", "baseline_nolog", "baseline_key")  # what a quick look leaves ou
 
 def add_options(parser):
     parser.add_argument("--entries", type=int, help="preloaded (1000000; the published run had 30000000)")
-    parser.add_argument("--clients", type=int, default=8, help="connections, one request in flight on each (8)")
+    parser.add_argument("--clients", type=int, default=CLIENTS, help=f"connections, one request in flight on each ({CLIENTS})")
     parser.add_argument("--value-size", type=int, default=37, help="bytes (37)")
     parser.add_argument("--tcp", action="store_true", help="over TCP on the loopback interface, not a unix socket")
     parser.add_argument("--keys", choices=("uniform", "zipf"), default="uniform", help="zipf: a skew of 0.99, by the driver only")
@@ -56,7 +56,7 @@ def run(options):
     setup = prepare(options)
     journal = Journal(options.out, ("repetition", "system"))
     ended = journal.facts.setdefault("ended", [])
-    journal.facts["entries"] = options.entries
+    journal.facts |= {"entries": options.entries, "clients": options.clients}
     # What a system had not ended is measured again.
     journal.keep([row for row in journal.rows if [row["repetition"], row["system"]] in ended])
     for repetition in range(options.repeats):

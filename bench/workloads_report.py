@@ -59,6 +59,8 @@ says, Postgres its WAL with fsync, so `table, logged` and `pgcache, logged` surv
 unlogged caches are empty after a crash. """
 
 READING = """`CPU` is the server's, in cores: user and system time of all its processes, those that exited included, over wall time.
+`CPU µs` is the same for one request: unlike the rates it hardly depends on what else the machine does, nor on whether
+its cores sleep between requests.
 `MB` is the proportional set size of all its processes at 70 % of the run: shared memory once. For Postgres the page
 cache that holds its files is not in it. `hits` is counted in the timed runs where the driver won the row, else in the
 checked pass; `from tier` is the share of these hits that the hot tier answered, by its own counters. Figures whose

@@ -9,7 +9,8 @@ need rust server deb
 server=$(readlink -f "$("$PG_CONFIG" --bindir)/postgres")
 [ "$(dpkg-query --search "$server" 2>/dev/null | cut -d: -f1)" = "postgresql-$PG_MAJOR" ] ||
     die "$PG_CONFIG belongs to no package, so no package can depend on it: choose another with PG= or PG_CONFIG=."
-export PG_SUPPORTED_VERSIONS=$PG_MAJOR PGCACHE_DEB=$BUILD
+# The last as dpkg-buildpackage does by debian/control: without it debhelper asks for root.
+export PG_SUPPORTED_VERSIONS=$PG_MAJOR PGCACHE_DEB=$BUILD DEB_RULES_REQUIRES_ROOT=no
 
 pack() {
     rm -f "$BUILD"/*.deb &&

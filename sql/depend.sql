@@ -1,4 +1,8 @@
 -- cache_depend: entries go with the rows that they were computed from.
+-- Without preload each cache_depend would say what is not seen.
+SELECT current_database() AS here \gset
+ALTER DATABASE :"here" SET session_preload_libraries = 'pgcache';
+\c -
 CREATE TABLE src (id int PRIMARY KEY, name text, n int);
 INSERT INTO src SELECT i, 'n' || i, 0 FROM generate_series(1, 9) AS i;
 SELECT cache_create('c');
@@ -176,3 +180,4 @@ DROP FUNCTION fill, gone;
 DROP DOMAIN pg_temp.checked;
 DROP FUNCTION pg_temp.whoami;
 DROP ROLE depend_owner; DROP ROLE depend_writer;
+ALTER DATABASE :"here" RESET session_preload_libraries;

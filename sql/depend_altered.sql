@@ -1,4 +1,8 @@
 -- cache_depend: what changes the content of a source and is no change of a row.
+-- Without preload each cache_depend would say what is not seen.
+SELECT current_database() AS here \gset
+ALTER DATABASE :"here" SET session_preload_libraries = 'pgcache';
+\c -
 \set VERBOSITY terse
 SELECT cache_create('c');
 CREATE FUNCTION fill() RETURNS void LANGUAGE sql AS
@@ -156,3 +160,4 @@ BEGIN; CREATE TABLE child () INHERITS (src); PREPARE TRANSACTION 'child';
 -- What is no table is no source.
 CREATE MATERIALIZED VIEW stored AS SELECT 1 AS id; SELECT cache_depend('stored', 'id::text', 'c'); DROP MATERIALIZED VIEW stored;
 DROP TABLE src, gone, parent, c; DROP FUNCTION fill, left_of;
+ALTER DATABASE :"here" RESET session_preload_libraries;

@@ -1,5 +1,7 @@
 -- The extension installs, and its catalog entries say what the reference says.
+SET client_min_messages = warning; -- a server without preload has something to say
 CREATE EXTENSION pgcache;
+RESET client_min_messages;
 
 -- Names, argument order, defaults and results of every function.
 SELECT p.proname || '(' || pg_get_function_arguments(p.oid) || ') -> ' || pg_get_function_result(p.oid) AS signature

@@ -16,7 +16,9 @@ SELECT to_regclass('pgcache.main'), to_regnamespace('pgcache');
 SELECT count(*) FROM pg_proc WHERE proname LIKE 'cache\_%';
 
 -- Again, in this session that has used it before.
+SET client_min_messages = warning; -- a server without preload has something to say
 CREATE EXTENSION pgcache;
+RESET client_min_messages;
 SELECT cache FROM pgcache.caches;
 SELECT cache_set('k', 'v'), cache_get('k');
 SELECT state FROM error_of($$SELECT cache_get('k', 'left_behind')$$);
@@ -30,7 +32,9 @@ DROP EXTENSION pgcache;
 
 -- Into a schema of its own, which is not on the path.
 CREATE SCHEMA "Cache Schema";
+SET client_min_messages = warning; -- a server without preload has something to say
 CREATE EXTENSION pgcache SCHEMA "Cache Schema";
+RESET client_min_messages;
 SELECT count(*) AS elsewhere FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pgcache'
  WHERE (p.proname LIKE 'cache\_%' AND p.proname <> 'cache_settings') <> (p.pronamespace = '"Cache Schema"'::regnamespace);
@@ -46,4 +50,6 @@ DROP SCHEMA "Cache Schema";
 CREATE SCHEMA pgcache;
 SELECT state FROM error_of('CREATE EXTENSION pgcache');
 DROP SCHEMA pgcache;
+SET client_min_messages = warning; -- a server without preload has something to say
 CREATE EXTENSION pgcache;
+RESET client_min_messages;

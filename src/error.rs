@@ -113,6 +113,16 @@ pub enum Error {
     LoaderColumns(String),
     /// The loader has given more than one row.
     LoaderRows(String),
+    /// `cache_depend` of a logged cache on a table that a crash empties.
+    UnloggedSource(String),
+    /// A removal as a cache's owner would fire a trigger whose function belongs to somebody else.
+    TriggerOfAnother {
+        trigger: String,
+        cache: String,
+        role: String,
+    },
+    /// The same of a trigger whose condition may run anything.
+    ConditionOfAnother { trigger: String, cache: String },
     /// `cache_lease` and its kin on a server without a hot tier.
     NoLeases,
     /// `cache_lease` with a negative wait.
@@ -183,9 +193,10 @@ impl Error {
             Error::VolatileKey => Code::ERRCODE_INVALID_OBJECT_DEFINITION,
             Error::SourceNotATable(_) => Code::ERRCODE_WRONG_OBJECT_TYPE,
             Error::DependencyOfMain => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-            Error::DependencyUnderPolicies | Error::ChildOfAnother(_) => {
-                Code::ERRCODE_INSUFFICIENT_PRIVILEGE
-            }
+            Error::DependencyUnderPolicies
+            | Error::ChildOfAnother(_)
+            | Error::TriggerOfAnother { .. }
+            | Error::ConditionOfAnother { .. } => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::NoDependency(_) => Code::ERRCODE_UNDEFINED_OBJECT,
             Error::NotADependency => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
             Error::NotACache(_)
@@ -202,9 +213,11 @@ impl Error {
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
-            Error::NoTier | Error::NoLeases | Error::OlderExtension | Error::DefinitionChanged => {
-                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-            }
+            Error::NoTier
+            | Error::NoLeases
+            | Error::OlderExtension
+            | Error::DefinitionChanged
+            | Error::UnloggedSource(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
@@ -308,6 +321,23 @@ impl Error {
             }
             Error::ChildOfAnother(name) => {
                 format!("table \"{name}\" has another owner than the table that a cache depends on")
+            }
+            Error::UnloggedSource(name) => {
+                format!("a logged cache cannot depend on unlogged table \"{name}\"")
+            }
+            Error::TriggerOfAnother {
+                trigger,
+                cache,
+                role,
+            } => {
+                format!(
+                    "trigger \"{trigger}\" would run code of role \"{role}\" as the owner of cache \"{cache}\""
+                )
+            }
+            Error::ConditionOfAnother { trigger, cache } => {
+                format!(
+                    "the condition of trigger \"{trigger}\" may run anybody's code as the owner of cache \"{cache}\""
+                )
             }
             Error::NoDependency(name) => {
                 format!("the cache does not depend on table \"{name}\"")
@@ -428,6 +458,15 @@ impl Error {
             }
             Error::ChildOfAnother(_) => {
                 "Let its owner declare the dependency on it with cache_depend() first."
+            }
+            Error::UnloggedSource(_) => {
+                "A crash empties the table and leaves the entries. ALTER TABLE ... SET LOGGED on the table, or SET UNLOGGED on the cache."
+            }
+            Error::TriggerOfAnother { .. } => {
+                "Drop the trigger and revoke TRIGGER on the cache from whoever has made it, or make the cache's owner the owner of its function."
+            }
+            Error::ConditionOfAnother { .. } => {
+                "Drop the trigger and revoke TRIGGER on the cache from whoever has made it, or move the condition into a function that the cache's owner owns."
             }
             Error::HexLiteralAsText => {
                 "If bytes were meant, use cache_set_bytes(), or another function whose name ends in _bytes."

@@ -48,7 +48,7 @@ class Page(unittest.TestCase):
 
     def test_a_part_that_did_not_run_is_named(self):
         text = page.write(self.out, suite.planned(full=False)).read_text()
-        self.assertIn("Not run here: tier, workloads-base", text)
+        self.assertIn("Not run here: instructions, tier, workloads-base", text)
 
     def test_the_report_of_an_unknown_benchmark_becomes_a_section(self):
         part = suite.Part("new", "new", "new", "", 1)

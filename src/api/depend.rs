@@ -6,13 +6,13 @@ use pgrx::prelude::*;
 
 use super::definition::open_as_owner;
 use super::{Answer, TO_DELETE};
-use crate::cache::catalog::registry;
-use crate::cache::commit::notify;
+use crate::cache::catalog::registry::{self, Storage};
+use crate::cache::commit::{notify, setup};
 use crate::cache::definition::{declare, define};
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
-use crate::pg::catalog::{privilege, relation};
+use crate::pg::catalog::{inheritance, privilege, relation};
 use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::{random, transaction};
 use crate::pg::value::datum::Text;
@@ -36,7 +36,14 @@ fn cache_depend(
     if privilege::row_security_applies(relation) {
         return Err(Error::DependencyUnderPolicies.into());
     }
-    Ok(declare::declare(source, key_expression, &cache)?)
+    if cache.storage == Storage::Logged
+        && let Some(unlogged) = inheritance::unlogged(source)
+    {
+        return Err(Error::UnloggedSource(relation::display_name(unlogged)).into());
+    }
+    declare::declare(source, key_expression, &cache)?;
+    setup::tell_what_a_dependency_misses();
+    Ok(())
 }
 
 #[pg_extern]

@@ -595,7 +595,7 @@ fn what_logical_replication_applies_counts() {
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
-    let subscriber = Cluster::start(&[]);
+    let subscriber = Cluster::with_tier(&[]); // apply loads the library in no other way
     let mut source = publisher.connect("postgres");
     let mut target = subscriber.connect("postgres");
     const PARTITIONED: &str = "CREATE TABLE src (id int PRIMARY KEY, v text) PARTITION BY LIST (id); \
@@ -884,5 +884,29 @@ fn who_keep_loaders_out_in_different_orders_do_not_wait_for_each_other_forever()
         for error in failed {
             drop(refused::<()>(Err(error), "40P01"));
         }
+    }
+}
+
+/// A crash would empty the source and leave the entries.
+#[test]
+fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
+    let mut session = Cluster::shared().database().connect();
+    session.run(
+        "SELECT cache_create('kept', storage => 'logged'), cache_create('c'); \
+         CREATE UNLOGGED TABLE fleeting (k text); CREATE TABLE plain (k text); \
+         CREATE UNLOGGED TABLE child () INHERITS (plain); \
+         CREATE TABLE parted (k text) PARTITION BY LIST (k); \
+         CREATE UNLOGGED TABLE part PARTITION OF parted DEFAULT",
+    );
+    for source in ["fleeting", "plain", "parted"] {
+        let depend = |cache: &str| format!("SELECT cache_depend('{source}', 'k', '{cache}')");
+        refused(session.try_lines(&depend("kept")), "55000");
+        session.run(&depend("c"));
+    }
+    for table in ["fleeting", "child", "part"] {
+        session.run(&format!("ALTER TABLE {table} SET LOGGED"));
+    }
+    for source in ["fleeting", "plain", "parted"] {
+        session.run(&format!("SELECT cache_depend('{source}', 'k', 'kept')"));
     }
 }

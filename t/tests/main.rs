@@ -52,6 +52,7 @@ mod memory_definitions;
 mod messages;
 mod oid_reuse;
 mod older_extension;
+mod others_triggers;
 mod out_of_memory;
 mod pooling;
 mod prepared;

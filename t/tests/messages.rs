@@ -27,6 +27,8 @@ const SETUP: &str = "
     CREATE TABLE generated (key text PRIMARY KEY, value text GENERATED ALWAYS AS ('v') STORED);
     CREATE TABLE short (key varchar(3) PRIMARY KEY, value text);
     SELECT cache_attach('numbered'), cache_attach('generated'), cache_attach('short');
+    CREATE UNLOGGED TABLE fleeting (k text);
+    SELECT cache_create('kept', storage => 'logged');
     CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
         $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
 
@@ -203,6 +205,10 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_depend('source', 'random()::text', 'c')",
     ),
     (
+        "a logged cache cannot depend on unlogged table \"…\"",
+        "SELECT cache_depend('fleeting', 'k', 'kept')",
+    ),
+    (
         "loader fetches the key that it loads",
         "SELECT fetch_again('k')",
     ),
@@ -226,6 +232,11 @@ const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
 
 /// Those that take more than a call, and the test that raises each.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
+    (
+        "text that looks like a bytea literal is taken as text",
+        "t/tests/messages.rs",
+        "a_text_that_looks_like_a_bytea_literal_is_told_of",
+    ),
     (
         "cannot PREPARE a transaction that has written to a cache",
         "t/tests/coherence_limits.rs",
@@ -255,6 +266,16 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "table \"…\" has another owner than the table that a cache depends on",
         "t/tests/messages.rs",
         "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+    ),
+    (
+        "trigger \"…\" would run code of role \"…\" as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is",
+    ),
+    (
+        "the condition of trigger \"…\" may run anybody's code as the owner of cache \"…\"",
+        "t/tests/others_triggers.rs",
+        "a_condition_that_may_run_anything_counts_as_a_function_of_others",
     ),
     (
         "out of memory",
@@ -763,6 +784,30 @@ fn heard(notices: &Receiver<DbError>) -> Vec<DbError> {
 }
 
 #[test]
+fn a_text_that_looks_like_a_bytea_literal_is_told_of() {
+    let database = Cluster::shared().database();
+    let (mut session, notices) = hearing(&database);
+    session.run("SELECT cache_create('b', value_type => 'bytea'); SELECT cache_create('t')");
+    for (call, times) in [
+        (r"cache_set('k', '\x00ff', cache => 'b')", 1),
+        (r"cache_set('k', '\x00f', cache => 'b')", 0),
+        (r"cache_set('k', '\x00ff', cache => 't')", 0),
+        (r"cache_set_bytes('k', '\x00ff', cache => 'b')", 0),
+    ] {
+        session.run(&format!("SELECT {call}"));
+        let heard = heard(&notices);
+        assert_eq!(heard.len(), times, "{call}: {heard:?}");
+        let page = told();
+        for notice in heard {
+            let row = page.iter().find(|row| row.message == notice.message());
+            let row = row.unwrap_or_else(|| panic!("the page has not: {notice:?}"));
+            assert_eq!(notice.code().code(), row.state);
+            assert_eq!(notice.hint(), Some(row.hint.as_str()));
+        }
+    }
+}
+
+#[test]
 fn a_name_that_was_folded_or_truncated_is_told() {
     let database = Cluster::shared().database();
     let (mut session, notices) = hearing(&database);
@@ -817,6 +862,48 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
     let (mut session, notices) = hearing(&database);
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('m', storage => 'memory')");
+    assert_eq!(heard(&notices).len(), 0);
+}
+
+#[test]
+fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
+    let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
+    let database = cluster.database();
+    let depend = "SELECT cache_depend('source', 'k', 'c')";
+    let (mut session, notices) = hearing(&database);
+    session.run("CREATE TABLE source (k text); SELECT cache_create('c')");
+    session.run(depend);
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    assert_eq!(notice.severity(), "NOTICE");
+    assert_eq!(
+        notice.message(),
+        "pgcache is not in shared_preload_libraries"
+    );
+    let hint = notice.hint().expect("it says what to do");
+    assert!(
+        hint.contains("shared_preload_libraries") && hint.contains("session_preload_libraries"),
+        "{hint}"
+    );
+
+    session.run(&format!(
+        "ALTER DATABASE {} SET session_preload_libraries = 'pgcache'",
+        database.name
+    ));
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
+    assert_eq!(heard(&notices).len(), 0);
+
+    session.run(&format!(
+        "ALTER DATABASE {} RESET session_preload_libraries",
+        database.name
+    ));
+    drop(session);
+    cluster.configure(&[PRELOAD]);
+    cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
+    let (mut session, notices) = hearing(&database);
+    session.run(depend);
     assert_eq!(heard(&notices).len(), 0);
 }
 

@@ -161,3 +161,32 @@ fn a_read_only_transaction_reads_and_refuses_writes() {
     }
     refuses_writes(&mut session, "kept");
 }
+
+/// What a snapshot of a standby shows may be out of date, and what is replayed removes nothing.
+#[test]
+fn an_old_snapshot_of_a_standby_stores_nothing() {
+    let primary = Cluster::with_tier(&[]);
+    let database = primary.database();
+    let mut admin = database.connect();
+    admin.run(
+        "CREATE TABLE source (v text); INSERT INTO source VALUES ('old'); SELECT cache_create('m', storage => 'memory')",
+    );
+    let mut writer = database.connect();
+    writer.run("BEGIN; UPDATE source SET v = 'new'");
+    admin.run("CREATE TABLE later ()"); // a younger transaction ends first
+    let standby = primary.standby();
+    let (mut old, mut reader) = (
+        standby.connect(&database.name),
+        standby.connect(&database.name),
+    );
+    wait_for_replay(&mut admin, &mut reader);
+    old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; TABLE later");
+    writer.run("COMMIT");
+    wait_for_replay(&mut admin, &mut reader);
+    let fetch = "SELECT cache_fetch('k', 'SELECT v FROM source', cache => 'm')";
+    assert_eq!(old.text(fetch), "old");
+    old.run("COMMIT");
+    assert!(reader.holds("SELECT NOT cache_exists('k', 'm')"));
+    assert_eq!(reader.text(fetch), "new");
+    assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "new");
+}

@@ -1,7 +1,7 @@
 //! What a server lacks for all of pgcache, and the lines that change it: told once, by the
-//! transaction that makes the extension.
+//! transaction that makes the extension; and what it lacks for a dependency, when that is declared.
 //!
-//! At the commit, because Postgres keeps notices of an extension's script to itself.
+//! The first at the commit, because Postgres keeps notices of an extension's script to itself.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -45,13 +45,36 @@ fn tell_what_is_missing() {
          pgcache.hot_size = '64MB'",
         with_ours(&tier::preloaded_libraries())
     );
+    tell(missing, lines);
+}
+
+/// What a dependency lacks where sessions load the library with their first call of it. It does not
+/// name the libraries that are there, which not everybody may read.
+pub fn tell_what_a_dependency_misses() {
+    let in_each_session = || {
+        let libraries = tier::session_libraries();
+        libraries
+            .split(',')
+            .any(|library| library.trim().trim_matches('"') == "pgcache")
+    };
+    if worker_state::worker_shmem().is_some() || in_each_session() {
+        return;
+    }
+    let missing = "Rows that change count, and a TRUNCATE of the source. ALTER, DROP, and ATTACH, DETACH or TRUNCATE \
+                   of a partition do not, in a session that has not called pgcache before.";
+    let ways = "Add pgcache to shared_preload_libraries in postgresql.conf and restart the server, or to \
+                session_preload_libraries of the database.";
+    tell(missing, ways.into());
+}
+
+fn tell(missing: &str, hint: String) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
         "pgcache is not in shared_preload_libraries",
         "pgcache",
     )
     .set_detail(missing)
-    .set_hint(printable(lines))
+    .set_hint(printable(hint))
     .report(PgLogLevel::NOTICE);
 }
 

@@ -25,7 +25,8 @@ pub struct Sweepable {
 }
 
 /// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache,
-/// or may not be swept by who would do it.
+/// or may not be swept by who would do it. Raises 42501 where that would run code of others as its
+/// owner.
 pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)
@@ -33,8 +34,7 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    let owner =
-        (!privilege::row_security_applies(relation)).then(|| AsOwner::to_maintain(relation));
+    let owner = (!privilege::row_security_applies(relation)).then(|| AsOwner::to_remove(relation));
     privilege::has(relation, TO_SWEEP).then_some(Sweepable {
         cache,
         _owner: owner,

@@ -43,8 +43,15 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
 /// does so later voids it. With one snapshot for the transaction, which may be older, it does if
 /// nothing was committed since; or if nothing was removed since the transaction began. Without
 /// shared memory nobody knows of removals: then a cache without dependencies counts as having none.
+/// On a standby nobody knows either: what is replayed removes nothing.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
-    if !lock::one_snapshot_per_transaction() || transaction::snapshot_is_latest() {
+    if !lock::one_snapshot_per_transaction() {
+        return true;
+    }
+    if transaction::snapshot_is_of_a_standby() {
+        return false;
+    }
+    if transaction::snapshot_is_latest() {
         return true;
     }
     let Some(tier) = tier() else {

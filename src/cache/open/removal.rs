@@ -138,7 +138,7 @@ fn refuse(cache: &Cache) {
 }
 
 fn delete(cache: &Cache, noted: &Noted, when: When) {
-    let _owner = AsOwner::to_maintain(cache.relation);
+    let _owner = AsOwner::to_remove(cache.relation);
     if noted.all {
         match when {
             When::Now => remove_many::delete_all(cache),

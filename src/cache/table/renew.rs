@@ -34,7 +34,7 @@ fn remove(cache: &Cache, key: Key) {
     let removed = access_path::to_write(cache)
         .and_then(|target| direct::remove_if(target, key, |entry| !entry.is_live()));
     if removed.is_none() {
-        let _owner = AsOwner::to_maintain(cache.relation);
+        let _owner = AsOwner::to_remove(cache.relation);
         cache
             .plan(Statement::DeleteExpired)
             .change_as_of_now(&[key.text().into()]);

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::lookup;
+use super::{lookup, relation};
 use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::session::lock::Mode;
 
@@ -29,6 +29,16 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
 /// Whether one table inherits from the other, directly or through others.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
+}
+
+/// The first unlogged table of a family, whose rows a crash takes. A partitioned table has none of
+/// its own.
+pub fn unlogged(table: Oid) -> Option<Oid> {
+    family(table, Mode::Read).into_iter().find(|&table| {
+        // SAFETY: a syscache look-up of a table that `family` has locked.
+        let persistence = unsafe { pg_sys::get_rel_persistence(table) };
+        persistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED && !relation::is_partitioned(table)
+    })
 }
 
 /// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it has

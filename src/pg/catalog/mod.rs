@@ -7,6 +7,7 @@ pub mod inheritance;
 pub mod invalidation;
 pub mod lookup;
 pub mod name;
+pub mod others_code;
 pub mod own;
 pub mod policies;
 pub mod privilege;

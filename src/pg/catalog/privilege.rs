@@ -7,7 +7,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::invalidation::KnownPrivilege;
-use super::{name, relation};
+use super::{name, others_code, relation};
 use crate::error::Error;
 use crate::pg::memory::emergency;
 use crate::pg::session::hint;
@@ -190,6 +190,9 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 /// do when a foreign key cascades, but not under the caller's search_path: names that they do not
 /// qualify must not be found in a schema of the caller's. Never used where row-level security
 /// applies to the caller.
+///
+/// A role that holds TRIGGER has made a trigger, it may be, that would run its code as the owner. So
+/// nothing is removed as the owner before the triggers are looked at (`others_code`).
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
@@ -201,13 +204,24 @@ pub struct AsOwner {
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
-    /// For a call whose caller has named the relation.
+    /// To remove rows for a call whose caller has named the relation. The owner's own call runs the
+    /// triggers as a DELETE of the owner's does. Raises 42501.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
+        if relation::owner(relation) != session::user() {
+            others_code::refuse(relation);
+        }
         AsOwner::with(relation, 0)
     }
 
-    /// For work on a table that the caller did not name: the owner's code can neither change the
-    /// session nor leave anything for the commit, where it would run as the caller.
+    /// To remove rows of a table that the caller did not name: the triggers' code can neither change
+    /// the session nor leave anything for the commit, where it would run as the caller. Raises 42501,
+    /// to the owner, too, who has not asked for that code to run.
+    pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
+        others_code::refuse(relation);
+        AsOwner::to_maintain(relation)
+    }
+
+    /// For what fires no trigger: the same restrictions.
     pub fn to_maintain(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }

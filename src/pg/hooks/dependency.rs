@@ -111,10 +111,9 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             return std::ptr::null_mut();
         };
         let declared_on = match (*trigger.tg_trigger).tgisclone {
-            true => declared_on((*trigger.tg_trigger).tgoid),
-            false => None,
-        }
-        .unwrap_or((*trigger.tg_relation).rd_id);
+            true => require_declared_on((*trigger.tg_trigger).tgoid),
+            false => (*trigger.tg_relation).rd_id,
+        };
         require_rights(condition.cache, declared_on);
         // Planning looks up names, and replaces calls of SQL functions by their bodies. That is done with the
         // owner's rights under a search_path of ours; else the writer would choose what the names mean.
@@ -322,6 +321,15 @@ pub fn declared_on(trigger: Oid) -> Option<Oid> {
         row = relation::trigger_row(row.parent)?;
     }
     Some(row.table)
+}
+
+/// The same; raises 39P01 where a trigger that it was copied from is gone. Postgres drops the copies
+/// first, so that is a damaged catalog, and the rights of the partition's owner are not what was asked.
+pub fn require_declared_on(trigger: Oid) -> Oid {
+    declared_on(trigger).unwrap_or_else(|| {
+        ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
+        pg_sys::InvalidOid
+    })
 }
 
 /// Lets the trigger go with its cache: a dropped cache takes its dependencies with it, as it would

@@ -63,7 +63,7 @@ pub fn changed(table: Oid) {
     let mut emitted: Vec<Oid> = Vec::new();
     for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
         if !emitted.contains(&cache) {
-            dependency::require_rights(cache, dependency::declared_on(trigger).unwrap_or(table));
+            dependency::require_rights(cache, dependency::require_declared_on(trigger));
             events::emit(|observer| (observer.depended_on_all)(cache));
             memory::push(&mut emitted, cache);
         }
@@ -128,9 +128,9 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
         return;
     };
     note_trigger();
-    let declared_on = dependency::declared_on(trigger).unwrap_or(table);
     let dropped = Dropped { table, cache };
-    if dependency::has_rights(cache, declared_on) {
+    // Copies go before what they were copied from, so it says whose rights count.
+    if dependency::declared_on(trigger).is_some_and(|table| dependency::has_rights(cache, table)) {
         SEEN.with(|seen| {
             seen.change(|seen| {
                 if !seen.dropped.contains(&dropped) {
@@ -163,8 +163,7 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
     }
     if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
     {
-        let declared_on = dependency::declared_on(trigger).unwrap_or(table);
-        dependency::require_rights(cache, declared_on);
+        dependency::require_rights(cache, dependency::require_declared_on(trigger));
         events::emit(|observer| (observer.depended_on_all)(cache));
     }
 }

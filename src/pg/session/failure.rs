@@ -16,6 +16,8 @@ pub struct Failure {
     pub cancelled: bool,
     /// A lock was not to be had in time: nothing is broken either.
     pub locked: bool,
+    /// The hint, where the error is one of ours.
+    hint: Option<String>,
     error: Box<CaughtError>,
 }
 
@@ -26,7 +28,12 @@ impl Failure {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
             CaughtError::RustPanic { ereport, .. } => ereport,
         };
+        let hint = match &error {
+            CaughtError::ErrorReport(report) => report.hint().map(str::to_owned),
+            CaughtError::PostgresError(_) | CaughtError::RustPanic { .. } => None,
+        };
         Failure {
+            hint,
             message: report.message().to_owned(),
             cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
             locked: report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
@@ -39,10 +46,14 @@ impl Failure {
         self.error.rethrow()
     }
 
-    /// Says in the log, and to the client where there is one, what failed and why, and what to do.
+    /// Says in the log, and to the client where there is one, what failed and why, and what to do. The
+    /// hint of an error of ours comes first; another's may show a value.
     pub fn warn(&self, what: String, hint: &str) {
         let code = PgSqlErrorCode::ERRCODE_WARNING;
-        warn(code, what, self.message.clone(), hint);
+        match &self.hint {
+            Some(own) => warn(code, what, self.message.clone(), &format!("{own} {hint}")),
+            None => warn(code, what, self.message.clone(), hint),
+        }
     }
 }
 

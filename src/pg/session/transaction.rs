@@ -75,7 +75,8 @@ impl Drop for Snapshot {
 }
 
 /// Whether the transaction's one snapshot shows all that is committed now. Says no where any
-/// transaction has ended since it was taken, whatever that did.
+/// transaction has ended since it was taken, whatever that did. Not for a snapshot of a standby, which
+/// keeps what is running elsewhere than in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
@@ -89,6 +90,13 @@ pub fn snapshot_is_latest() -> bool {
         );
         (*own).xmax == (*latest).xmax && (*own).xcnt == (*latest).xcnt
     }
+}
+
+/// Whether the transaction's one snapshot was taken while the server was a standby, which it need not
+/// be any more. The transaction has one snapshot, which is there.
+pub fn snapshot_is_of_a_standby() -> bool {
+    // SAFETY: the snapshot is the transaction's own and stays to its end.
+    unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
 }
 
 /// When the transaction began, by the wall clock; its snapshots are younger.

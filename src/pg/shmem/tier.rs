@@ -266,6 +266,18 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
+/// `session_preload_libraries`, as this session had it when it began.
+pub fn session_libraries() -> String {
+    // SAFETY: a variable of this process, NULL or a C string.
+    unsafe {
+        let libraries = pg_sys::session_preload_libraries_string;
+        match libraries.is_null() {
+            true => String::new(),
+            false => decode(CStr::from_ptr(libraries).to_bytes()),
+        }
+    }
+}
+
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 

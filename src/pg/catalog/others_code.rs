@@ -1,0 +1,217 @@
+//! Whose code the triggers of a table run, where we change its rows as its owner.
+//!
+//! Whoever holds TRIGGER on a table can make triggers on it, and nothing tells afterwards who has
+//! made one. So a trigger is judged by what it runs: its function must belong to a role that has the
+//! owner's privileges anyway, and its condition may call nothing that does what a text, a name or a
+//! type of somebody's says.
+//!
+//! Asked under a lock that keeps new triggers off until the transaction ends. A function that is
+//! replaced meanwhile keeps its owner. That a function is SECURITY DEFINER does not make it
+//! harmless: its owner may alter that between our look and its call, and no lock prevents it.
+
+use std::ffi::{CStr, c_void};
+
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{self, Node, Oid};
+
+use super::called_functions::{is_of_a_user, shows_its_functions};
+use super::{own, relation};
+use crate::error::Error;
+use crate::pg::encoding;
+use crate::pg::memory::unguarded;
+use crate::pg::version;
+
+/// The triggers that fire where rows are removed: Postgres' tgtype bits.
+const REMOVES: u32 = pg_sys::TRIGGER_TYPE_DELETE | pg_sys::TRIGGER_TYPE_TRUNCATE;
+
+/// Functions that are not immutable, and still run nobody's code whatever their arguments are.
+const HARMLESS: [u32; 11] = [
+    pg_sys::F_NOW,
+    pg_sys::F_TRANSACTION_TIMESTAMP,
+    pg_sys::F_STATEMENT_TIMESTAMP,
+    pg_sys::F_CLOCK_TIMESTAMP,
+    pg_sys::F_PG_TRIGGER_DEPTH,
+    pg_sys::F_CURRENT_SETTING_TEXT,
+    pg_sys::F_CONCAT,
+    pg_sys::F_CONCAT_WS,
+    pg_sys::F_FORMAT_TEXT,
+    pg_sys::F_FORMAT_TEXT_ANY,
+    pg_sys::F_TO_CHAR_TIMESTAMPTZ_TEXT,
+];
+
+/// Raises 42501 if a removal of rows, made as the table's owner, would run code of a role that has
+/// not the owner's privileges. The caller holds a writer's lock on the table.
+pub fn refuse(table: Oid) {
+    let owner = relation::owner(table);
+    if let Some(error) = first_of_others(table, owner) {
+        ErrorReport::from(error).report(PgLogLevel::ERROR);
+    }
+}
+
+fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
+    // SAFETY: the relation is open while its triggers are read: trigdesc is NULL or has numtriggers
+    // of them. What is given back are copies.
+    unsafe {
+        let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
+        if open.is_null() {
+            return None;
+        }
+        let descriptor = (*open).trigdesc;
+        let triggers = match descriptor.is_null() {
+            true => &[][..],
+            false => std::slice::from_raw_parts(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            ),
+        };
+        let found = triggers
+            .iter()
+            .filter(|trigger| trigger.tgenabled != pg_sys::TRIGGER_DISABLED as i8)
+            .filter(|trigger| trigger.tgtype as u32 & REMOVES != 0)
+            .find_map(|trigger| judge(trigger, table, owner));
+        pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
+        found
+    }
+}
+
+/// # Safety
+/// A trigger of an open relation.
+unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Error> {
+    let names = || {
+        // SAFETY: every trigger has a name.
+        let name = unsafe { CStr::from_ptr(trigger.tgname) };
+        (
+            encoding::decode(name.to_bytes()),
+            relation::display_name(table),
+        )
+    };
+    if !is_trusted(trigger.tgfoid, owner) {
+        let (trigger_name, cache) = names();
+        return Some(Error::TriggerOfAnother {
+            trigger: trigger_name,
+            cache,
+            role: role_name(owner_of(trigger.tgfoid)),
+        });
+    }
+    // SAFETY: tgqual is NULL or the text of an expression.
+    let condition = unsafe {
+        match trigger.tgqual.is_null() {
+            true => return None,
+            false => pg_sys::stringToNode(trigger.tgqual).cast(),
+        }
+    };
+    // SAFETY: an expression that was just read.
+    let called = unsafe { Called::of(condition) };
+    let harmless = |&function: &Oid| {
+        HARMLESS.contains(&function.to_u32())
+            || function == own::DEPENDS.oid()
+            || (is_immutable(function) && is_trusted(function, owner))
+    };
+    if called.shown && called.functions.iter().all(harmless) {
+        return None;
+    }
+    let (trigger, cache) = names();
+    Some(Error::ConditionOfAnother { trigger, cache })
+}
+
+/// Whether the owner may be made to run a function: it is Postgres' own or ours, or belongs to a
+/// role that has the owner's privileges.
+fn is_trusted(function: Oid, owner: Oid) -> bool {
+    // Ours are in C: a superuser has made them, who need not be one any more.
+    let ours = || {
+        let ours = [own::RECORD, own::RECORD_TRUNCATE];
+        let of_sources = [own::INVALIDATE, own::INVALIDATE_ALL];
+        ours.iter().chain(&of_sources).any(|f| f.oid() == function)
+    };
+    // SAFETY: syscache look-ups inside of a transaction.
+    let has_privileges = || unsafe { pg_sys::has_privs_of_role(owner_of(function), owner) };
+    !is_of_a_user(function) || ours() || has_privileges()
+}
+
+/// InvalidOid, which has nobody's privileges, where the function is gone.
+fn owner_of(function: Oid) -> Oid {
+    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
+    // has been copied.
+    unsafe {
+        let kind = pg_sys::SysCacheIdentifier::PROCOID as i32;
+        let tuple = pg_sys::SearchSysCache1(kind, pg_sys::Datum::from(function));
+        if tuple.is_null() {
+            return pg_sys::InvalidOid;
+        }
+        let row: pg_sys::Form_pg_proc = pg_sys::GETSTRUCT(tuple).cast();
+        let owner = (*row).proowner;
+        pg_sys::ReleaseSysCache(tuple);
+        owner
+    }
+}
+
+fn is_immutable(function: Oid) -> bool {
+    // SAFETY: a syscache look-up; the function is there, because the trigger depends on it.
+    unsafe { pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE }
+}
+
+/// For an error message; empty when the role is gone.
+fn role_name(role: Oid) -> String {
+    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        match name.is_null() {
+            true => String::new(),
+            false => encoding::decode(CStr::from_ptr(name).to_bytes()),
+        }
+    }
+}
+
+/// The functions that an expression calls.
+struct Called {
+    functions: Vec<Oid>,
+    /// Postgres shows all of them.
+    shown: bool,
+}
+
+impl Called {
+    /// # Safety
+    /// `node` is an expression.
+    unsafe fn of(node: *mut Node) -> Called {
+        let mut called = Called {
+            functions: Vec::new(),
+            shown: true,
+        };
+        // SAFETY: the sequence is one walk over the caller's expression; `called` outlives it.
+        unsafe {
+            let context: *mut Called = &raw mut called;
+            unguarded::guarded(|| note_functions(node, context.cast()));
+        }
+        called
+    }
+}
+
+/// Postgres' walker calls it for each node; it goes on as long as this says false.
+unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void) -> bool {
+    // SAFETY: inside of `guarded`; the node is looked at after the test for NULL, the context is the
+    // Called of `Called::of`.
+    unsafe {
+        if node.is_null() {
+            return false;
+        }
+        let tag = (*node).type_;
+        if tag != pg_sys::NodeTag::T_SQLValueFunction && !shows_its_functions(tag) {
+            (*context.cast::<Called>()).shown = false;
+            return true;
+        }
+        unguarded::check_functions_in_node(node, Some(note_function), context)
+            || version::expression_tree_walker(node, Some(note_functions), context)
+    }
+}
+
+unsafe extern "C-unwind" fn note_function(function: Oid, context: *mut c_void) -> bool {
+    // SAFETY: as in `note_functions`.
+    let called = unsafe { &mut *context.cast::<Called>() };
+    // No error may leave Postgres' walker from here: without memory nothing counts as shown.
+    called.shown &= called.functions.try_reserve(1).is_ok();
+    if called.shown {
+        called.functions.push(function);
+    }
+    !called.shown
+}

@@ -1,0 +1,233 @@
+//! Triggers that a role with TRIGGER has made on somebody else's cache: they never run with the rights of the cache's
+//! owner, whoever has us remove its rows.
+
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::readme::page;
+use pgcache_tests::refusal::refused;
+
+use pgcache_tests::wait::wait_until_within;
+use postgres::Client;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A superuser's cache `c`, and a role to which everything on it is granted.
+fn with_generous_owner(database: &Database) -> (Client, Client, String) {
+    let role = database.cluster.role();
+    let mut admin = database.connect();
+    admin.run(&format!(
+        "SELECT cache_create('c', max_entries => 1000000); GRANT ALL ON c TO {role}; GRANT CREATE ON SCHEMA public TO {role}"
+    ));
+    let app = database.connect_as(&role);
+    (admin, app, role)
+}
+
+/// A function of the role's that makes it a superuser, if it runs with the rights for it.
+fn with_trap(app: &mut Client, role: &str) {
+    app.run(&format!(
+        "CREATE FUNCTION climb() RETURNS bool LANGUAGE plpgsql IMMUTABLE AS \
+         $$BEGIN PERFORM public.rise(); RETURN true; END$$; \
+         CREATE FUNCTION rise() RETURNS void LANGUAGE plpgsql AS \
+         $$BEGIN ALTER ROLE {role} SUPERUSER; EXCEPTION WHEN insufficient_privilege THEN END$$; \
+         CREATE FUNCTION spring() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.rise(); RETURN OLD; END$$"
+    ));
+}
+
+const TRAP: &str = "CREATE TRIGGER trap AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION spring()";
+
+fn put_expired(admin: &mut Client) {
+    admin.run("SELECT cache_set('old', '1', '1 ms', 'c'), pg_sleep(0.01)");
+}
+
+fn is_superuser(admin: &mut Client, role: &str) -> bool {
+    admin.holds(&format!(
+        "SELECT rolsuper FROM pg_roles WHERE rolname = '{role}'"
+    ))
+}
+
+#[test]
+fn the_worker_leaves_out_a_cache_with_a_trigger_of_somebody_elses_and_says_so() {
+    let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
+    let database = cluster.database();
+    let (mut admin, mut app, role) = with_generous_owner(&database);
+    with_trap(&mut app, &role);
+    app.run(TRAP);
+    put_expired(&mut admin);
+    let told =
+        format!("trigger \"trap\" would run code of role \"{role}\" as the owner of cache \"c\"");
+    wait_until_within(PATIENCE, "a warning", || {
+        is_superuser(&mut admin, &role) || cluster.log_text().contains(&told)
+    });
+    assert!(!is_superuser(&mut admin, &role));
+    let log = cluster.log_text();
+    assert!(
+        log.contains("could not remove expired entries of cache \"c\""),
+        "{log}"
+    );
+    assert!(
+        log.contains("HINT:  Drop the trigger and revoke TRIGGER"),
+        "{log}"
+    );
+    admin.run("SELECT cache_create('d'); SELECT cache_set('old', '1', '1 ms', 'd')");
+    wait_until_within(PATIENCE, "a sweep of another cache", || {
+        admin.number("SELECT count(*) FROM d") == 0
+    });
+    admin.run("DROP TRIGGER trap ON c");
+    wait_until_within(PATIENCE, "a sweep after the trigger has gone", || {
+        admin.number("SELECT count(*) FROM c") == 0
+    });
+    assert!(!is_superuser(&mut admin, &role));
+}
+
+#[test]
+fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
+    let database = Cluster::shared().database();
+    let (mut admin, mut app, role) = with_generous_owner(&database);
+    with_trap(&mut app, &role);
+    let deleter = database.cluster.role();
+    admin.run(&format!(
+        "CREATE TABLE source (k text); GRANT ALL ON source TO {deleter}; SELECT cache_depend('source', 'k', 'c'); \
+         GRANT DELETE ON c TO {deleter}"
+    ));
+    app.run(TRAP);
+    app.run(
+        "CREATE TRIGGER emptied BEFORE TRUNCATE ON c FOR EACH STATEMENT EXECUTE FUNCTION spring()",
+    );
+    let mut session = database.connect_as(&deleter);
+    for call in [
+        "SELECT cache_delete('old', 'c')",
+        "SELECT cache_delete_many('{old}', 'c')",
+        "SELECT cache_delete_prefix('ol', 'c')",
+        "SELECT cache_expire('c')",
+        "INSERT INTO source VALUES ('old')",
+        "TRUNCATE source",
+    ] {
+        put_expired(&mut admin);
+        let error = refused(session.try_lines(call), "42501");
+        let told = ["trap", "emptied"].map(|trigger| {
+            format!("trigger \"{trigger}\" would run code of role \"{role}\" as the owner of cache \"c\"")
+        });
+        assert!(
+            told.iter().any(|t| t == error.message()),
+            "{call}: {error:?}"
+        );
+        let hint = error.hint().unwrap_or_default();
+        assert!(
+            page("docs/reference.md").contains(&format!("| {hint} |")),
+            "{hint}"
+        );
+        assert_eq!(admin.number("SELECT count(*) FROM c"), 1, "{call}");
+        assert!(!is_superuser(&mut admin, &role), "{call}");
+    }
+    // Over all caches it is a warning, also for the owner, who has not named the cache.
+    session.run("SELECT cache_expire()");
+    admin.run("SELECT cache_expire()");
+    assert_eq!(admin.number("SELECT count(*) FROM c"), 1);
+    assert!(!is_superuser(&mut admin, &role));
+    // What could be altered between the look and the call does not make it harmless.
+    app.run("ALTER FUNCTION spring() SECURITY DEFINER");
+    refused(
+        session.try_lines("SELECT cache_delete('old', 'c')"),
+        "42501",
+    );
+    // One's own call fires triggers as a DELETE of one's own does.
+    assert!(app.holds("SELECT cache_delete('old', 'c') IS NOT NULL"));
+    assert!(!is_superuser(&mut admin, &role));
+    admin.run(
+        "CREATE OR REPLACE FUNCTION spring() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN OLD; END$$; \
+         ALTER FUNCTION spring() OWNER TO CURRENT_USER",
+    );
+    put_expired(&mut admin);
+    session.run("INSERT INTO source VALUES ('old')");
+    assert_eq!(admin.number("SELECT count(*) FROM c"), 0);
+}
+
+/// The function may be harmless: the condition, and the key of a dependency, are evaluated as the same role.
+#[test]
+fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
+    let database = Cluster::shared().database();
+    let (mut admin, mut app, role) = with_generous_owner(&database);
+    with_trap(&mut app, &role);
+    admin.run(
+        "CREATE FUNCTION quiet() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN OLD; END$$",
+    );
+    app.run(
+        "CREATE DOMAIN guarded AS text CHECK (public.climb()); SELECT cache_create('theirs'); GRANT ALL ON theirs TO PUBLIC",
+    );
+    for condition in [
+        "climb()",
+        "query_to_xml('SELECT public.climb()', true, true, '') IS NOT NULL",
+        "cache_fetch('k', 'SELECT public.climb()', cache => 'theirs') IS NOT NULL",
+        "OLD.key::guarded IS NOT NULL",
+        "domain_in(textout(OLD.key), 'guarded'::regtype, -1) IS NOT NULL",
+        "climb() OR pgcache.depends('theirs', OLD.key)",
+        "true OR pgcache.depends('theirs', OLD.key || climb())",
+    ] {
+        let function = match condition.contains("depends") {
+            true => "pgcache.invalidate",
+            false => "quiet",
+        };
+        app.run(&format!(
+            "CREATE TRIGGER trap AFTER DELETE ON c FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION {function}()"
+        ));
+        put_expired(&mut admin);
+        admin.run("SELECT cache_expire()");
+        assert!(!is_superuser(&mut admin, &role), "{condition}");
+        assert_eq!(admin.number("SELECT count(*) FROM c"), 1, "{condition}");
+        let deleter = database.cluster.role();
+        admin.run(&format!("GRANT DELETE ON c TO {deleter}"));
+        let mut session = database.connect_as(&deleter);
+        let error = refused(
+            session.try_lines("SELECT cache_delete('old', 'c')"),
+            "42501",
+        );
+        assert_eq!(
+            error.message(),
+            "the condition of trigger \"trap\" may run anybody's code as the owner of cache \"c\""
+        );
+        let hint = error.hint().unwrap_or_default();
+        assert!(
+            page("docs/reference.md").contains(&format!("| {hint} |")),
+            "{hint}"
+        );
+        admin.run("DROP TRIGGER trap ON c");
+    }
+}
+
+#[test]
+fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
+    let database = Cluster::shared().database();
+    let (owner, member) = (database.cluster.role(), database.cluster.role());
+    let mut admin = database.connect();
+    admin.run(&format!(
+        "GRANT {owner} TO {member}; GRANT CREATE ON SCHEMA public TO {owner}, {member}; \
+         CREATE TABLE seen (what text, by name DEFAULT current_user); GRANT ALL ON seen TO PUBLIC"
+    ));
+    let mut session = database.connect_as(&owner);
+    session.run("SELECT cache_create('c'), cache_create('reader'); SELECT cache_depend('c', 'concat(''c:'', lower(key))', 'reader')");
+    for (role, name) in [
+        (Some(&owner), "own"),
+        (Some(&member), "of_member"),
+        (None, "of_superuser"),
+    ] {
+        let mut maker = role.map_or_else(|| database.connect(), |role| database.connect_as(role));
+        maker.run(&format!(
+            "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS \
+             $$BEGIN INSERT INTO public.seen VALUES ('{name}'); RETURN OLD; END$$; \
+             GRANT EXECUTE ON FUNCTION {name}() TO PUBLIC"
+        ));
+        session.run(&format!(
+            "CREATE TRIGGER {name} AFTER DELETE ON c FOR EACH ROW \
+             WHEN (OLD.key LIKE 'o%' AND OLD.expires_at < now() AND pg_trigger_depth() = 0) EXECUTE FUNCTION {name}()"
+        ));
+    }
+    session.run("INSERT INTO c VALUES ('old', '1', '-infinity'); SELECT cache_set('c:old', '1', cache => 'reader')");
+    assert_eq!(admin.number("SELECT cache_expire()"), 1);
+    let seen = admin.lines("SELECT what, by FROM seen ORDER BY what");
+    let wanted = ["of_member", "of_superuser", "own"].map(|name| format!("{name}|{owner}"));
+    assert_eq!(seen, wanted);
+    assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
+}
