@@ -45,7 +45,7 @@ SELECT c.oid::regclass, p.privilege
  ORDER BY 1, 2;
 
 -- The default cache: unlogged, no default ttl.
-SELECT * FROM pgcache.caches;
+SELECT cache, storage, value_type, ttl, max_entries, grace, negative_ttl, ttl_jitter, early_refresh FROM pgcache.caches;
 SELECT relkind, relpersistence FROM pg_class WHERE oid = 'pgcache.main'::regclass;
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), co.collname, a.attnotnull
   FROM pg_attribute a LEFT JOIN pg_collation co ON co.oid = a.attcollation
