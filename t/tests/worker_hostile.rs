@@ -136,13 +136,13 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
          CREATE TRIGGER tell AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION tell(); \
          CREATE TABLE of_server AS {about_plans}"
     ));
-    let others = session.number(&format!(
+    let others = session.number(
         "SELECT count(set_config('others.' || name, other, false)) FROM (SELECT s.name, CASE \
              WHEN s.vartype = 'bool' THEN CASE s.setting WHEN 'on' THEN 'off' ELSE 'on' END \
              WHEN s.vartype = 'enum' THEN (SELECT min(v) FROM unnest(s.enumvals) AS v WHERE v <> s.setting) \
              WHEN s.setting <> s.min_val THEN s.min_val ELSE '1' END AS other \
-         FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name) AS x"
-    ));
+         FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name) AS x",
+    );
     assert!(others > 40, "{others}");
     session.run(&format!(
         "DO $$ DECLARE n text; BEGIN FOR n IN SELECT name FROM of_server LOOP \

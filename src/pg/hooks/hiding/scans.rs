@@ -11,8 +11,7 @@
 
 use pgrx::pg_sys::{self, Index, Oid};
 
-use super::cached::{Cached, TO_BIGINT, cached};
-use super::is_own;
+use super::cached::{Cached, TO_BIGINT, cached, is_own};
 use crate::pg::version;
 
 static mut FORMER: pg_sys::get_relation_info_hook_type = None;
