@@ -44,7 +44,7 @@ const DECLARED: &str = r"
 /// each says.
 const BY_HAND: &[&str] = &[
     "live_wrapper|f|f|0|boolean|expires_at timestamp with time zone",
-    "live_unix_wrapper|f|f|0|boolean|deadline bigint, per_second integer",
+    "live_unix_wrapper|f|f|0|boolean|deadline bigint,per_second integer",
     "live_support_wrapper|f|f|0|internal|request internal",
     "renew_wrapper|f|f|0|text|key text,cache regclass",
 ];

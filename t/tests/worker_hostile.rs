@@ -141,7 +141,7 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
              WHEN s.vartype = 'bool' THEN CASE s.setting WHEN 'on' THEN 'off' ELSE 'on' END \
              WHEN s.vartype = 'enum' THEN (SELECT min(v) FROM unnest(s.enumvals) AS v WHERE v <> s.setting) \
              WHEN s.setting <> s.min_val THEN s.min_val ELSE '1' END AS other \
-         FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name) AS x"
+         FROM pg_settings AS s JOIN of_server AS o ON o.name = s.name) AS x",
     );
     assert!(others > 40, "{others}");
     session.run(&format!(

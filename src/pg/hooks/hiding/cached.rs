@@ -19,6 +19,13 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineKind;
 use crate::pg::version;
 
+/// The aliases by which pgcache's own statements name a cache's table; they see its expired rows.
+///
+/// A mark in the text, since a flag of the session would also count for the triggers that the
+/// statement fires, for plans that are made anew meanwhile, and not in parallel workers. Whoever
+/// writes it into a query of their own sees what `pgcache.show_expired` shows them as well.
+const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
+
 /// The function `int8(int4)`, by which the condition widens a Unix time.
 pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
 
@@ -200,4 +207,16 @@ fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
         && !column.attisdropped
         && column.atttypid == kind
         && !version::is_virtual(column)
+}
+
+/// Whether a range table's entry is a table as one of our own statements names it.
+///
+/// # Safety
+/// The entry is one of a query.
+pub unsafe fn is_own(entry: *const pg_sys::RangeTblEntry) -> bool {
+    // SAFETY: an alias, where there is one, has a name.
+    unsafe {
+        let alias = (*entry).alias;
+        !alias.is_null() && OWN.contains(&CStr::from_ptr((*alias).aliasname))
+    }
 }

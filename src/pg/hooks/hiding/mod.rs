@@ -3,7 +3,7 @@
 //! `pgcache.renew`.
 //!
 //! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
-//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see [`OWN`].
+//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see `OWN` in `cached.rs`.
 
 mod cached;
 pub mod live;
@@ -17,13 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::{own, relation};
-
-/// The aliases by which pgcache's own statements name a cache's table; they see its expired rows.
-///
-/// A mark in the text, since a flag of the session would also count for the triggers that the
-/// statement fires, for plans that are made anew meanwhile, and not in parallel workers. Whoever
-/// writes it into a query of their own sees what `pgcache.show_expired` shows them as well.
-const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
 /// Whether the server loads the library for all of its sessions. Set before any of them is there.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
@@ -70,17 +63,5 @@ pub fn register(preloading: bool) {
     if !preloading {
         // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
         unsafe { pg_sys::ResetPlanCache() };
-    }
-}
-
-/// Whether a range table's entry is a table as one of our own statements names it.
-///
-/// # Safety
-/// The entry is one of a query.
-unsafe fn is_own(entry: *const pg_sys::RangeTblEntry) -> bool {
-    // SAFETY: an alias, where there is one, has a name.
-    unsafe {
-        let alias = (*entry).alias;
-        !alias.is_null() && OWN.contains(&CStr::from_ptr((*alias).aliasname))
     }
 }

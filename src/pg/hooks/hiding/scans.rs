@@ -11,8 +11,7 @@
 
 use pgrx::pg_sys::{self, Index, Oid};
 
-use super::cached::{Cached, TO_BIGINT, cached};
-use super::is_own;
+use super::cached::{Cached, TO_BIGINT, cached, is_own};
 use crate::pg::version;
 
 static mut FORMER: pg_sys::get_relation_info_hook_type = None;
@@ -59,10 +58,10 @@ unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, fou
         }
         match (*rel).reloptkind {
             pg_sys::RelOptKind::RELOPT_BASEREL => hide_on_base(root, rel, found),
-            pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL => {
-                if !is_decided_above(root, (*rel).relid) {
-                    hide_on_member(root, rel, entry, found);
-                }
+            pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL
+                if !is_decided_above(root, (*rel).relid) =>
+            {
+                hide_on_member(root, rel, entry, found);
             }
             _ => {}
         }

@@ -13,8 +13,7 @@ use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::cached::{Cached, Column, cached};
-use super::is_own;
+use super::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::{pg_list, unguarded};
 
 /// Where the call stands in the statement's text: nowhere. A statement cannot say this, so nobody
