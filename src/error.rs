@@ -199,7 +199,9 @@ impl Error {
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::HexLiteralAsText => Code::ERRCODE_WARNING,
-            Error::NotAnInteger | Error::NotJson | Error::KeyNotOfType(_) => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::NotAnInteger | Error::NotJson | Error::KeyNotOfType(_) => {
+                Code::ERRCODE_INVALID_TEXT_REPRESENTATION
+            }
             Error::UnknownCharacter => Code::ERRCODE_UNTRANSLATABLE_CHARACTER,
             Error::NotText => Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
             Error::CounterOverflow | Error::KeyOutOfRange(_) => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
