@@ -204,7 +204,9 @@ impl Error {
             }
             Error::UnknownCharacter => Code::ERRCODE_UNTRANSLATABLE_CHARACTER,
             Error::NotText => Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-            Error::CounterOverflow | Error::KeyOutOfRange(_) => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+            Error::CounterOverflow | Error::KeyOutOfRange(_) => {
+                Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
+            }
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
