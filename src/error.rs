@@ -54,6 +54,10 @@ pub enum Error {
     GeneratedColumns,
     /// The table's key column has no room for a key.
     KeyBeyondColumn,
+    /// A key is no value of the type of the table's key column.
+    KeyNotOfType(&'static str),
+    /// The same, because the type ends before it.
+    KeyOutOfRange(&'static str),
     /// A prefix is asked for of keys that are no text.
     NoPrefixes,
     /// No relation has this oid.
@@ -206,10 +210,14 @@ impl Error {
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
             Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::HexLiteralAsText => Code::ERRCODE_WARNING,
-            Error::NotAnInteger | Error::NotJson => Code::ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::NotAnInteger | Error::NotJson | Error::KeyNotOfType(_) => {
+                Code::ERRCODE_INVALID_TEXT_REPRESENTATION
+            }
             Error::UnknownCharacter => Code::ERRCODE_UNTRANSLATABLE_CHARACTER,
             Error::NotText => Code::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE,
-            Error::CounterOverflow => Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+            Error::CounterOverflow | Error::KeyOutOfRange(_) => {
+                Code::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
+            }
             Error::LoaderRecursion => Code::ERRCODE_INVALID_RECURSION,
             Error::LoaderNoQuery(_) | Error::LoaderColumns(_) => Code::ERRCODE_SYNTAX_ERROR,
             Error::LoaderRows(_) => Code::ERRCODE_CARDINALITY_VIOLATION,
@@ -256,6 +264,8 @@ impl Error {
                 "the values or deadlines of this cache are generated columns".into()
             }
             Error::KeyBeyondColumn => "key is too long for the table's column".into(),
+            Error::KeyNotOfType(name) => format!("key is not a value of type {name}"),
+            Error::KeyOutOfRange(name) => format!("key is out of range for type {name}"),
             Error::NoPrefixes => "keys of this cache are not text and have no prefixes".into(),
             Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
             Error::NameTaken(name) => format!("\"{name}\" is there and is not a cache"),
@@ -414,6 +424,9 @@ impl Error {
             Error::DetachedMain => "It belongs to the extension.",
             Error::GeneratedColumns => "Write to the table by SQL.",
             Error::KeyBeyondColumn => "Use a shorter key, or make the column longer.",
+            Error::KeyNotOfType(_) | Error::KeyOutOfRange(_) => {
+                "Give a key of the type that the table's key column has."
+            }
             Error::NoPrefixes => "Use an empty prefix.",
             Error::UnknownStorage(_) => "Storage is one of unlogged, logged, memory.",
             Error::LoaderNoQuery(_) => {

@@ -553,6 +553,61 @@ fn detaching_gives_the_table_back_as_it_was() {
 }
 
 #[test]
+fn detaching_ends_what_the_cache_depends_on() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE c (key text PRIMARY KEY, value text);
+         CREATE TABLE source (name text);
+         CREATE TABLE parted (name text) PARTITION BY LIST (name);
+         CREATE TABLE part PARTITION OF parted DEFAULT;
+         SELECT cache_attach('c'), cache_depend('source', 'name', 'c'), cache_depend('parted', 'name', 'c')",
+    );
+    let triggers = "SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache_depend%'";
+    assert!(session.holds(&format!("SELECT ({triggers}) > 6")));
+    session.run("BEGIN; SELECT cache_detach('c'); ROLLBACK");
+    assert!(session.holds(&format!("SELECT ({triggers}) > 6")));
+    session.run("SELECT cache_detach('c')");
+    assert_eq!(session.lines(triggers), ["0"]);
+    // They would give the next cache keys of another type.
+    session.run(
+        "ALTER TABLE c ALTER key TYPE bigint USING key::bigint;
+         SELECT cache_attach('c');
+         INSERT INTO source VALUES ('no number'); TRUNCATE source;
+         INSERT INTO parted VALUES ('no number')",
+    );
+}
+
+#[test]
+fn a_key_of_another_type_is_refused_and_not_shown() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE n (key bigint PRIMARY KEY, value text);
+         CREATE TABLE u (key uuid PRIMARY KEY, value text);
+         SELECT cache_attach('n'), cache_attach('u')",
+    );
+    for (cache, key, code) in [
+        ("n", "secret", "22P02"),
+        ("n", "98765432109876543210", "22003"),
+        ("u", "secret", "22P02"),
+    ] {
+        for call in [
+            format!("SELECT cache_get('{key}', '{cache}')"),
+            format!("SELECT cache_set('{key}', 'v', cache => '{cache}')"),
+            format!("SELECT cache_get_many(ARRAY['{key}'], '{cache}')"),
+            format!("SELECT cache_delete('{key}', '{cache}')"),
+            format!("SELECT cache_scan(after => '{key}', cache => '{cache}')"),
+        ] {
+            let refusal = session.try_lines(&call);
+            let text = format!("{refusal:?}");
+            assert!(!text.contains(key), "{call}: {text}");
+            refused(refusal, code);
+        }
+    }
+}
+
+#[test]
 fn another_session_serves_no_copy_of_a_detached_table() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());

@@ -59,6 +59,9 @@ fn is_not_trapped(session: &mut Client, functions: &[Row], caches: &[&str]) {
             continue;
         }
         for cache in caches {
+            if (function, *cache) == ("cache_detach", "m") {
+                continue; // a memory cache has no table
+            }
             let call = call.replace("$c", &format!("'public.{cache}'"));
             let answer = session.try_value(&format!("BEGIN; SELECT {call}"));
             assert!(answer.is_ok(), "{function} on {cache}: {answer:?}");

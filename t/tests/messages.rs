@@ -151,6 +151,14 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_scan('1', cache => 'numbered')",
     ),
     (
+        "key is not a value of type …",
+        "SELECT cache_get('one', 'numbered')",
+    ),
+    (
+        "key is out of range for type …",
+        "SELECT cache_get('98765432109876543210', 'numbered')",
+    ),
+    (
         "memory cache \"…\" has no table",
         "SELECT cache_detach('m')",
     ),

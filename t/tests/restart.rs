@@ -127,7 +127,7 @@ fn after_an_immediate_shutdown_logged_caches_are_as_of_the_last_commit_and_unlog
 #[test]
 fn a_clean_restart_keeps_entries_and_deadlines_of_both() {
     let cluster = cluster_with_caches();
-    let rows = "SELECT 'kept', * FROM kept UNION ALL SELECT 'lost', * FROM lost ORDER BY 1, 2";
+    let rows = "SELECT 'kept', pgcache_c.* FROM kept AS pgcache_c UNION ALL SELECT 'lost', pgcache_c.* FROM lost AS pgcache_c ORDER BY 1, 2";
     let mut session = cluster.connect("postgres");
     session.run("SELECT cache_set('brief', '1', '50 ms', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");
     session.run("SELECT cache_set('long', '1', '1 day', c) FROM (VALUES ('kept'::regclass), ('lost')) AS v (c)");

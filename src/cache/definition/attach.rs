@@ -77,7 +77,7 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
     if define::is_main(cache) {
         return Err(Error::DetachedMain);
     }
-    declare::release(table);
+    declare::end_all(table);
     if let Some(columns) = &cache.columns {
         default::give_back(cache, columns);
     }

@@ -201,12 +201,21 @@ fn free_number(triggers: &[DependencyTrigger]) -> u32 {
 
 /// Lets a cache be dropped without CASCADE although a restore has made its dependencies anew.
 pub fn release(cache: Oid) {
-    let triggers = |output: &Output| -> Vec<Oid> {
+    for trigger in triggers_of(cache) {
+        dependency::goes_with(trigger, cache);
+    }
+}
+
+/// Ends the dependencies of a cache that is to be one no more. They must not lie in wait for the next
+/// cache that its table becomes: its keys may be of another type, which their expressions do not give.
+pub fn end_all(cache: Oid) {
+    dependency::drop_triggers(&triggers_of(cache));
+}
+
+fn triggers_of(cache: Oid) -> Vec<Oid> {
+    sources::triggers_of_cache(cache, |output: &Output| {
         (0..output.rows())
             .filter_map(|row| output.oid(row, 0))
             .collect()
-    };
-    for trigger in sources::triggers_of_cache(cache, triggers) {
-        dependency::goes_with(trigger, cache);
-    }
+    })
 }

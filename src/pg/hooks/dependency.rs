@@ -332,6 +332,27 @@ pub fn require_declared_on(trigger: Oid) -> Oid {
     })
 }
 
+/// Drops triggers that say what a cache depends on, and with them those that partitions have of them.
+/// Asks for no privilege on their tables, as DROP of the cache asks for none.
+pub fn drop_triggers(triggers: &[Oid]) {
+    // SAFETY: catalog changes inside a transaction; the list of addresses is made here and freed
+    // here, and takes copies.
+    unsafe {
+        let all = pg_sys::new_object_addresses();
+        for &trigger in triggers {
+            let address = pg_sys::ObjectAddress {
+                classId: pg_sys::TriggerRelationId,
+                objectId: trigger,
+                objectSubId: 0,
+            };
+            pg_sys::add_exact_object_address(&address, all);
+        }
+        pg_sys::performMultipleDeletions(all, pg_sys::DropBehavior::DROP_RESTRICT, 0);
+        pg_sys::free_object_addresses(all);
+        pg_sys::CommandCounterIncrement();
+    }
+}
+
 /// Lets the trigger go with its cache: a dropped cache takes its dependencies with it, as it would
 /// its indexes, instead of asking for CASCADE.
 pub fn goes_with(trigger: Oid, cache: Oid) {

@@ -8,9 +8,13 @@
 use std::cmp::Ordering;
 use std::ffi::CStr;
 
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
 
 use super::datum::{Text, Value, new_c_string, new_varlena, varlena_bytes};
+use crate::error::Error;
+use crate::pg::session::failure;
 
 /// What a key column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +77,27 @@ impl KeyType {
     pub fn canonical(self, key: Text) -> Text {
         match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => key,
-            KeyType::Uuid | KeyType::Bigint => self.printed(self.parsed(key)),
+            KeyType::Uuid | KeyType::Bigint => failure::replacing(
+                || self.printed(self.parsed(key)),
+                |error| self.refusal(error.sql_error_code()),
+            ),
+        }
+    }
+
+    /// What is said of a key that is none of this type: Postgres' own words would show it.
+    fn refusal(self, code: PgSqlErrorCode) -> Option<ErrorReport> {
+        let name = match self {
+            KeyType::Bigint => "bigint",
+            _ => "uuid",
+        };
+        match code {
+            PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION => {
+                Some(Error::KeyNotOfType(name).into())
+            }
+            PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE => {
+                Some(Error::KeyOutOfRange(name).into())
+            }
+            _ => None,
         }
     }
 
