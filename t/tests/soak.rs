@@ -301,7 +301,7 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
     );
     let mut functions = needs::present(&mut session);
     functions.retain(|(name, needs, _)| {
-        !matches!(needs, Needs::Elsewhere | Needs::Trigger) && *name != "cache_drop"
+        !matches!(needs, Needs::Elsewhere | Needs::Trigger) && !["cache_drop", "cache_detach"].contains(name)
     });
     let size = session.number("SELECT size FROM pgcache.hot_tier");
     drop(session);
