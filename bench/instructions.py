@@ -16,7 +16,7 @@ from pathlib import Path
 from . import key_distribution as kd
 from .base import ROOT, BenchError, Journal, ground, insist, output, say
 from .servers import CLUSTER, DATABASE, Postgres, Redis, Setup, program
-from .stats import middle
+from .stats import spread
 from .systems import SYSTEMS
 from .tables import markdown
 from .tier import FIRST, STATEMENTS as TIMED
@@ -195,10 +195,6 @@ def summarise(journal, options):
     ]  # fmt: skip
     sizes = {"entries": options.entries, "requests": options.requests, "heated": HEATED}
     return {**journal.facts, **sizes, "runs": len(rows), "costs": costs, "ratios": ratios}
-
-
-def spread(found):
-    return dict(zip(("median", "least", "most"), middle(found)))
 
 
 def render(summary):

@@ -1,6 +1,7 @@
 """What a server costs: CPU seconds and memory of all its processes, read from /proc."""
 
 import os
+import time
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,6 +37,13 @@ def cpu_seconds(server):
         living = sum(own_ticks(pid) for pid in [server, *children(server)])
         if reaped_ticks(server) == before:
             return (before + living) / TICKS
+
+
+def rate_and_cost(server, load):
+    """Requests a second of a load, and what the server's processes spent on a request meanwhile, in microseconds."""
+    used, start = cpu_seconds(server), time.monotonic()
+    tps = load()
+    return tps, (cpu_seconds(server) - used) / (time.monotonic() - start) / tps * 1e6
 
 
 def machine_seconds():

@@ -69,3 +69,8 @@ def best(rows):
 def middle(values):
     """Median (least to most)."""
     return median(values), min(values), max(values)
+
+
+def spread(values):
+    """The same by name."""
+    return dict(zip(("median", "least", "most"), middle(values)))

@@ -9,13 +9,12 @@ import contextlib
 import json
 import lzma
 import os
-import time
 
 from . import key_distribution as kd
 from .base import ROOT, Journal, driver_words, ground, insist, output, say
-from .processes import cpu_seconds
+from .processes import rate_and_cost
 from .servers import CLIENTS, DATABASE, Postgres, Redis, Setup
-from .stats import middle
+from .stats import middle, spread
 from .systems import SYSTEMS
 from .tables import markdown
 from .tools import number
@@ -126,12 +125,7 @@ def measure(postgres, redis, options):
 
 def best(server, name, calls):
     """The highest rate, and what the server's processes spent on a request meanwhile, in microseconds."""
-    found = []
-    for call in calls:
-        used, start = cpu_seconds(server.pid), time.monotonic()
-        tps = call()
-        found.append((tps, (cpu_seconds(server.pid) - used) / (time.monotonic() - start) / tps * 1e6))
-    return dict(zip((name, f"cpu {name}"), max(found)))
+    return dict(zip((name, f"cpu {name}"), max(rate_and_cost(server.pid, call) for call in calls)))
 
 
 def measure_pinned(postgres, redis, options):
@@ -212,10 +206,6 @@ def summarise(journal, options):
         ratios.append({"what": what, "must": 400, "aim": 250, **spread(found), "tps": None, "cpu_us": None})
     sizes = {"entries": options.entries, "seconds": options.seconds, "tier_mb": options.tier, "clients": CLIENTS}
     return {**journal.facts, **sizes, "runs": len(rows), "ratios": ratios}
-
-
-def spread(found):
-    return dict(zip(("median", "least", "most"), middle(found)))
 
 
 def ratio_row(rows, name, beside, must, aim, way=""):

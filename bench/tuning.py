@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .base import BenchError, Journal, field, ground, insist, named, say
-from .processes import cpu_seconds
+from .processes import rate_and_cost
 from .servers import TIER, Postgres, Setup
 from .stats import middle
 from .systems import table as plain
@@ -346,9 +346,7 @@ def huge_pages(_server, options):
             with server:
                 server.sql("SELECT cache_create('h', storage => 'memory')",
                            f"SELECT count(cache_set('k' || i, {VALUE}, cache => 'h')) FROM generate_series(1, {many}) AS i")  # fmt: skip
-                used, start = cpu_seconds(server.pid), time.monotonic()
-                tps = rate(server, options, get, *PREPARED, "-c", HUGE_CLIENTS)
-                found[setting].append((tps, (cpu_seconds(server.pid) - used) / (time.monotonic() - start) / tps * 1e6))
+                found[setting].append(rate_and_cost(server.pid, lambda: rate(server, options, get, *PREPARED, "-c", HUGE_CLIENTS)))
     rows = [(setting, *middle([tps for tps, _ in runs]), f"{middle([cpu for _, cpu in runs])[0]:.1f}") for setting, runs in found.items()]
     head = ("huge_pages", "gets/s", "least", "most", "server's processor time for one, µs")
     short = "" if len(tried) == 2 else f"; the kernel has {reserved} MB of huge pages set aside, too few to try them"

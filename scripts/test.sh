@@ -13,7 +13,7 @@ read -r -a modules <<<"${SESSIONS:-}"
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
 
 need rust server python pgbouncer
-! wanted bench || need redis memcached charts
+! wanted bench || need redis memcached charts valgrind
 need_files 4096 'make test'
 
 # What did not run, because it cannot be had here; said at the end, and no failure.

@@ -114,6 +114,15 @@ pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
+/// A role's bare name; None if the role is gone.
+pub fn of_role(role: pg_sys::Oid) -> Option<CString> {
+    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(role, true);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
+    }
+}
+
 /// A name as SQL spells it, in quotes where it needs them.
 pub fn quote_identifier(name: &CStr) -> CString {
     // SAFETY: gives the name itself or a palloc'd copy; it is copied out.

@@ -16,7 +16,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::called_functions::{is_of_a_user, shows_its_functions};
-use super::{own, relation};
+use super::{name, own, relation};
 use crate::error::Error;
 use crate::pg::encoding;
 use crate::pg::memory::unguarded;
@@ -50,22 +50,13 @@ pub fn refuse(table: Oid) {
 }
 
 fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
-    // SAFETY: the relation is open while its triggers are read: trigdesc is NULL or has numtriggers
-    // of them. What is given back are copies.
+    // SAFETY: the relation is open while its triggers are read; what is given back are copies.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
         if open.is_null() {
             return None;
         }
-        let descriptor = (*open).trigdesc;
-        let triggers = match descriptor.is_null() {
-            true => &[][..],
-            false => std::slice::from_raw_parts(
-                (*descriptor).triggers,
-                (*descriptor).numtriggers as usize,
-            ),
-        };
-        let found = triggers
+        let found = relation::triggers(open)
             .iter()
             .filter(|trigger| trigger.tgenabled != pg_sys::TRIGGER_DISABLED as i8)
             .filter(|trigger| trigger.tgtype as u32 & REMOVES != 0)
@@ -91,7 +82,8 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
         return Some(Error::TriggerOfAnother {
             trigger: trigger_name,
             cache,
-            role: role_name(owner_of(trigger.tgfoid)),
+            role: name::of_role(owner_of(trigger.tgfoid))
+                .map_or(String::new(), |role| encoding::decode(role.to_bytes())),
         });
     }
     // SAFETY: tgqual is NULL or the text of an expression.
@@ -149,18 +141,6 @@ fn owner_of(function: Oid) -> Oid {
 fn is_immutable(function: Oid) -> bool {
     // SAFETY: a syscache look-up; the function is there, because the trigger depends on it.
     unsafe { pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE }
-}
-
-/// For an error message; empty when the role is gone.
-fn role_name(role: Oid) -> String {
-    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
-    unsafe {
-        let name = pg_sys::GetUserNameFromId(role, true);
-        match name.is_null() {
-            true => String::new(),
-            false => encoding::decode(CStr::from_ptr(name).to_bytes()),
-        }
-    }
 }
 
 /// The functions that an expression calls.

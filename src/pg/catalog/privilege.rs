@@ -1,7 +1,7 @@
 //! Who may do what: privileges, ownership, row-level security; and the one place from which a
 //! statement runs as another role.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
@@ -112,11 +112,7 @@ fn grant_of(relation: pg_sys::Oid, privileges: Privileges) -> Option<CString> {
 
 /// A role's name as SQL spells it; None if it is gone.
 fn role_name(role: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
-    unsafe {
-        let bare = pg_sys::GetUserNameFromId(role, true);
-        (!bare.is_null()).then(|| name::quote_identifier(CStr::from_ptr(bare)))
-    }
+    name::of_role(role).map(|bare| name::quote_identifier(&bare))
 }
 
 /// Processes the invalidation messages of what others have committed.

@@ -8,6 +8,24 @@ use pgrx::pg_sys;
 
 use crate::pg::value::datum::varlena_bytes;
 
+/// The triggers of a relation, foreign keys' own among them.
+///
+/// # Safety
+/// `relation` must be open for as long as the result is used.
+pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
+    // SAFETY: trigdesc is NULL or has numtriggers triggers, which stay while the relation is open.
+    unsafe {
+        let descriptor = (*relation).trigdesc;
+        match descriptor.is_null() {
+            true => &[],
+            false => std::slice::from_raw_parts(
+                (*descriptor).triggers,
+                (*descriptor).numtriggers as usize,
+            ),
+        }
+    }
+}
+
 /// `schema.name`, each part quoted where it needs to be.
 ///
 /// # Safety

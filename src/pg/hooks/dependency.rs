@@ -165,7 +165,7 @@ struct Condition {
 impl Condition {
     /// # Safety
     /// `trigger` is a Trigger of an open relation.
-    unsafe fn of(trigger: *mut pg_sys::Trigger) -> Option<Condition> {
+    unsafe fn of(trigger: *const pg_sys::Trigger) -> Option<Condition> {
         // SAFETY: tgqual is NULL or the text of a node tree.
         unsafe {
             let text = (*trigger).tgqual;
@@ -267,16 +267,8 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
         if open.is_null() {
             return Vec::new();
         }
-        let descriptor = (*open).trigdesc;
-        let triggers = match descriptor.is_null() {
-            true => &mut [][..],
-            false => std::slice::from_raw_parts_mut(
-                (*descriptor).triggers,
-                (*descriptor).numtriggers as usize,
-            ),
-        };
-        let found = triggers
-            .iter_mut()
+        let found = relation::triggers(open)
+            .iter()
             .filter(|trigger| functions.contains(&trigger.tgfoid))
             .filter_map(|trigger| {
                 let condition = Condition::of(trigger)?;

@@ -141,16 +141,12 @@ unsafe fn trigger_calling<'a>(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
 ) -> Option<&'a pg_sys::Trigger> {
-    // SAFETY: trigdesc is NULL or has numtriggers triggers.
-    unsafe {
-        let descriptor = (*relation).trigdesc;
-        if descriptor.is_null() || function == pg_sys::InvalidOid {
-            return None;
-        }
-        std::slice::from_raw_parts((*descriptor).triggers, (*descriptor).numtriggers as usize)
-            .iter()
-            .find(|trigger| trigger.tgfoid == function)
+    if function == pg_sys::InvalidOid {
+        return None;
     }
+    // SAFETY: the relation is open, by the caller's word.
+    let triggers = unsafe { relation::triggers(relation) };
+    triggers.iter().find(|trigger| trigger.tgfoid == function)
 }
 
 /// The names of the triggers that make a table a cache, or say how.

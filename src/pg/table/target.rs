@@ -265,17 +265,11 @@ unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
         own::RECORD_TRUNCATE.oid(),
         own::COLUMNS.oid(),
     ];
-    // SAFETY: trigdesc is NULL or has numtriggers triggers, foreign keys' own among them.
-    unsafe {
-        let descriptor = (*relation).trigdesc;
-        descriptor.is_null()
-            || std::slice::from_raw_parts(
-                (*descriptor).triggers,
-                (*descriptor).numtriggers as usize,
-            )
-            .iter()
-            .all(|trigger| ours.contains(&trigger.tgfoid))
-    }
+    // SAFETY: the relation is open, by the caller's word.
+    let triggers = unsafe { relation::triggers(relation) };
+    triggers
+        .iter()
+        .all(|trigger| ours.contains(&trigger.tgfoid))
 }
 
 /// Whether only the primary key is unique, and no index evaluates an expression or a predicate.

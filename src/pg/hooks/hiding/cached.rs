@@ -13,7 +13,7 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::invalidation::Functions;
-use crate::pg::catalog::{columns, own};
+use crate::pg::catalog::{columns, own, relation};
 use crate::pg::memory::unguarded;
 use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineKind;
@@ -114,30 +114,13 @@ pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     }
 }
 
-/// # Safety
-/// `relation` is open.
-unsafe fn triggers<'a>(relation: pg_sys::Relation) -> &'a [pg_sys::Trigger] {
-    // SAFETY: trigdesc is NULL or has numtriggers triggers, which are there as long as the relation
-    // is open.
-    unsafe {
-        let descriptor = (*relation).trigdesc;
-        match descriptor.is_null() {
-            true => &[],
-            false => std::slice::from_raw_parts(
-                (*descriptor).triggers,
-                (*descriptor).numtriggers as usize,
-            ),
-        }
-    }
-}
-
 /// Whether any trigger is there that is not Postgres' own, as those of foreign keys are.
 ///
 /// # Safety
 /// `relation` is open.
 unsafe fn has_triggers_of_users(relation: pg_sys::Relation) -> bool {
     // SAFETY: the caller's relation is open.
-    let triggers = unsafe { triggers(relation) };
+    let triggers = unsafe { relation::triggers(relation) };
     triggers
         .iter()
         .any(|trigger| trigger.tgfoid.to_u32() >= pg_sys::FirstNormalObjectId)
@@ -158,7 +141,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         let none = pg_sys::InvalidOid;
         let is_cache = record != none
             && live != none
-            && triggers(relation).iter().any(|one| one.tgfoid == record);
+            && relation::triggers(relation).iter().any(|one| one.tgfoid == record);
         if !is_cache {
             return None;
         }
