@@ -8,7 +8,7 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
 
 use crate::pg::catalog::columns::Columns;
-use crate::pg::catalog::{own, policies};
+use crate::pg::catalog::{own, policies, relation};
 use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::key_type::KeyType;
