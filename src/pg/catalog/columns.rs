@@ -145,12 +145,17 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
 }
 
 /// Whether the table was made a cache by `cache_attach`; the former default of its deadline's
-/// column, where that had one.
+/// column, where that had one. Only from a marker that is disabled, as only the table's owner leaves
+/// one: the default is a text that runs code while it is read, and with TRIGGER anybody makes a marker
+/// where the library is not loaded.
 pub fn former_default(table: Oid) -> Option<Option<Vec<u8>>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
-        let former = marker(open).map(|marker| argument(marker, b"default="));
+        let former = marker(open).map(|marker| {
+            let is_disabled = marker.tgenabled == pg_sys::TRIGGER_DISABLED as i8;
+            argument(marker, b"default=").filter(|_| is_disabled)
+        });
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         former
     }

@@ -204,6 +204,7 @@ pub fn is_view(relation: pg_sys::Oid) -> bool {
 /// What the catalog says of a trigger.
 pub struct TriggerRow {
     pub table: pg_sys::Oid,
+    pub function: pg_sys::Oid,
     /// The trigger of the partition's parent that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
     /// The row was inserted so: no command has changed it since, nor replaced the trigger.
@@ -217,6 +218,7 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
         Some(TriggerRow {
             is_first_version: u32::from(row.mask) & pg_sys::HEAP_UPDATED == 0,
             table: row.form.tgrelid,
+            function: row.form.tgfoid,
             parent: row.form.tgparentid,
         })
     })
