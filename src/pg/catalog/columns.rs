@@ -180,6 +180,18 @@ pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
     }
 }
 
+/// The type of a cache's keys as the catalogs have it, without a lock on the cache. Text for what no
+/// marker speaks of: a cache of our own, or no cache at all.
+pub fn key_type(cache: Oid) -> KeyType {
+    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
+    let key = numbers.and_then(|numbers| numbers.first().copied());
+    // SAFETY: a syscache look-up, which gives 0 for a column that is gone. A modifier does not
+    // matter to how a key is spelled.
+    let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
+    let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));
+    found.unwrap_or(KeyType::Text)
+}
+
 /// The number of the value's column, if it has a type that a cache's may have: all are varlenas.
 ///
 /// # Safety
