@@ -144,13 +144,12 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
     }
 }
 
-/// Whether the table was made a cache by `cache_attach`; the former default of its deadline's
-/// column, where that had one.
-pub fn former_default(table: Oid) -> Option<Option<Vec<u8>>> {
+/// The default that the deadline's column of an attached table had before, if any.
+pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
-        let former = marker(open).map(|marker| argument(marker, b"default="));
+        let former = marker(open).and_then(|marker| argument(marker, b"default="));
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         former
     }
@@ -238,14 +237,12 @@ pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
 /// # Safety
 /// `table` must be open for as long as the result is used.
 unsafe fn marker<'a>(table: pg_sys::Relation) -> Option<&'a pg_sys::Trigger> {
-    // SAFETY: trigdesc is NULL or has numtriggers triggers.
-    unsafe {
-        let descriptor = (*table).trigdesc.as_ref()?;
-        std::slice::from_raw_parts(descriptor.triggers, descriptor.numtriggers as usize)
-            .iter()
-            .filter(|trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER)
-            .find(|trigger| trigger.tgfoid == own::COLUMNS.oid())
-    }
+    // SAFETY: the table is open, by the caller's word.
+    let triggers = unsafe { relation::triggers(table) };
+    triggers
+        .iter()
+        .filter(|trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER)
+        .find(|trigger| trigger.tgfoid == own::COLUMNS.oid())
 }
 
 /// # Safety
