@@ -62,12 +62,19 @@ COMMENT ON FUNCTION pgcache.live_unix(bigint, integer) IS
     'whether plain SQL sees a row whose deadline is this Unix time, with so many units a second; zero and less are never, as NULL is';
 GRANT EXECUTE ON FUNCTION pgcache.live_unix(bigint, integer) TO PUBLIC;
 
-CREATE FUNCTION pgcache.renew(key text, cache regclass) RETURNS text
+CREATE FUNCTION pgcache.renew(key text, cache regclass, former text) RETURNS text
     AS 'MODULE_PATHNAME', 'renew_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgcache.renew(text, regclass) IS
-    'the key; where the planner has put it into a statement that writes this key, the expired row under it goes first';
-GRANT EXECUTE ON FUNCTION pgcache.renew(text, regclass) TO PUBLIC;
+COMMENT ON FUNCTION pgcache.renew(text, regclass, text) IS
+    'the key; where the planner has put it into a statement that writes this key, the expired row under it goes first, unless it is the key that the row has had';
+GRANT EXECUTE ON FUNCTION pgcache.renew(text, regclass, text) TO PUBLIC;
+
+CREATE FUNCTION pgcache.renew_copied(key text, cache regclass) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'renew_copied_wrapper'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.renew_copied(text, regclass) IS
+    'true; where we have put it at the end of the condition of COPY, the expired row under this key goes first';
+GRANT EXECUTE ON FUNCTION pgcache.renew_copied(text, regclass) TO PUBLIC;
 
 -- A memory cache: a view over its live entries ----------------------------------------------------
 

@@ -55,6 +55,71 @@ EXECUTE put('dead');
 EXECUTE put('live');
 RESET plan_cache_mode;
 
+-- A row that expires while it is being changed is not in its own way; another one that has expired is.
+CREATE FUNCTION until_dead() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_sleep_until(expires_at + '10 ms') FROM renewed AS pgcache_c WHERE key = 'soon';
+    RETURN true;
+END $$;
+CREATE PROCEDURE start_soon() LANGUAGE sql AS $$
+    CALL start_over();
+    INSERT INTO renewed (key, value, expires_at, n) VALUES ('soon', 'old', clock_timestamp() + interval '500 ms', 40);
+$$;
+CALL start_soon();
+UPDATE renewed SET key = key, n = n + 1 WHERE key = 'soon' AND until_dead() RETURNING key, n;
+SELECT key, n FROM renewed AS pgcache_c WHERE key = 'soon';
+CALL start_soon();
+MERGE INTO renewed AS r USING (VALUES ('soon')) AS s (key) ON r.key = s.key AND until_dead()
+ WHEN MATCHED THEN UPDATE SET key = s.key, n = r.n + 1
+ WHEN NOT MATCHED THEN INSERT (key) VALUES (s.key);
+SELECT key, n FROM renewed AS pgcache_c WHERE key = 'soon';
+CALL start_soon();
+INSERT INTO renewed AS r (key, n) VALUES ('soon', 1)
+    ON CONFLICT (key) DO UPDATE SET key = EXCLUDED.key, n = r.n + 1 WHERE until_dead() RETURNING key, n;
+CALL start_over();
+INSERT INTO renewed (key) VALUES ('live') ON CONFLICT (key) DO UPDATE SET key = 'dead' RETURNING key, value;
+TABLE now_there;
+TABLE stored;
+
+-- COPY, with a condition of its own and without.
+CALL start_over();
+COPY renewed (key, value) FROM STDIN;
+dead	copied
+fresh	copied
+\.
+TABLE now_there;
+CALL start_over();
+COPY renewed (value, key) FROM STDIN WHERE value <> 'left out' AND expires_at IS NULL;
+left out	live
+copied	dead
+\.
+COPY renewed (value, key) FROM STDIN WHERE value = 'chosen';
+not chosen	dead
+chosen	fresh
+\.
+TABLE now_there;
+CALL start_over();
+COPY renewed (key, value) FROM STDIN;
+dead	copied
+live	copied
+\.
+TABLE stored;
+CREATE FUNCTION copy_again() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    COPY renewed (key, value) FROM PROGRAM 'echo dead,by plpgsql' (FORMAT csv);
+END $$;
+SELECT copy_again();
+TABLE now_there;
+CALL start_over();
+SELECT copy_again();
+TABLE now_there;
+CALL start_over();
+SET pgcache.show_expired = on;
+COPY renewed (key, value) FROM STDIN;
+dead	copied
+\.
+RESET pgcache.show_expired;
+
 -- The same key twice in a statement is what it always was.
 CALL start_over();
 INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two');
@@ -85,11 +150,19 @@ CALL start_over();
 CREATE ROLE regress_pgcache_writer;
 GRANT INSERT ON renewed TO regress_pgcache_writer;
 SET ROLE regress_pgcache_writer;
-SELECT pgcache.renew('dead', 'renewed'), pgcache.renew(NULL, 'renewed'), pgcache.renew('dead', NULL), pgcache.renew('dead', 'pg_class');
+SELECT pgcache.renew('dead', 'renewed', NULL), pgcache.renew(NULL, 'renewed', NULL), pgcache.renew('dead', NULL, 'live'), pgcache.renew('dead', 'pg_class', NULL);
 RESET ROLE;
 TABLE stored;
 SET ROLE regress_pgcache_writer;
 INSERT INTO renewed (key, value) VALUES ('dead', 'by another');
+RESET ROLE;
+TABLE now_there;
+CALL start_over();
+SET ROLE regress_pgcache_writer;
+SELECT pgcache.renew_copied('dead', 'renewed'), pgcache.renew_copied(NULL, NULL);
+COPY renewed (key, value) FROM STDIN;
+dead	copied by another
+\.
 RESET ROLE;
 TABLE now_there;
 -- A row that a policy hides from the writer is no less dead.
@@ -149,5 +222,5 @@ EXPLAIN (VERBOSE, COSTS OFF) INSERT INTO renewed_plain VALUES ('k', NULL);
 
 DROP TABLE renewed, renewed_plain, plain CASCADE;
 DROP ROLE regress_pgcache_writer;
-DROP FUNCTION tell;
-DROP PROCEDURE start_over;
+DROP FUNCTION tell, until_dead, copy_again;
+DROP PROCEDURE start_over, start_soon;

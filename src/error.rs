@@ -40,10 +40,19 @@ pub enum Error {
     BrokenCache(String, String),
     /// A table cannot become a cache: its name, why, and what can be done.
     Unattachable(String, String, Option<String>),
-    /// The relation that is to be attached is no table of a user's own.
-    AttachedKind(String, &'static str),
-    /// `cache_attach` names a column that the table has not.
-    NoSuchColumn(String),
+    /// The relation that is to be attached is no table of a user's own: its name, why, and what can be
+    /// done, if anything.
+    AttachedKind(String, &'static str, Option<&'static str>),
+    /// `cache_attach` of a relation that is a cache.
+    AttachedAlready(String),
+    /// `cache_attach` names a column that the table has not, or is told of none where the table has
+    /// no column of the usual name.
+    NoSuchColumn {
+        column: String,
+        table: String,
+        argument: &'static str,
+        holds: &'static str,
+    },
     /// `expires_unit` is none of the known words.
     UnknownUnit(String),
     /// `cache_detach` of a cache that has no table.
@@ -52,6 +61,8 @@ pub enum Error {
     DetachedMain,
     /// An entry is to be written where Postgres computes its value or deadline.
     GeneratedColumns,
+    /// The same of a default ttl, which only what is written would get.
+    GeneratedTtl,
     /// The table's key column has no room for a key.
     KeyBeyondColumn,
     /// A key is no value of the type of the table's key column.
@@ -173,10 +184,11 @@ impl Error {
                 Code::ERRCODE_STRING_DATA_RIGHT_TRUNCATION
             }
             Error::Unattachable(..) | Error::AttachedKind(..) => Code::ERRCODE_DATATYPE_MISMATCH,
-            Error::NoSuchColumn(_) => Code::ERRCODE_UNDEFINED_COLUMN,
+            Error::NoSuchColumn { .. } => Code::ERRCODE_UNDEFINED_COLUMN,
             Error::DetachedView(_)
             | Error::DetachedMain
             | Error::GeneratedColumns
+            | Error::GeneratedTtl
             | Error::NoPrefixes => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::EmptyKey
             | Error::TtlNotPositive
@@ -208,7 +220,7 @@ impl Error {
             | Error::NameTaken(_)
             | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
             Error::NoSuchRelation(_) | Error::NoSuchView => Code::ERRCODE_UNDEFINED_TABLE,
-            Error::CacheExists(_) => Code::ERRCODE_DUPLICATE_TABLE,
+            Error::CacheExists(_) | Error::AttachedAlready(_) => Code::ERRCODE_DUPLICATE_TABLE,
             Error::HexLiteralAsText => Code::ERRCODE_WARNING,
             Error::NotAnInteger | Error::NotJson | Error::KeyNotOfType(_) => {
                 Code::ERRCODE_INVALID_TEXT_REPRESENTATION
@@ -253,15 +265,21 @@ impl Error {
                 format!("\"{name}\" is not a cache")
             }
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
-            Error::Unattachable(name, ..) | Error::AttachedKind(name, _) => {
+            Error::Unattachable(name, ..) | Error::AttachedKind(name, ..) => {
                 format!("table \"{name}\" cannot become a cache")
             }
-            Error::NoSuchColumn(name) => format!("column \"{name}\" does not exist"),
+            Error::AttachedAlready(name) => format!("\"{name}\" is a cache already"),
+            Error::NoSuchColumn { column, table, .. } => {
+                format!("column \"{column}\" of table \"{table}\" does not exist")
+            }
             Error::UnknownUnit(name) => format!("unknown expires_unit \"{name}\""),
             Error::DetachedView(name) => format!("memory cache \"{name}\" has no table"),
             Error::DetachedMain => "pgcache.main cannot be detached".into(),
             Error::GeneratedColumns => {
                 "the values or deadlines of this cache are generated columns".into()
+            }
+            Error::GeneratedTtl => {
+                "a cache of generated values or deadlines has no default ttl".into()
             }
             Error::KeyBeyondColumn => "key is too long for the table's column".into(),
             Error::KeyNotOfType(name) => format!("key is not a value of type {name}"),
@@ -369,7 +387,7 @@ impl Error {
                 pgcache_store::MAX_KEY
             )),
             Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
-            Error::AttachedKind(_, why) => Some((*why).into()),
+            Error::AttachedKind(_, why, _) => Some((*why).into()),
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
@@ -397,7 +415,7 @@ impl Error {
             Error::UnequalArrays => "Give one value for each key.",
             Error::ArrayDimensions(_) => "Give its elements as one list.",
             Error::NotACache(_) | Error::TemporaryView(_) => {
-                "The view pgcache.caches lists the caches that you may read; cache_create() makes one."
+                "The view pgcache.caches lists the caches that you may read; cache_create() makes one, cache_attach() makes one of a table."
             }
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."
@@ -411,18 +429,27 @@ impl Error {
             Error::NameTaken(_) => "Give the cache another name.",
             Error::CacheExists(_) => "Use if_not_exists => true to leave it as it is.",
             Error::Unattachable(_, _, Some(hint)) => return hint.clone(),
-            Error::Unattachable(_, _, None) | Error::AttachedKind(..) => {
+            Error::AttachedKind(_, _, Some(hint)) => hint,
+            Error::Unattachable(_, _, None) | Error::AttachedKind(_, _, None) => {
                 "The page docs/attach.md says what a table needs."
             }
-            Error::NoSuchColumn(_) => {
-                "Name the table's columns: key_column, value_column, expires_column."
+            Error::AttachedAlready(_) => {
+                "Change its settings with cache_alter(); for other columns detach it first, with cache_detach()."
+            }
+            Error::NoSuchColumn {
+                argument, holds, ..
+            } => {
+                return format!("Say which column holds the {holds}: {argument} => 'its name'.");
             }
             Error::UnknownUnit(_) => {
                 "It is s or ms, for a Unix time; without one the column is of type timestamptz."
             }
             Error::DetachedView(_) => "Drop it with cache_drop().",
-            Error::DetachedMain => "It belongs to the extension.",
+            Error::DetachedMain => "It belongs to the extension; use a cache of your own.",
             Error::GeneratedColumns => "Write to the table by SQL.",
+            Error::GeneratedTtl => {
+                "Leave ttl out, or change the expression by which the deadline is made."
+            }
             Error::KeyBeyondColumn => "Use a shorter key, or make the column longer.",
             Error::KeyNotOfType(_) | Error::KeyOutOfRange(_) => {
                 "Give a key of the type that the table's key column has."

@@ -108,7 +108,8 @@ fn cache_alter(
     let cache = open_as_owner(cache, mode, c"cache_alter()")?;
     let settings = cache.settings.changed(ttl, max_entries, grace)?;
     if ttl.is_some() && settings.ttl.is_some() && cache.is_attached() {
-        cache.check_writable()?; // elsewhere a ttl counts for nothing there
+        // Only what a function writes would get it.
+        cache.check_writable().map_err(|_| Error::GeneratedTtl)?;
     }
     define::alter(&cache, settings);
     if ttl.is_some() {

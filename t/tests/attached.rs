@@ -608,6 +608,68 @@ fn a_key_of_another_type_is_refused_and_not_shown() {
 }
 
 #[test]
+fn what_a_source_gives_that_is_no_key_holds_up_nobody_who_writes_it() {
+    const UUID: &str = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run(&format!(
+        "CREATE TABLE n (key bigint PRIMARY KEY, value text);
+         CREATE TABLE u (key uuid PRIMARY KEY, value text);
+         CREATE TABLE source (name text);
+         SELECT cache_attach('n'), cache_attach('u');
+         SELECT cache_depend('source', 'name', 'n'), cache_depend('source', 'name', 'u');
+         SELECT cache_set('42', 'v', cache => 'n'), cache_set('{UUID}', 'v', cache => 'u')"
+    ));
+    let there = format!("SELECT cache_exists('42', 'n'), cache_exists('{UUID}', 'u')");
+    session.run(
+        "INSERT INTO source VALUES ('abc'), (''), ('{a0eebc99'), ('98765432109876543210'), ('4 2'), (repeat('1', 9000)), (NULL)",
+    );
+    session.run("BEGIN; SAVEPOINT s; UPDATE source SET name = name || 'x'; ROLLBACK TO s; COMMIT");
+    session.run("DELETE FROM source");
+    assert_eq!(session.lines(&there), ["t|t"]);
+    // Beside them, what is one counts.
+    session.run(&format!(
+        "INSERT INTO source VALUES ('abc'), (' 042 '), ('{}'), ('xyz')",
+        UUID.to_uppercase()
+    ));
+    assert_eq!(session.lines(&there), ["f|f"]);
+}
+
+#[test]
+fn an_attached_table_can_become_a_partition_and_cease_to_be_one() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE c (gone int, id bigint PRIMARY KEY, v text, e int); ALTER TABLE c DROP gone;
+         SELECT cache_attach('c', key_column => 'id', value_column => 'v', expires_column => 'e', expires_unit => 's');
+         CREATE TABLE parted (id bigint, v text, e int) PARTITION BY LIST (id);
+         CREATE TABLE rest PARTITION OF parted DEFAULT;
+         ALTER TABLE parted ATTACH PARTITION c FOR VALUES IN (1, 2, 3);
+         INSERT INTO parted VALUES (1, 'live', 0), (2, 'dead', 1), (9, 'no cache', 1)",
+    );
+    let all = "SELECT id, v FROM parted ORDER BY id";
+    let get = "SELECT cache_get('1', 'c')";
+    for path in ["auto", "plan"] {
+        session.run(&format!("SET pgcache.table_path = {path}"));
+        session.run("UPDATE parted SET v = 'live' WHERE id = 1; DELETE FROM parted WHERE id = 3");
+        assert_eq!(session.lines(all), ["1|live", "9|no cache"], "{path}");
+        assert_eq!(session.lines(get), ["live"], "{path}");
+        session.run("UPDATE parted SET v = v || ' on'; SELECT cache_set('3', 'set', cache => 'c')");
+        assert_eq!(session.lines(get), ["live on"], "{path}");
+        assert_eq!(session.lines(all)[..2], ["1|live on", "3|set"], "{path}");
+        session.run("UPDATE parted SET v = 'no cache' WHERE id = 9");
+        assert_eq!(session.lines("SELECT * FROM pgcache.verify('c')"), [""; 0]);
+    }
+    assert_eq!(session.number("SELECT cache_expire('c')"), 1);
+    session.run("ALTER TABLE parted DETACH PARTITION c; INSERT INTO c VALUES (2, 'alone', 1), (2, 'again', NULL)");
+    assert_eq!(
+        session.lines("SELECT id, v FROM c ORDER BY id"),
+        ["1|live on", "2|again", "3|set"]
+    );
+    assert_eq!(session.lines(get), ["live on"]);
+}
+
+#[test]
 fn another_session_serves_no_copy_of_a_detached_table() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());

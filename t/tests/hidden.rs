@@ -4,6 +4,7 @@
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::parallel;
 use pgcache_tests::stage::succeed;
 use postgres::Client;
 
@@ -134,6 +135,238 @@ fn a_statement_sees_to_its_end_what_it_has_begun_to_read() {
         5
     );
     assert_eq!(session.number(COUNT), 0);
+}
+
+fn version(session: &mut Client) -> i64 {
+    session.number("SHOW server_version_num") / 10_000
+}
+
+#[test]
+fn joins_of_a_cache_with_itself_that_are_taken_out_hide_all_the_same() {
+    let mut session = Cluster::shared().database().connect();
+    session.run(ROWS);
+    let is_eliminated = version(&mut session) >= 18;
+    for (query, found) in [
+        ("SELECT a.key FROM c AS a JOIN c AS b USING (key)", "live"),
+        (
+            "SELECT b.key FROM c AS a, c AS b WHERE a.key = b.key AND b.value = 'v'",
+            "live",
+        ),
+        // One side would see the expired row, the other does not.
+        (
+            "SELECT a.key FROM c AS a JOIN c AS pgcache_c USING (key)",
+            "live",
+        ),
+        (
+            "SELECT pgcache_c.key FROM c AS pgcache_c JOIN c AS b USING (key)",
+            "live",
+        ),
+        (
+            "SELECT a.key FROM c AS a WHERE EXISTS (SELECT FROM c AS b WHERE b.key = a.key)",
+            "live",
+        ),
+        (
+            "SELECT a.key FROM c AS a LEFT JOIN c AS b USING (key)",
+            "live",
+        ),
+    ] {
+        for settled in [false, true] {
+            if settled {
+                session.run("VACUUM ANALYZE c");
+            }
+            assert_eq!(session.lines(query), [found], "{query}");
+        }
+    }
+    let plan =
+        session.lines("EXPLAIN (COSTS OFF) SELECT a.key FROM c AS a JOIN c AS b USING (key)");
+    let scans = plan.iter().filter(|line| line.contains("Scan")).count();
+    assert_eq!(scans == 1, is_eliminated, "{plan:?}");
+}
+
+#[test]
+fn merge_passes_over_expired_rows_in_all_its_arms() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c', ttl => '1 hour')");
+    let start = "TRUNCATE c; INSERT INTO c VALUES ('live', 'v', NULL), ('more', 'v', NULL), ('dead', 'v', '-infinity'), ('dead 2', 'v', '-infinity')";
+    let left = "SELECT key, value FROM c ORDER BY key";
+    let stored = "SELECT count(*) FROM c AS pgcache_c";
+    for (arms, rows, number) in [
+        (
+            "WHEN MATCHED THEN UPDATE SET value = c.value || 'u' WHEN NOT MATCHED THEN INSERT (key, value) VALUES (s.key, 'i')",
+            &["dead|i", "live|vu", "more|v", "new|i"][..],
+            5,
+        ),
+        (
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN DO NOTHING",
+            &["more|v"],
+            3,
+        ),
+        (
+            "WHEN MATCHED THEN DO NOTHING WHEN NOT MATCHED AND s.key = 'dead' THEN INSERT VALUES (s.key, 'i', NULL)",
+            &["dead|i", "live|v", "more|v"],
+            4,
+        ),
+    ] {
+        session.run(start);
+        session.run(&format!(
+            "MERGE INTO c USING (VALUES ('live'), ('dead'), ('new')) AS s (key) ON c.key = s.key {arms}"
+        ));
+        assert_eq!(session.lines(left), rows, "{arms}");
+        assert_eq!(session.number(stored), number, "{arms}");
+    }
+    if version(&mut session) < 17 {
+        return;
+    }
+    for (arms, told, rows, number) in [
+        (
+            "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET value = 'left', key = c.key || '' \
+             WHEN NOT MATCHED BY TARGET THEN INSERT (key, value) VALUES (s.key, 'i')",
+            &["INSERT|dead", "INSERT|new", "UPDATE|more"][..],
+            &["dead|i", "live|v", "more|left", "new|i"][..],
+            5,
+        ),
+        (
+            "WHEN MATCHED THEN UPDATE SET key = s.key, value = 'u' WHEN NOT MATCHED BY SOURCE THEN DELETE",
+            &["DELETE|more", "UPDATE|live"],
+            &["live|u"],
+            3,
+        ),
+    ] {
+        session.run(start);
+        let mut heard = session.lines(&format!(
+            "MERGE INTO c USING (VALUES ('live'), ('dead'), ('new')) AS s (key) ON c.key = s.key {arms} \
+             RETURNING merge_action(), c.key"
+        ));
+        heard.sort();
+        assert_eq!(heard, told, "{arms}");
+        assert_eq!(session.lines(left), rows, "{arms}");
+        assert_eq!(session.number(stored), number, "{arms}");
+    }
+}
+
+#[test]
+fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_and_show_us_the_rest()
+{
+    let database = Cluster::shared().database();
+    let (mut session, mut other) = (database.connect(), database.connect());
+    session.run(
+        "SELECT cache_create('c', grace => '1 day'); CREATE TABLE told (event text, n int);
+         CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             INSERT INTO told VALUES (TG_OP, (SELECT count(*) FROM c));
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER tell AFTER INSERT OR UPDATE OR DELETE ON c FOR EACH ROW EXECUTE FUNCTION tell();
+         INSERT INTO c VALUES ('dead', 'stale', clock_timestamp() - interval '1 hour'), ('gone', 'v', '-infinity')",
+    );
+    let renew_plans = |other: &mut Client, fill: i32| {
+        other.run(&format!("ALTER TABLE c SET (fillfactor = {fill})"));
+    };
+    for fill in [70, 75] {
+        session.run("TRUNCATE told");
+        // Ours, with a trigger inside whose plan is kept, and made anew after the second ALTER.
+        renew_plans(&mut other, fill);
+        session.run("SELECT cache_set('a', 'v', cache => 'c'), cache_set('b', 'v', cache => 'c')");
+        renew_plans(&mut other, fill + 1);
+        session.run("SELECT cache_touch('a', '1 hour', 'c'), cache_delete('b', 'c')");
+        let told = session.lines("SELECT event, n FROM told");
+        assert!(
+            told.iter()
+                .all(|line| line.ends_with("|1") || line.ends_with("|2")),
+            "{told:?}"
+        );
+        assert!(
+            told.last().is_some_and(|line| line == "DELETE|1"),
+            "{told:?}"
+        );
+        // Ours, planned anew while a user's function runs that sees less.
+        renew_plans(&mut other, fill + 2);
+        let both = "SELECT (SELECT count(*) FROM c WHERE key = 'dead'), cache_fetch('dead', $$SELECT 'fresh'$$, '1 hour', 'c')";
+        session.run(&format!("BEGIN; {both}; ROLLBACK"));
+    }
+    session.run("DROP TRIGGER tell ON c");
+    assert_eq!(
+        session.number("SELECT cache_expire('c')"),
+        1,
+        "only what is past its grace"
+    );
+}
+
+#[test]
+fn kept_plans_hear_of_what_becomes_of_the_cache() {
+    let database = Cluster::shared().database();
+    let (mut session, mut other) = (database.connect(), database.connect());
+    session.run(ROWS);
+    session.run("SET plan_cache_mode = force_generic_plan; PREPARE kept AS SELECT count(*) FROM c");
+    session.run(
+        "CREATE FUNCTION counted() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM c); END'",
+    );
+    let both = |session: &mut Client| {
+        [
+            session.number("EXECUTE kept"),
+            session.number("SELECT counted()"),
+        ]
+    };
+    assert_eq!(both(&mut session), [1, 1]);
+    for change in [
+        "SELECT cache_alter('c', ttl => '2 hours')",
+        "SELECT cache_alter('c', max_entries => 5)",
+        "ALTER TABLE c ALTER expires_at DROP DEFAULT, ADD more int",
+        "ALTER TABLE c RENAME TO d; ALTER TABLE d RENAME TO c",
+    ] {
+        other.run(change);
+        assert_eq!(both(&mut session), [1, 1], "{change}");
+    }
+    other.run("SELECT cache_detach('c')");
+    assert_eq!(both(&mut session), [2, 2]);
+    other.run("ALTER TABLE c DROP more; SELECT cache_attach('c')");
+    assert_eq!(both(&mut session), [1, 1]);
+    other.run("SELECT cache_drop('c'); CREATE TABLE c (key text, value text, expires_at timestamptz); INSERT INTO c VALUES ('dead', 'v', '-infinity')");
+    assert_eq!(both(&mut session), [1, 1]);
+    other.run("DROP TABLE c");
+    other.run(ROWS);
+    assert_eq!(both(&mut session), [1, 1]);
+}
+
+#[test]
+fn a_parallel_query_hides_them_and_our_own_statements_in_one_do_not() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c', grace => '1 day')");
+    session.run("INSERT INTO c SELECT n::text, 'v', CASE WHEN n % 2 = 0 THEN clock_timestamp() - interval '1 hour' END FROM generate_series(1, 1000) AS n");
+    parallel::always(&mut session);
+    session.run("ALTER TABLE c SET (parallel_workers = 2)");
+    for (table, rows) in [("c", 500), ("c AS pgcache_c", 1000)] {
+        let query = format!("SELECT count(value) FROM {table}");
+        assert!(parallel::is_planned(&mut session, &query), "{query}");
+        assert_eq!(session.number(&query), rows, "{query}");
+    }
+    assert_eq!(session.number("SELECT cache_count('c')"), 500);
+    session.run("SET pgcache.show_expired = on");
+    assert_eq!(
+        session.number("SELECT count(value) FROM c"),
+        1000,
+        "workers are told the setting"
+    );
+}
+
+#[test]
+fn a_row_goes_at_its_deadline_under_every_isolation_level() {
+    let mut session = Cluster::shared().database().connect();
+    session.run("SELECT cache_create('c')");
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        session.run(
+            "TRUNCATE c; INSERT INTO c VALUES ('soon', 'v', clock_timestamp() + interval '400 ms'), ('live', 'v', NULL)",
+        );
+        session.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        assert_eq!(session.number(COUNT), 2, "{level}");
+        session.run("SAVEPOINT s; SELECT pg_sleep(0.45)");
+        assert_eq!(session.number(COUNT), 1, "{level}");
+        session.run("ROLLBACK TO s");
+        assert_eq!(session.number(COUNT), 1, "{level}");
+        let changed = "WITH u AS (UPDATE c SET value = 'w' RETURNING 1) SELECT count(*) FROM u";
+        assert_eq!(session.number(changed), 1, "{level}");
+        session.run("COMMIT");
+    }
 }
 
 fn dumped(database: &Database, options: &[&str]) -> std::path::PathBuf {

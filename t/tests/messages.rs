@@ -179,8 +179,13 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_attach('source', key_column => 'id', value_column => 'name', expires_unit => 'h')",
     ),
     (
-        "column \"…\" does not exist",
+        "column \"…\" of table \"…\" does not exist",
         "SELECT cache_attach('source')",
+    ),
+    ("\"…\" is a cache already", "SELECT cache_attach('c')"),
+    (
+        "a cache of generated values or deadlines has no default ttl",
+        "SELECT cache_alter('generated', ttl => '1 s')",
     ),
     (
         "table \"…\" cannot become a cache",
@@ -843,6 +848,28 @@ fn a_name_that_was_folded_or_truncated_is_told() {
 }
 
 #[test]
+fn who_attaches_a_table_is_told_of_a_column_that_is_added() {
+    let database = Cluster::shared().database();
+    let (mut session, notices) = hearing(&database);
+    session.run(
+        "CREATE TABLE c (key text PRIMARY KEY, value text, expires timestamptz); SELECT cache_attach('c')",
+    );
+    let [notice] = &heard(&notices)[..] else {
+        panic!("one notice");
+    };
+    let hint = notice.hint().expect("it says what to do");
+    assert!(
+        notice.message().contains("\"expires_at\"") && hint.contains("expires_column"),
+        "{notice:?}"
+    );
+    // What it says can be done.
+    session.run(
+        "SELECT cache_detach('c'); ALTER TABLE c DROP expires_at; SELECT cache_attach('c', expires_column => 'expires')",
+    );
+    assert_eq!(heard(&notices).len(), 0);
+}
+
+#[test]
 fn without_preload_the_extension_says_which_lines_are_missing() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     let database = cluster.empty_database("");
@@ -855,6 +882,33 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     let hint = notice.hint().expect("it says what to do");
     let lines: Vec<&str> = hint.lines().filter(|line| line.contains(" = ")).collect();
     assert_eq!(lines.len(), 2, "{hint}");
+    // What plain SQL sees has two ways.
+    let seen = |notice: &DbError| {
+        notice
+            .detail()
+            .is_some_and(|detail| detail.contains("sees expired"))
+    };
+    assert!(
+        seen(notice) && hint.contains("session_preload_libraries"),
+        "{notice:?}"
+    );
+    let hides = "SELECT DISTINCT hides_expired FROM pgcache.caches";
+    assert_eq!(session.lines(hides), ["f"]);
+    let alter = format!("ALTER DATABASE {}", database.name);
+    session.run(&format!(
+        "DROP EXTENSION pgcache; {alter} SET session_preload_libraries = 'pgcache'"
+    ));
+    let (mut other, other_notices) = hearing(&database);
+    other.run("CREATE EXTENSION pgcache");
+    let [notice] = &heard(&other_notices)[..] else {
+        panic!("one notice");
+    };
+    assert!(!seen(notice), "{notice:?}");
+    assert_eq!(other.lines(hides), ["t"]);
+    drop(other);
+    session.run(&format!(
+        "{alter} RESET session_preload_libraries; SET client_min_messages = warning"
+    ));
 
     // Each session that wants to hear nothing hears nothing; what is undone is not told.
     session

@@ -46,7 +46,8 @@ const BY_HAND: &[&str] = &[
     "live_wrapper|f|f|0|boolean|expires_at timestamp with time zone",
     "live_unix_wrapper|f|f|0|boolean|deadline bigint,per_second integer",
     "live_support_wrapper|f|f|0|internal|request internal",
-    "renew_wrapper|f|f|0|text|key text,cache regclass",
+    "renew_wrapper|f|f|0|text|key text,cache regclass,former text",
+    "renew_copied_wrapper|f|f|0|boolean|key text,cache regclass",
 ];
 
 /// `T` of `Wrapper<T>` and of `Wrapper<T,E>`.

@@ -32,7 +32,7 @@ pub fn forget() {
     ASKED.with(|asked| asked.change(|asked| *asked = false));
 }
 
-/// The notice.
+/// The notice. With `session_preload_libraries` expired entries are hidden, and the rest is missing.
 fn tell_what_is_missing() {
     if worker_state::worker_shmem().is_some() {
         return;
@@ -45,19 +45,22 @@ fn tell_what_is_missing() {
          pgcache.hot_size = '64MB'",
         with_ours(&tier::preloaded_libraries())
     );
-    tell(missing, lines);
+    if tier::loaded_by_sessions() {
+        return tell(missing, lines);
+    }
+    let seen = "Plain SQL sees expired entries in a session that has not called pgcache before.";
+    let other_way = "For plain SQL alone it is enough to add pgcache to session_preload_libraries of the \
+                     database, for sessions that begin then.";
+    tell(
+        &format!("{missing} {seen}"),
+        format!("{lines}\n{other_way}"),
+    );
 }
 
 /// What a dependency lacks where sessions load the library with their first call of it. It does not
 /// name the libraries that are there, which not everybody may read.
 pub fn tell_what_a_dependency_misses() {
-    let in_each_session = || {
-        let libraries = tier::session_libraries();
-        libraries
-            .split(',')
-            .any(|library| library.trim().trim_matches('"') == "pgcache")
-    };
-    if worker_state::worker_shmem().is_some() || in_each_session() {
+    if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {
         return;
     }
     let missing = "Rows that change count, and a TRUNCATE of the source. ALTER, DROP, and ATTACH, DETACH or TRUNCATE \

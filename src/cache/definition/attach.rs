@@ -9,6 +9,8 @@ use std::ffi::{CStr, CString};
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::{declare, default, define};
 use crate::cache::catalog::registry::{Cache, Storage};
@@ -18,6 +20,7 @@ use crate::cache::model::{ddl, settings};
 use crate::error::Error;
 use crate::pg::catalog::columns::{self, Columns};
 use crate::pg::catalog::{name, relation};
+use crate::pg::encoding::printable;
 use crate::pg::table::shape;
 
 /// What `cache_attach` is told of a table's columns.
@@ -40,21 +43,21 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
         return Err(Error::UnknownUnit(unit.into()));
     }
     let qualified = relation::qualified(table);
-    for name in [&names.key, &names.value] {
-        require_column(table, name)?;
-    }
+    require_column(table, &names.key, "key_column", "keys")?;
+    require_column(table, &names.value, "value_column", "values")?;
     let is_new = names.unit.is_none() && !relation::has_column(table, &names.deadline);
     if is_new {
         add_deadline(&qualified, &names.deadline, settings.ttl);
+        tell_of_new_column(table, &names.deadline);
     }
-    require_column(table, &names.deadline)?;
+    require_column(table, &names.deadline, "expires_column", "deadlines")?;
     let columns = [&*names.key, &*names.value, &*names.deadline];
     let unit = names.unit.as_deref().map(str::as_bytes);
     let columns = columns::of_table(table, columns, unit).map_err(|misfit| {
         Error::Unattachable(relation::display_name(table), misfit.why, misfit.hint)
     })?;
     if columns.generated && settings.ttl.is_some() {
-        return Err(Error::GeneratedColumns);
+        return Err(Error::GeneratedTtl);
     }
     let former = match is_new {
         true => None,
@@ -112,36 +115,66 @@ fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     ]);
 }
 
-fn require_column(table: Oid, name: &CStr) -> Result<(), Error> {
+/// A notice: the table may have deadlines already, in a column that nobody has named.
+fn tell_of_new_column(table: Oid, column: &CStr) {
+    let [column, table] = [relation::decoded(column), relation::display_name(table)];
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        printable(format!(
+            "column \"{column}\" for deadlines is added to table \"{table}\""
+        )),
+        "pgcache",
+    )
+    .set_hint("Where the table has deadlines already, detach it and drop this column; then name theirs as expires_column.")
+    .report(PgLogLevel::NOTICE);
+}
+
+fn require_column(
+    table: Oid,
+    name: &CStr,
+    argument: &'static str,
+    holds: &'static str,
+) -> Result<(), Error> {
     match relation::has_column(table, name) {
         true => Ok(()),
-        false => Err(Error::NoSuchColumn(relation::decoded(name))),
+        false => Err(Error::NoSuchColumn {
+            column: relation::decoded(name),
+            table: relation::display_name(table),
+            argument,
+            holds,
+        }),
     }
 }
 
 /// Raises 42804 for what is no table of a user's own, and 42P07 for a cache.
 fn check_kind(table: Oid) -> Result<(), Error> {
     if shape::is_marked_as_cache(table) {
-        return Err(Error::CacheExists(relation::display_name(table)));
+        return Err(Error::AttachedAlready(relation::display_name(table)));
     }
-    let refuse = |why| Err(Error::AttachedKind(relation::display_name(table), why));
+    let refuse = |why, hint| {
+        let name = relation::display_name(table);
+        Err(Error::AttachedKind(name, why, hint))
+    };
     if relation::is_partitioned(table) {
-        return refuse("It is partitioned.");
+        let hint = "Keep the entries in one table. A cache can be a partition of it.";
+        return refuse("It is partitioned, and a cache is one table.", Some(hint));
     }
     if !relation::is_table(table) {
-        return refuse("It is not a table.");
+        return refuse("It is not a table.", None);
     }
     if relation::is_temporary(table) {
-        return refuse("It is temporary.");
+        let hint = "Make it an unlogged one, which others can read.";
+        return refuse("It is temporary.", Some(hint));
     }
     if relation::is_of_postgres(table) {
-        return refuse("It belongs to Postgres.");
+        return refuse("It belongs to Postgres.", None);
     }
     if relation::is_of_an_extension(table) {
-        return refuse("It belongs to an extension.");
+        return refuse("It belongs to an extension.", None);
     }
     if relation::is_partition(table) {
-        return refuse("It is a partition.");
+        let hint = "ALTER TABLE ... DETACH PARTITION first; once it is a cache, it can be a partition again.";
+        return refuse("It is a partition.", Some(hint));
     }
     Ok(())
 }

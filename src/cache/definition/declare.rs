@@ -12,7 +12,7 @@ use pgrx::prelude::*;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::catalog::sources;
-use crate::cache::model::{ddl, dialect, pending};
+use crate::cache::model::{ddl, pending};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner};
 use crate::pg::catalog::{inheritance, name, relation};
@@ -36,13 +36,9 @@ struct Keys {
 /// no triggers yet get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
-    let as_key = |printed: Vec<u8>| match dialect::canonical(cache.key_type) {
-        Some((before, after)) => [before, &printed[..], after].concat(),
-        None => printed,
-    };
     let keys = Keys {
-        new: as_key(key.print(c"new")),
-        old: as_key(key.print(c"old")),
+        new: key.print(c"new"),
+        old: key.print(c"old"),
     };
     pending::note_declared();
     for table in plain_family(source, Mode::Define) {

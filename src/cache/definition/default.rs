@@ -52,7 +52,7 @@ pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
 pub fn give_back(cache: &Cache, columns: &Columns) {
     let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
     if takes_one && cache.settings.ttl.is_some() {
-        let former = former_default(cache.relation).flatten();
+        let former = former_default(cache.relation);
         let _owner = AsOwner::to_maintain(cache.relation);
         change(cache.relation, columns, former.as_deref());
     }

@@ -214,16 +214,6 @@ pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// What stands before and after an expression of type text that gives keys of this type, so that
-/// it gives them as the table prints them. None where every text is such a key.
-pub fn canonical(key_type: KeyType) -> Option<(&'static [u8], &'static [u8])> {
-    match key_type {
-        KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => None,
-        KeyType::Uuid => Some((b"((", b")::pg_catalog.uuid)::pg_catalog.text")),
-        KeyType::Bigint => Some((b"((", b")::pg_catalog.int8)::pg_catalog.text")),
-    }
-}
-
 /// `value + $2` over the stored form of a counter, where the function raises 22P02 and 22003, and
 /// `$2` in that form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {

@@ -40,7 +40,10 @@ pub const LIVE: Function = in_c(c"live", &[pg_sys::TIMESTAMPTZOID]);
 /// The same for deadlines that are Unix times.
 pub const LIVE_UNIX: Function = in_c(c"live_unix", &[pg_sys::INT8OID, pg_sys::INT4OID]);
 /// What a key goes through that plain SQL writes; from 0.4.0 on.
-pub const RENEW: Function = in_c(c"renew", &[pg_sys::TEXTOID, pg_sys::REGCLASSOID]);
+pub const RENEW: Function = in_c(
+    c"renew",
+    &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
+);
 /// Only asked for in the condition of a trigger that calls one of the two above.
 pub const DEPENDS: Function = Function {
     name: c"depends",

@@ -19,9 +19,10 @@ use super::dependency_key::RowKey;
 use super::trigger::called_as_trigger;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
-use crate::pg::catalog::{own, relation};
+use crate::pg::catalog::{columns, own, relation};
 use crate::pg::memory::pg_list;
-use crate::pg::value::datum::varlena_bytes;
+use crate::pg::value::datum::{Text, Value};
+use crate::pg::value::key_type::KeyType;
 use crate::pg::{events, session, version};
 
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -44,6 +45,9 @@ struct Prepared {
     /// The table as whose owner the key is evaluated; None where any role gives the same result.
     as_owner_of: Option<Oid>,
     key: RowKey,
+    /// What the cache's keys are. Stays for the statement: a cache that is detached takes its
+    /// triggers along, and waits for whoever writes their tables.
+    key_type: KeyType,
 }
 
 /// `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW.
@@ -65,7 +69,11 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
         let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
         for key in keys.into_iter().flatten() {
-            events::emit(|observer| (observer.depended_on)(prepared.cache, varlena_bytes(key)));
+            // Not with an error where it is none: whoever writes the row has no part in it.
+            let key = prepared.key_type.canonical_if_any(Text::from_raw(key));
+            if let Some(key) = key {
+                events::emit(|observer| (observer.depended_on)(prepared.cache, key.bytes()));
+            }
         }
     }
     Datum::null()
@@ -128,6 +136,7 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             cache: condition.cache,
             as_owner_of: (!by_anybody).then_some(declared_on),
             key,
+            key_type: columns::key_type(condition.cache),
         });
         pg_sys::MemoryContextSwitchTo(former);
         prepared

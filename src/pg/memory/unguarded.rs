@@ -41,6 +41,16 @@ unsafe extern "C-unwind" {
         options: i32,
         parameters: ParamListInfo,
     ) -> *mut PlannedStmt;
+    pub fn standard_ProcessUtility(
+        statement: *mut PlannedStmt,
+        text: *const std::ffi::c_char,
+        read_only: bool,
+        context: ProcessUtilityContext::Type,
+        parameters: ParamListInfo,
+        environment: *mut QueryEnvironment,
+        receiver: *mut DestReceiver,
+        completion: *mut QueryCompletion,
+    );
     pub fn RelationIdGetRelation(relation: Oid) -> Relation;
     pub fn RelationClose(relation: Relation);
     pub fn table_open(relation: Oid, lock: LOCKMODE) -> Relation;

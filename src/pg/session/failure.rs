@@ -83,6 +83,22 @@ pub fn replacing<R>(
     resume_unwind(payload)
 }
 
+/// Runs `work`; None where it ends with an error of Postgres of one of these kinds. Without a
+/// subtransaction: only for what holds nothing that an abort would have to give back, as functions
+/// that read a value's text.
+pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Option<R> {
+    let payload = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => return Some(result),
+        Err(payload) => payload,
+    };
+    match payload.downcast_ref() {
+        Some(CaughtError::PostgresError(error)) if expected.contains(&error.sql_error_code()) => {
+            None
+        }
+        _ => resume_unwind(payload),
+    }
+}
+
 /// The SQLSTATEs of class 23: a constraint or a unique index was violated.
 const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION,

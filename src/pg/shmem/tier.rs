@@ -266,16 +266,22 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// `session_preload_libraries`, as this session had it when it began.
-pub fn session_libraries() -> String {
+/// Whether `session_preload_libraries`, as this session had it when it began, names the library, with
+/// or without a folder.
+pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
-    unsafe {
+    let libraries = unsafe {
         let libraries = pg_sys::session_preload_libraries_string;
         match libraries.is_null() {
-            true => String::new(),
+            true => return false,
             false => decode(CStr::from_ptr(libraries).to_bytes()),
         }
-    }
+    };
+    libraries.split(',').any(|library| {
+        let library = library.trim().trim_matches('"');
+        let file = library.rsplit('/').next().unwrap_or(library);
+        file.strip_suffix(".so").unwrap_or(file) == "pgcache"
+    })
 }
 
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;

@@ -48,8 +48,8 @@ impl From<&New> for Version {
 
 /// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new`
 /// has none of; in a row that is inserted they are NULL, as dropped columns always are. Where the
-/// value is of another type than the column, or a column
-/// cannot be NULL, it fills nothing and gives false.
+/// value is of another type than the column, or NULL where that cannot be, it fills nothing and gives
+/// false.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and

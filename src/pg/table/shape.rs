@@ -152,22 +152,15 @@ unsafe fn trigger_calling<'a>(
 /// The names of the triggers that make a table a cache, or say how.
 pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
     let ours = [own::RECORD, own::RECORD_TRUNCATE, own::COLUMNS].map(|function| function.oid());
-    // SAFETY: the caller holds a lock on the relation, so it can be opened. trigdesc is NULL or has
-    // numtriggers triggers, whose names are copied.
+    // SAFETY: the caller holds a lock on the relation, so it can be opened, and is open while the
+    // triggers' names are copied.
     unsafe {
         let open = pg_sys::relation_open(relation, pg_sys::NoLock as i32);
-        let descriptor = (*open).trigdesc;
-        let names = match descriptor.is_null() {
-            true => Vec::new(),
-            false => std::slice::from_raw_parts(
-                (*descriptor).triggers,
-                (*descriptor).numtriggers as usize,
-            )
+        let names = relation::triggers(open)
             .iter()
             .filter(|trigger| ours.contains(&trigger.tgfoid))
             .map(|trigger| CStr::from_ptr(trigger.tgname).to_owned())
-            .collect(),
-        };
+            .collect();
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         names
     }

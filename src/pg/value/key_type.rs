@@ -28,6 +28,12 @@ pub enum KeyType {
     Bigint,
 }
 
+/// What Postgres says of a text that is no uuid, or no bigint.
+const NO_KEY: [PgSqlErrorCode; 2] = [
+    PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
+    PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+];
+
 /// The bytes of a uuid.
 const UUID: usize = 16;
 
@@ -81,6 +87,15 @@ impl KeyType {
                 || self.printed(self.parsed(key)),
                 |error| self.refusal(error.sql_error_code()),
             ),
+        }
+    }
+
+    /// The same of a text that somebody else's expression has given: None for what is no key of this
+    /// type, under which no entry can be.
+    pub fn canonical_if_any(self, key: Text) -> Option<Text> {
+        match self.is_text() {
+            true => Some(key),
+            false => failure::unless(&NO_KEY, || self.printed(self.parsed(key))),
         }
     }
 

@@ -3,8 +3,8 @@
 //!
 //! The answer stands in the relation's entry of the relcache, which Postgres keeps up to date: the
 //! table has a trigger that calls `pgcache.record()`, and if it was attached, another one that names
-//! its columns. A table without triggers of users costs two
-//! look-ups in memory and nothing else; nothing is remembered that could be out of date.
+//! its columns. A table without triggers of users costs two look-ups in memory and nothing else;
+//! nothing is remembered that could be out of date.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -49,6 +49,7 @@ pub struct Column {
     pub number: i16,
     pub kind: Oid,
     pub modifier: i32,
+    pub collation: Oid,
 }
 
 impl Column {
@@ -57,6 +58,25 @@ impl Column {
             number: column.attnum,
             kind: column.atttypid,
             modifier: column.atttypmod,
+            collation: column.attcollation,
+        }
+    }
+
+    /// The column of a relation of the query.
+    ///
+    /// # Safety
+    /// The number is that of the table to which the column belongs.
+    pub unsafe fn of_row(self, relid: i32) -> *mut pg_sys::Var {
+        // SAFETY: a node in the current memory context.
+        unsafe {
+            pg_sys::makeVar(
+                relid,
+                self.number,
+                self.kind,
+                self.modifier,
+                self.collation,
+                0,
+            )
         }
     }
 }

@@ -1,28 +1,30 @@
 //! Expired rows do not exist for plain SQL: every scan of a cache that the planner plans gets the
-//! condition `pgcache.live(expires_at)`, or what an attached table has in its place, and every key that a statement writes goes through
-//! `pgcache.renew`.
+//! condition `pgcache.live(expires_at)`, or what an attached table has in its place, and every key
+//! that a statement writes goes through `pgcache.renew`.
 //!
 //! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
-//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see `OWN` in `cached.rs`.
+//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see `OWN` in
+//! `cached.rs`.
 
 mod cached;
+mod copied;
 pub mod live;
 mod renew;
 mod scans;
 mod writes;
 
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::{own, relation};
+use crate::pg::shmem::tier;
 
 /// Whether the server loads the library for all of its sessions. Set before any of them is there.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Why plain SQL may see expired rows of a cache here; None where no session does, or none of those for which
-/// `session_preload_libraries` is set as it is for this one.
+/// Why plain SQL may see expired rows of a cache here; None where no session does, or none of those
+/// for which `session_preload_libraries` is set as it is for this one.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
         return Some("its deadlines are a virtual generated column");
@@ -30,28 +32,11 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
     if live::SHOW_EXPIRED.get() {
         return Some("pgcache.show_expired is on in this session");
     }
-    let loads = PRELOADED.load(Ordering::Relaxed) || loaded_with_sessions();
+    let loads = PRELOADED.load(Ordering::Relaxed) || tier::loaded_by_sessions();
     (!loads).then_some(
         "neither shared_preload_libraries nor session_preload_libraries names pgcache: \
          a session sees expired rows until it calls a function of pgcache",
     )
-}
-
-/// Whether `session_preload_libraries` names the library, with or without a folder.
-fn loaded_with_sessions() -> bool {
-    // SAFETY: a variable of this process, NULL or a C string that stays until the setting changes.
-    let libraries = unsafe {
-        let libraries = pg_sys::session_preload_libraries_string;
-        match libraries.is_null() {
-            true => return false,
-            false => CStr::from_ptr(libraries).to_string_lossy(),
-        }
-    };
-    libraries.split(',').any(|library| {
-        let library = library.trim().trim_matches('"');
-        let file = library.rsplit('/').next().unwrap_or(library);
-        file.strip_suffix(".so").unwrap_or(file) == "pgcache"
-    })
 }
 
 /// Hooks into the planner; called once while the library is loaded. Where that is in the midst of a
@@ -59,6 +44,7 @@ fn loaded_with_sessions() -> bool {
 pub fn register(preloading: bool) {
     scans::register();
     writes::register();
+    copied::register();
     PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
         // SAFETY: flags the plans that are kept; one that runs just now ends as it began.

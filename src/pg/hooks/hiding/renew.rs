@@ -1,4 +1,4 @@
-//! `pgcache.renew(key, cache)`: gives the key back, and tells the observer that a statement is about
+//! `pgcache.renew(key, cache, former)`: gives the key back, and tells the observer that a statement is about
 //! to write it.
 
 use std::ffi::c_int;
@@ -20,23 +20,66 @@ pub extern "C" fn pg_finfo_renew_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.renew(key text, cache regclass) -> text`, VOLATILE. Does nothing but where the planner's
-/// hook has put it: who calls it by name may hold no right on the cache. Where the session asks to see
-/// expired rows, they are there for what it writes as well.
+/// Tells Postgres the calling convention of `pgcache.renew_copied()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_renew_copied_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Does nothing but where the
+/// planner's hook has put it: who calls it by name may hold no right on the cache. Where the session asks
+/// to see expired rows, they are there for what it writes as well. A row that keeps its key, `former`, is
+/// the one that is being changed: to remove it, were it to expire just now, would fail the statement.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: Postgres gives a valid call with three arguments of these types.
+    unsafe {
+        let arguments = (*call).args.as_slice(3);
+        let [key, cache, former] = [&arguments[0], &arguments[1], &arguments[2]];
+        (*call).isnull = key.isnull;
+        let stays = !key.isnull
+            && !former.isnull
+            && varlena_bytes(key.value) == varlena_bytes(former.value);
+        if !stays {
+            renew(call, key, cache);
+        }
+        key.value
+    }
+}
+
+/// `pgcache.renew_copied(key text, cache regclass) -> boolean`, which is true: the same for COPY, whose
+/// condition it ends (`copied`). Declared STABLE although it removes a row: a condition that is volatile
+/// ends the batches of COPY, since it might look for rows that wait in one. This one need not see them:
+/// a key that comes twice in a COPY is refused by the index in any case.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: Postgres gives a valid call with two arguments of these types.
     unsafe {
         let arguments = (*call).args.as_slice(2);
-        let [key, cache] = [&arguments[0], &arguments[1]];
-        (*call).isnull = key.isnull;
+        (*call).isnull = false;
+        renew(call, &arguments[0], &arguments[1]);
+        Datum::from(true)
+    }
+}
+
+/// Tells the observer of a key that is about to be written.
+///
+/// # Safety
+/// The call is one of the two above, with these arguments.
+unsafe fn renew(
+    call: pg_sys::FunctionCallInfo,
+    key: &pg_sys::NullableDatum,
+    cache: &pg_sys::NullableDatum,
+) {
+    // SAFETY: as the caller says; a key that is not NULL is a text.
+    unsafe {
         let is_wanted = !key.isnull && !cache.isnull && !shows_expired();
         if is_wanted && place_of((*call).flinfo) == OURS {
             let cache = Oid::from_u32(cache.value.value() as u32);
             events::emit(|observer| (observer.writing)(cache, varlena_bytes(key.value)));
         }
-        key.value
     }
 }
 

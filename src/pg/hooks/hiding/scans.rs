@@ -148,14 +148,7 @@ unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
     // SAFETY: nodes in the current memory context, the planner's; the column is there and has this
     // type.
     unsafe {
-        let column = pg_sys::makeVar(
-            relid as i32,
-            found.deadline.number,
-            found.deadline.kind,
-            found.deadline.modifier,
-            pg_sys::InvalidOid,
-            0,
-        );
+        let column = found.deadline.of_row(relid as i32);
         let mut arguments = pg_sys::lappend(std::ptr::null_mut(), column.cast());
         if let Some(per_second) = found.kind.per_second() {
             if found.deadline.kind == pg_sys::INT4OID {

@@ -3,9 +3,12 @@
 //! `INSERT`, with `ON CONFLICT` or without, finds the row that is in its way by the unique index,
 //! which knows nothing of deadlines: it would raise an error, do nothing, or let expressions count
 //! on a dead value. So the key that a statement is about to write goes through `pgcache.renew(key,
-//! cache)`, which removes the expired row under it and gives the key back. That is one look at the
-//! index for each row that is written. A trigger BEFORE each row would cost more, would end the
-//! batches of COPY, and would be there where the library is not.
+//! cache, former)`, which removes the expired row under it and gives the key back. That is one look
+//! at the index for each row that is written. A trigger BEFORE each row would cost more, would end
+//! the batches of COPY, and would be there where the library is not.
+//!
+//! A row that is changed was live when the scan found it. It may have expired since, and is in
+//! nobody's way under the key that it has: `former`.
 //!
 //! Done to the query before it is planned, so a kept plan has it too.
 
@@ -92,23 +95,60 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
         return;
     };
-    // SAFETY: an action of MERGE has the columns that it writes in a list of its own. UPDATE in one
-    // takes its key from a row that is live.
+    // SAFETY: an action of MERGE, and ON CONFLICT DO UPDATE, have the columns that they write in a
+    // list of their own. Nodes are made in the current memory context, which is the query's, and the
+    // target of a statement that changes rows may be named in what it writes.
     unsafe {
+        let none = || pg_sys::makeNullConst(pg_sys::TEXTOID, -1, DEFAULT_COLLATION).cast();
+        let former = || as_text(key.of_row((*query).resultRelation).cast(), key);
+        let renewed = Renewed {
+            table,
+            function: found.renew,
+            key,
+        };
         match (*query).commandType {
             pg_sys::CmdType::CMD_MERGE => {
                 for action in pg_list::pointers::<pg_sys::MergeAction>((*query).mergeActionList) {
-                    renew_key((*action).targetList, key, table, found);
+                    match (*action).commandType {
+                        pg_sys::CmdType::CMD_UPDATE => {
+                            renew_key((*action).targetList, renewed, former);
+                        }
+                        _ => renew_key((*action).targetList, renewed, none),
+                    }
                 }
             }
-            _ => renew_key((*query).targetList, key, table, found),
+            pg_sys::CmdType::CMD_UPDATE => renew_key((*query).targetList, renewed, former),
+            _ => {
+                renew_key((*query).targetList, renewed, none);
+                if !(*query).onConflict.is_null() {
+                    renew_key((*(*query).onConflict).onConflictSet, renewed, former);
+                }
+            }
         }
     }
 }
 
+/// The keys that a statement writes.
+#[derive(Clone, Copy)]
+struct Renewed {
+    table: Oid,
+    /// `pgcache.renew`.
+    function: Oid,
+    key: Column,
+}
+
 /// # Safety
-/// The list is one of columns that are written.
-unsafe fn renew_key(columns: *mut pg_sys::List, key: Column, table: Oid, found: Cached) {
+/// The list is one of columns that are written; `former` gives the text of the key that the row has.
+unsafe fn renew_key(
+    columns: *mut pg_sys::List,
+    renewed: Renewed,
+    former: impl Fn() -> *mut pg_sys::Node,
+) {
+    let Renewed {
+        table,
+        function,
+        key,
+    } = renewed;
     // SAFETY: the list has target entries, each with an expression. The nodes are made in the
     // current memory context, which is the query's.
     unsafe {
@@ -127,11 +167,12 @@ unsafe fn renew_key(columns: *mut pg_sys::List, key: Column, table: Oid, found: 
                 true,
             );
             let arguments = pg_sys::lappend(std::ptr::null_mut(), value.cast());
+            let arguments = pg_sys::lappend(arguments, cache.cast());
             let collation = pg_sys::exprCollation(value);
             let call = pg_sys::makeFuncExpr(
-                found.renew,
+                function,
                 pg_sys::TEXTOID,
-                pg_sys::lappend(arguments, cache.cast()),
+                pg_sys::lappend(arguments, former().cast()),
                 collation,
                 collation,
                 pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,

@@ -1,0 +1,215 @@
+//! What COPY writes into a cache takes the place of an expired row, too.
+//!
+//! The planner is not asked for COPY. But COPY has a condition on the rows that it reads, WHERE, and
+//! asks it before a row is put among those that are inserted together. So the key goes through
+//! `pgcache.renew_copied(key, cache)` at the end of that condition: rows that the statement's own
+//! condition leaves out renew nothing, and the batches stay.
+//!
+//! Not for a table that is empty when COPY begins, as it is in a restore: no expired row is in the
+//! way there.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::cached::{Column, cached};
+use super::live::shows_expired;
+use super::writes::OURS;
+use crate::pg::memory::unguarded;
+
+static mut FORMER: pg_sys::ProcessUtility_hook_type = None;
+
+/// Hooks into statements that are not planned.
+pub fn register() {
+    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
+    // function lives as long as the process.
+    unsafe {
+        FORMER = pg_sys::ProcessUtility_hook;
+        pg_sys::ProcessUtility_hook = Some(run);
+    }
+}
+
+/// Postgres calls this for each statement that it does not plan, of which few are COPY, without pgrx's
+/// guard.
+unsafe extern "C-unwind" fn run(
+    statement: *mut pg_sys::PlannedStmt,
+    text: *const c_char,
+    read_only: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: the arguments are Postgres' own and are passed on; a statement in place of the given one
+    // is a copy of it. No frame here holds anything to drop.
+    unsafe {
+        let statement = match is_copy_from((*statement).utilityStmt) {
+            true => pg_sys::panic::pgrx_extern_c_guard(|| renewing(statement)),
+            false => statement,
+        };
+        let run = FORMER.unwrap_or(unguarded::standard_ProcessUtility);
+        run(
+            statement,
+            text,
+            read_only,
+            context,
+            parameters,
+            environment,
+            receiver,
+            completion,
+        );
+    }
+}
+
+/// # Safety
+/// The node is a statement.
+unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
+    // SAFETY: the node is looked at after its tag.
+    unsafe {
+        (*node).type_ == pg_sys::NodeTag::T_CopyStmt
+            && (*node.cast::<pg_sys::CopyStmt>()).is_from
+            && !(*node.cast::<pg_sys::CopyStmt>()).relation.is_null()
+    }
+}
+
+/// The statement, or a copy that renews the keys which it writes.
+///
+/// # Safety
+/// The statement is COPY of a table FROM somewhere.
+unsafe fn renewing(statement: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: as the caller says. The table gets the lock that COPY takes next, under its name too,
+    // before it is looked at. What is changed is a copy: the statement may be kept.
+    unsafe {
+        let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
+        let table = pg_sys::RangeVarGetRelidExtended(
+            (*copy).relation,
+            pg_sys::RowExclusiveLock as i32,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            std::ptr::null_mut(),
+        );
+        let is_table = table != pg_sys::InvalidOid
+            && pg_sys::get_rel_relkind(table) as u8 == pg_sys::RELKIND_RELATION;
+        if shows_expired() || !is_table {
+            return statement;
+        }
+        let found = unguarded::guarded(|| cached(table));
+        let Some((found, key)) = found.and_then(|found| Some((found, found.key?))) else {
+            return statement;
+        };
+        if found.renew == pg_sys::InvalidOid || is_empty(table) {
+            return statement;
+        }
+        let statement: *mut pg_sys::PlannedStmt =
+            pg_sys::copyObjectImpl(statement.cast_const().cast()).cast();
+        let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
+        (*copy).whereClause = and_renewed((*copy).whereClause, key, table);
+        statement
+    }
+}
+
+/// # Safety
+/// The table is locked, and has a file.
+unsafe fn is_empty(table: Oid) -> bool {
+    // SAFETY: as the caller says; it is open while it is asked for its size.
+    unsafe {
+        let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
+        let blocks =
+            pg_sys::RelationGetNumberOfBlocksInFork(open, pg_sys::ForkNumber::MAIN_FORKNUM);
+        pg_sys::table_close(open, pg_sys::NoLock as i32);
+        blocks == 0
+    }
+}
+
+/// `condition AND pgcache.renew_copied(key, cache)`, as the parser leaves it to be analysed.
+///
+/// The key is a variable that has been analysed, which the analysis lets pass: named by its column it
+/// would need the right to read that, and who may insert need not have it. The executor compares its
+/// type with the column's.
+///
+/// # Safety
+/// The key is a column of the table, and the condition is NULL or has not been analysed.
+unsafe fn and_renewed(condition: *mut pg_sys::Node, key: Column, table: Oid) -> *mut pg_sys::Node {
+    // SAFETY: nodes in the current memory context, with what each kind of them has. COPY knows one
+    // relation, under the number 1.
+    unsafe {
+        let arguments = pg_sys::lappend(std::ptr::null_mut(), text_of(key.of_row(1).cast(), key));
+        let cache = constant(table.to_u32() as c_int);
+        let call = pg_sys::makeFuncCall(
+            pg_sys::lappend(name(c"pgcache"), name_part(c"renew_copied")),
+            pg_sys::lappend(arguments, cache.cast()),
+            pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
+            OURS,
+        );
+        if condition.is_null() {
+            return call.cast();
+        }
+        let both = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
+        let both = pg_sys::lappend(both, call.cast());
+        pg_sys::makeBoolExpr(pg_sys::BoolExprType::AND_EXPR, both, -1).cast()
+    }
+}
+
+/// # Safety
+/// Called with a memory context for the nodes.
+unsafe fn name(part: &CStr) -> *mut pg_sys::List {
+    // SAFETY: as the caller says.
+    unsafe { pg_sys::lappend(std::ptr::null_mut(), name_part(part)) }
+}
+
+/// # Safety
+/// Called with a memory context for the node.
+unsafe fn name_part(part: &CStr) -> *mut std::ffi::c_void {
+    // SAFETY: the string is a copy that the node keeps.
+    unsafe { pg_sys::makeString(pg_sys::pstrdup(part.as_ptr())).cast() }
+}
+
+/// The value as text, as it is printed: a varchar the call itself takes for one.
+///
+/// # Safety
+/// The expression gives what the column of keys holds.
+unsafe fn text_of(value: *mut pg_sys::Node, key: Column) -> *mut std::ffi::c_void {
+    // SAFETY: room for a node, filled with what a cast has.
+    unsafe {
+        if matches!(key.kind, pg_sys::TEXTOID | pg_sys::VARCHAROID) {
+            return value.cast();
+        }
+        let cast: *mut pg_sys::TypeCast = new(pg_sys::NodeTag::T_TypeCast);
+        (*cast).arg = value;
+        (*cast).typeName = pg_sys::makeTypeNameFromOid(pg_sys::TEXTOID, -1);
+        (*cast).location = -1;
+        cast.cast()
+    }
+}
+
+/// An integer as it stands in a statement. Postgres takes it for a regclass where one is asked for, bit
+/// by bit.
+///
+/// # Safety
+/// Called with a memory context for the node.
+unsafe fn constant(number: c_int) -> *mut pg_sys::A_Const {
+    // SAFETY: room for a node, filled with what a constant has.
+    unsafe {
+        let constant: *mut pg_sys::A_Const = new(pg_sys::NodeTag::T_A_Const);
+        (*constant).val.ival = pg_sys::Integer {
+            type_: pg_sys::NodeTag::T_Integer,
+            ival: number,
+        };
+        (*constant).location = -1;
+        constant
+    }
+}
+
+/// Room for a node, without anything but its tag.
+///
+/// # Safety
+/// The tag is that of a node of this type.
+unsafe fn new<T>(tag: pg_sys::NodeTag) -> *mut T {
+    // SAFETY: palloc0 gives room or raises; every node begins with its tag.
+    unsafe {
+        let node: *mut pg_sys::Node = pg_sys::palloc0(std::mem::size_of::<T>()).cast();
+        (*node).type_ = tag;
+        node.cast()
+    }
+}
