@@ -13,7 +13,7 @@ use std::ffi::{CStr, c_char, c_int};
 use pgrx::pg_sys::{self, Oid};
 
 use super::cached::{Column, cached};
-use super::live::SHOW_EXPIRED;
+use super::live::shows_expired;
 use super::writes::OURS;
 use crate::pg::memory::unguarded;
 
@@ -91,7 +91,7 @@ unsafe fn renewing(statement: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedS
         );
         let is_table = table != pg_sys::InvalidOid
             && pg_sys::get_rel_relkind(table) as u8 == pg_sys::RELKIND_RELATION;
-        if SHOW_EXPIRED.get() || !is_table {
+        if shows_expired() || !is_table {
             return statement;
         }
         let found = unguarded::guarded(|| cached(table));
