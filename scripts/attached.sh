@@ -1,28 +1,49 @@
 #!/usr/bin/env bash
 # Runs real software over tables of its own that pgcache has attached, in a throwaway cluster, and compares what it
-# prints with what examples/attach/README.md shows. Its packages go to the cache folder, not into the checkout.
+# prints with what examples/attach/README.md shows. What pip and npm fetch for it goes to the cache folder, not into the
+# checkout; what PHP needs are packages of the distribution.
 #
-# Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js; all of them when none is named
+# Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js, laravel.php, symfony.php; all of them when
+#                                      none is named
 . "$(dirname "$0")/head.sh"
-need server python node
+[ $# -gt 0 ] || set -- cache_table.py sessions.js keyv.js laravel.php symfony.php
+
+wanted=()
+for program in "$@"; do
+    case $program in
+        *.py) wanted+=(python) ;;
+        *.js) wanted+=(node) ;;
+        laravel.php) wanted+=(laravel) ;;
+        symfony.php) wanted+=(symfony-cache) ;;
+        *) die "there is no program $program." ;;
+    esac
+done
+need server "${wanted[@]}"
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
-[ $# -gt 0 ] || set -- cache_table.py sessions.js keyv.js
+. scripts/languages.sh
+lock_packages
 
-installed=$(scripts/cache-dir.sh)/examples/attach
-cluster=attached
-mkdir -p "$installed"
-exec 8>"$installed/lock"
-flock 8
+fetch() {
+    local source=examples/attach
+    case $1 in
+        python)
+            packages_of attach-python $source/requirements.txt $source/*.py $source/requirements.txt -- sh -c \
+                'python3 -m venv --clear venv && venv/bin/pip install -q --disable-pip-version-check -r requirements.txt'
+            ;;
+        node)
+            packages_of attach-node $source/package.json $source/*.js $source/package.json -- \
+                npm install --silent --no-audit --no-fund --no-package-lock
+            ;;
+    esac
+}
 
-lists="requirements.txt package.json"
-cp examples/attach/* "$installed"
-if ! (cd examples/attach && cat $lists) | cmp -s - "$installed/.installed"; then
-    say "fetching the packages of attached tables' software"
-    (cd "$installed" && python3 -m venv --clear venv &&
-        venv/bin/pip install -q --disable-pip-version-check -r requirements.txt &&
-        npm install --silent --no-audit --no-fund --no-package-lock) || die "the packages could not be fetched: check the network."
-    (cd examples/attach && cat $lists) >"$installed/.installed"
-fi
+run() {
+    case $1 in
+        *.py) "$installed/attach-python/venv/bin/python" "$installed/attach-python/$1" ;;
+        *.js) node "$installed/attach-node/$1" ;;
+        *.php) php "examples/attach/$1" ;;
+    esac
+}
 
 # What the page shows below the line that names the program.
 shown() {
@@ -30,30 +51,35 @@ shown() {
         examples/attach/README.md
 }
 
-run() {
-    case $1 in
-        *.py) (cd "$installed" && venv/bin/python "$1") ;;
-        *.js) (cd "$installed" && node "$1") ;;
-        *) die "there is no program $1." ;;
-    esac
-}
-
 stop_cluster() { scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true; }
 
-failed=0
-trap stop_cluster EXIT
-stop_cluster
-scripts/cluster.sh start "$cluster" 8>&-
-eval "$(scripts/cluster.sh env "$cluster")"
-for program in "$@"; do
-    name=${program%.*} verdict=FAILED
+# Each in a database of its own.
+check() {
+    local program=$1 name=${1%.*} verdict=FAILED from
+    from=$(date +%s%3N)
     psql -X -q -c "CREATE DATABASE $name"
-    psql -X -q -d "$name" -c "CREATE EXTENSION pgcache"
-    if diff <(shown "$program") <(PGDATABASE=$name run "$program" 2>&1) && [ -n "$(shown "$program")" ]; then
+    export PGDATABASE=$name
+    psql -X -q -c 'CREATE EXTENSION pgcache'
+    if diff <(shown "$program") <(run "$program" 2>&1) && [ -n "$(shown "$program")" ]; then
         verdict=ok
     else
         failed=1
     fi
-    echo "test examples/attach/$program ... $verdict"
+    echo "test examples/attach/$program ... $verdict $(($(date +%s%3N) - from)) ms"
+}
+
+for what in "${wanted[@]}"; do
+    fetch "$what"
+done
+
+cluster=attached
+failed=0
+trap stop_cluster EXIT
+stop_cluster
+# No sweeps but those that a program asks for: it meets expired rows that are there.
+scripts/cluster.sh start "$cluster" 'pgcache.expire_interval = 0' 8>&-
+eval "$(scripts/cluster.sh env "$cluster")"
+for program in "$@"; do
+    check "$program"
 done
 exit $failed

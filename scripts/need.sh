@@ -91,6 +91,13 @@ packages() {
 program() { command -v "$1" >/dev/null || packages "${@:2}"; }
 module() { python3 -c "import ${1//,/, }" 2>/dev/null || packages "${@:2}"; }
 
+# FILE PACKAGE...: where PHP finds no such file.
+php_library() {
+    install php
+    # shellcheck disable=SC2016 # PHP's own variable
+    php -r 'exit(stream_resolve_include_path($argv[1]) ? 0 : 1);' "$1" || packages "${@:2}"
+}
+
 # PACKAGE VERSION: whether this suite has it, of that version or a newer one.
 suite_has() {
     local candidate
@@ -309,6 +316,8 @@ install() {
             [ -e /usr/share/java/postgresql.jar ] || packages libpostgresql-jdbc-java
             ;;
         php) php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' 2>/dev/null || packages php-cli php-pgsql ;;
+        laravel) php_library Illuminate/Cache/autoload.php php-illuminate-cache php-illuminate-database ;;
+        symfony-cache) php_library Symfony/Component/Cache/autoload.php php-symfony-cache ;;
         ruby) ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg ;;
         nightly)
             cargo +nightly --version >/dev/null 2>&1 ||

@@ -5,14 +5,21 @@
 # The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; nothing
 # but regress.so is compiled. A test that fails in both runs is the machine's; one that differs is ours.
 #
-# Usage: postgres-check.sh        environment: PG, PG_CONFIG as in the Makefile
+# With `attached` both runs have pgcache, and all plain tables the columns of a cache (postgres-attached/tables.sql); in the
+# second run they are attached, and those of test_setup hold expired copies of some of their rows. Rows and errors must be
+# the same; other plans and what \d shows are listed in postgres-attached/NN.diff, for each major that was looked at.
+#
+# Usage: postgres-check.sh [attached]        environment: PG, PG_CONFIG as in the Makefile
 . "$(dirname "$0")/head.sh"
-need rust server postgres-source
+need rust server postgres-source python
 
+mode=${1:-}
+[ -z "$mode" ] || [ "$mode" = attached ] || die "postgres-check.sh knows no '$mode'."
 version=$("$PG_CONFIG" --version | sed 's/^[^0-9]*\([0-9.]*\).*/\1/')
 source=$(scripts/cache-dir.sh)/postgres-$version.tests
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 work=$RUN/postgres-tests
+ours=scripts/postgres-attached
 
 # Only the folder of the tests is kept: the whole tree is ten times as large. Tests of another minor version fail
 # where behaviour was mended.
@@ -25,12 +32,32 @@ fetch_tests() {
     mv "$source.whole/src/test" "$source" && rm -rf "$source.whole"
 }
 
+# A test before all others in each schedule that prepares its database. In that of the regression tests test_setup has run.
+lay_out_attached() {
+    local regress=$work/regress isolation=$work/isolation
+    {
+        echo '\set ECHO none'
+        cat $ours/tables.sql $ours/setup.sql
+    } >"$regress/sql/attached.sql"
+    echo '\set ECHO none' >"$regress/expected/attached.out"
+    sed -i 's/^test: test_setup$/&\ntest: attached/' "$regress/parallel_schedule"
+    {
+        echo 'setup {' && cat $ours/tables.sql && echo '}'
+        echo 'session s' && echo 'step nothing { SELECT; }' && echo 'permutation nothing'
+    } >"$isolation/specs/attached.spec"
+    printf '%s\n' 'Parsed test spec with 1 sessions' '' 'starting permutation: nothing' 'step nothing: SELECT;' '--' '(1 row)' '' \
+        >"$isolation/expected/attached.out"
+    sed -i '1i test: attached' "$isolation/isolation_schedule"
+    grep -qx 'test: attached' "$regress/parallel_schedule"
+}
+
 # The server's user reads the input, and the server itself writes beside it. Two libraries of contrib are loaded, too;
 # a server without contrib fails that test in both runs.
 lay_out() {
     rm -rf "$work" &&
         mkdir -p "$work" &&
         cp -r "$source/regress" "$source/isolation" "$work/" &&
+        { [ -z "$mode" ] || lay_out_attached; } &&
         printf '%s\n' 'MODULES = regress' 'override with_llvm = no' "PGXS = $("$PG_CONFIG" --pgxs)" "include \$(PGXS)" |
         make -s -C "$work/regress" -f - PG_CONFIG="$PG_CONFIG" &&
         ln -s "$("$PG_CONFIG" --pkglibdir)"/{autoinc,refint}.so "$work/regress/" &&
@@ -52,14 +79,25 @@ suite() {
     [ "$status" -le 1 ]
 }
 
-# NAME LIBRARIES. No errexit in here: step asks for the status. The worker serves a database that has the extension.
+# NAME LIBRARIES [LINE...]. No errexit in here: step asks for the status. The worker serves a database that has the
+# extension.
 run() {
     scripts/cluster.sh remove postgres-check &&
-        scripts/cluster.sh start postgres-check 'max_prepared_transactions = 10' "shared_preload_libraries = '$2'" &&
+        scripts/cluster.sh start postgres-check 'max_prepared_transactions = 10' "shared_preload_libraries = '$2'" "${@:3}" &&
         { [ -z "$2" ] || in_cluster psql -X -q -d postgres -c 'CREATE EXTENSION pgcache'; } &&
         suite "$1" regress regress/pg_regress parallel_schedule regression &&
         suite "$1" isolation isolation/pg_isolation_regress isolation_schedule isolation_regression &&
+        { [ $# = 2 ] || tables_of "$1"; } &&
         scripts/cluster.sh remove postgres-check
+}
+
+# How many tables could be attached, and why others could not.
+tables_of() {
+    local database
+    for database in regression isolation_regression; do
+        in_cluster psql -X -qAt -d $database -c \
+            'SELECT count(*), refused FROM attached.tables GROUP BY refused ORDER BY count DESC'
+    done >"$LOG/postgres-check-$1.tables"
 }
 
 # "ok NAME" and "failed NAME", from the lines of Postgres 15 and of 16 and later.
@@ -68,21 +106,42 @@ results() {
         sed -E 's/^(FAILED|not ok)/failed/' | sort
 }
 
+# KIND: what differs between the two runs, each in folders of its own.
+differing() { $ours/compare.py "$work/plain-$1/results" "$work/attached-$1/results"; }
+
+# Postgres' tests over plain tables and over attached ones.
+check_attached() {
+    local listed=$ours/$PG_MAJOR.diff found=$LOG/postgres-attached.diff attached
+    step postgres-check-plain run plain pgcache 'tests.attach = off' 'pgcache.expire_interval = 0'
+    step postgres-check-attached run attached pgcache 'tests.attach = on' 'pgcache.expire_interval = 0'
+    attached=$(awk -F'|' '$2 == "" { sum += $1 } END { print sum + 0 }' "$LOG/postgres-check-attached.tables")
+    [ "$attached" -gt 3000 ] || die "only $attached tables were attached: see $LOG/postgres-check-attached.tables."
+    { differing regress && differing isolation; } >"$found"
+    [ -e "$listed" ] || die "nobody has looked at what differs on Postgres $PG_MAJOR: it is in $found, and would be listed in $listed."
+    diff "$listed" "$found" || die "attached tables show other differences than those listed in $listed: see above."
+    say "Postgres $PG_MAJOR: $attached tables of its own tests attached; what differs is listed in $listed"
+}
+
+# With pgcache preloaded and without.
+check_preloaded() {
+    local count failed
+    step postgres-check-without run without ''
+    step postgres-check-with run with pgcache
+    results postgres-check-without >"$LOG/postgres-check-without.results"
+    results postgres-check-with >"$LOG/postgres-check-with.results"
+    count=$(wc -l <"$LOG/postgres-check-without.results")
+    [ "$count" -gt 250 ] || die "only $count of Postgres' own tests reported a result: see $LOG/postgres-check-without.log."
+    if ! diff "$LOG/postgres-check-without.results" "$LOG/postgres-check-with.results"; then
+        die "Postgres' own tests differ with pgcache preloaded: see above, and $work/with-*/regression.diffs."
+    fi
+    failed=$(grep -c '^failed' "$LOG/postgres-check-with.results" || true)
+    grep '^failed' "$LOG/postgres-check-with.results" || true
+    [ "$failed" != 0 ] || rm -rf "$work"
+    say "Postgres $PG_MAJOR: $((count - failed)) of its own $count tests pass with pgcache preloaded, the same as without"
+}
+
 trap 'scripts/cluster.sh remove postgres-check >/dev/null 2>&1 || true' EXIT
 build_and_stage
 step postgres-tests fetch_tests
 step postgres-tests-laid-out lay_out
-step postgres-check-without run without ''
-step postgres-check-with run with pgcache
-
-results postgres-check-without >"$LOG/postgres-check-without.results"
-results postgres-check-with >"$LOG/postgres-check-with.results"
-count=$(wc -l <"$LOG/postgres-check-without.results")
-[ "$count" -gt 250 ] || die "only $count of Postgres' own tests reported a result: see $LOG/postgres-check-without.log."
-if ! diff "$LOG/postgres-check-without.results" "$LOG/postgres-check-with.results"; then
-    die "Postgres' own tests differ with pgcache preloaded: see above, and $work/with-*/regression.diffs."
-fi
-failed=$(grep -c '^failed' "$LOG/postgres-check-with.results" || true)
-grep '^failed' "$LOG/postgres-check-with.results" || true
-[ "$failed" != 0 ] || rm -rf "$work"
-say "Postgres $PG_MAJOR: $((count - failed)) of its own $count tests pass with pgcache preloaded, the same as without"
+"check_${mode:-preloaded}"

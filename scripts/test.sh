@@ -197,9 +197,10 @@ session_part sessions-over-plans 1 plan
 session_part sessions-without-preload 0 auto
 ! wanted storm || many_tests storm scripts/storm.sh 60
 
-# The examples, and the programs of docs/drivers.md. Languages that are not here and cannot be had are named at the end.
+# The examples, the programs of docs/drivers.md, and others' software over attached tables. What is not here and cannot be
+# had is named at the end.
 examples() {
-    local language languages=(python) shops=(python)
+    local language languages=(python) shops=(python) attached=(cache_table.py)
     for language in node go ruby java php; do
         if ! scripts/need.sh "$language"; then
             absent+=("the programs in $language, which needs that language")
@@ -207,9 +208,22 @@ examples() {
         fi
         languages+=("$language")
         [ ! -d "examples/$language" ] || shops+=("$language")
+        [ "$language" != node ] || attached+=(sessions.js keyv.js)
     done
+    software laravel laravel.php Laravel
+    software symfony-cache symfony.php "Symfony's cache"
     many_tests examples scripts/examples.sh "${shops[@]}"
     many_tests drivers scripts/drivers.sh "${languages[@]}"
+    many_tests attached scripts/attached.sh "${attached[@]}"
+}
+
+# WHAT PROGRAM NAME
+software() {
+    if scripts/need.sh "$1"; then
+        attached+=("$2")
+    else
+        absent+=("$3 over an attached table, which no package brings here")
+    fi
 }
 ! wanted examples || examples
 

@@ -87,6 +87,30 @@ const TABLES: &[(&str, &str)] = &[
     ("c_strict", "storage => 'unlogged'"),
 ];
 
+/// Tables of others, and how they are attached.
+const ATTACHED: &[(&str, &str, &str)] = &[
+    (
+        "a_words",
+        "(more int DEFAULT 1, key varchar(20) PRIMARY KEY, value varchar(50) NOT NULL)",
+        "ttl => '1 second'",
+    ),
+    (
+        "a_uuids",
+        "(id uuid PRIMARY KEY, value jsonb, e bigint NOT NULL)",
+        "key_column => 'id', expires_column => 'e', expires_unit => 'ms'",
+    ),
+    (
+        "a_numbers",
+        "(value json, e integer, id bigint PRIMARY KEY)",
+        "key_column => 'id', expires_column => 'e', expires_unit => 's', max_entries => 10",
+    ),
+    (
+        "a_generated",
+        "(key text PRIMARY KEY, value bytea, made int, e int GENERATED ALWAYS AS (made + 1) STORED)",
+        "expires_column => 'e', expires_unit => 's'",
+    ),
+];
+
 const MEMORY: &[(&str, &str)] = &[
     ("m_text", "ttl => '1 second'"),
     ("m_json", "value_type => 'jsonb'"),
@@ -107,6 +131,13 @@ pub fn make_caches(session: &mut Client, with_memory: bool) {
         names.join(", ")
     );
     all.extend(TABLES.iter().map(make));
+    all.extend(ATTACHED.iter().map(|(name, columns, arguments)| {
+        format!(
+            "CREATE TABLE IF NOT EXISTS {name} {columns}; \
+             SELECT cache_attach('{name}', {arguments}) \
+              WHERE '{name}'::regclass NOT IN (SELECT cache FROM pgcache.all_caches);"
+        )
+    }));
     if with_memory {
         let memory = MEMORY
             .iter()

@@ -10,6 +10,10 @@ const CACHES: &[&str] = &[
     "'c_bytes'",
     "'c_rls'",
     "'c_strict'",
+    "'a_words'",
+    "'a_uuids'",
+    "'a_numbers'",
+    "'a_generated'",
     "'m_text'",
     "'m_json'",
     "'m_bytes'",
@@ -94,6 +98,31 @@ const WORDS: &[&str] = &[
     "key || $1",
     "(SELECT key)",
     "value -> 'a'",
+    "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    "A0EEBC999C0B4EF8BB6D6BB9BD380A11",
+    "s",
+    "ms",
+];
+
+const NAMES: &[&str] = &[
+    "NULL",
+    "'key'",
+    "'value'",
+    "'expires_at'",
+    "'id'",
+    "'e'",
+    "'ctid'",
+    "'nothing_of_this_name'",
+];
+
+const MOMENTS: &[&str] = &[
+    "NULL",
+    "now()",
+    "now() - interval '1 hour'",
+    "now() + interval '1 hour'",
+    "'infinity'",
+    "'-infinity'",
+    "'9999-12-31'",
 ];
 
 const INTERVALS: &[&str] = &[
@@ -252,6 +281,8 @@ pub(crate) fn argument(rng: &mut Rng, kind: &str) -> String {
         "interval" => (*rng.pick(INTERVALS)).into(),
         "regclass" if rng.below(4) > 0 => (*rng.pick(CACHES)).into(),
         "regclass" => (*rng.pick(OTHERS)).into(),
+        "name" => (*rng.pick(NAMES)).into(),
+        "timestamp with time zone" => (*rng.pick(MOMENTS)).into(),
         "regtype" => (*rng.pick(TYPES)).into(),
         "double precision" => {
             (*rng.pick(&["NULL", "0", "0.5", "1", "-1", "2", "'NaN'", "'infinity'"])).into()

@@ -45,7 +45,7 @@ fn a_session_hides_them_from_the_moment_on_at_which_it_loads_the_library() {
     session.run("INSERT INTO c VALUES ('dead', 'new')");
     assert_eq!(session.number(COUNT), 2);
 
-    for libraries in ["pgcache", "auto_explain, '$libdir/pgcache.so'"] {
+    for libraries in ["pgcache", "plpgsql, '$libdir/pgcache.so'"] {
         let name = &database.name;
         session.run(&format!(
             "ALTER DATABASE \"{name}\" SET session_preload_libraries = {libraries}"

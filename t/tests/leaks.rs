@@ -151,3 +151,56 @@ fn making_using_and_dropping_caches_leaks_no_memory() {
         );
     }
 }
+
+#[test]
+fn attaching_and_detaching_leaks_no_memory() {
+    let mut session = Cluster::shared().database().connect();
+    does_not_grow(
+        &mut session,
+        "CREATE TABLE a (id bigint PRIMARY KEY, value json, e int); \
+         SELECT cache_attach('a', '1 hour', 'id', 'value', 'e', expires_unit => 's'); \
+         SELECT cache_set('1', '{}', cache => 'a'); SELECT cache_get('01', 'a'); \
+         INSERT INTO a VALUES (1, '[]') ON CONFLICT (id) DO UPDATE SET value = EXCLUDED.value; \
+         SELECT cache_detach('a'); DROP TABLE a",
+        calls() / 60,
+    );
+}
+
+/// Each round finds the rows of the one before expired: hides them, and puts others in their place.
+#[test]
+fn plain_sql_over_expired_rows_leaks_no_memory() {
+    let mut session = Cluster::shared().database().connect();
+    session.run(
+        "CREATE TABLE words (key varchar(20) PRIMARY KEY, value text, e timestamptz);
+         CREATE TABLE numbers (key bigint PRIMARY KEY, value bytea, e int);
+         CREATE TABLE uuids (key uuid PRIMARY KEY, value jsonb, e bigint);
+         SELECT cache_attach('words', expires_column => 'e'),
+                cache_attach('numbers', expires_column => 'e', expires_unit => 's'),
+                cache_attach('uuids', expires_column => 'e', expires_unit => 'ms')",
+    );
+    for (table, key, value, past) in [
+        ("words", "'k' || i", "'v'", "now() - interval '1 hour'"),
+        ("numbers", "i", "'v'", "1"),
+        ("uuids", "md5(i::text)::uuid", "'{}'", "1"),
+    ] {
+        let write = format!(
+            "INSERT INTO {table} SELECT {key}, {value}, {past} FROM generate_series(1, {ROUND}) AS i"
+        );
+        for statement in [
+            write.clone(),
+            format!("{write} ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value, e = {past}"),
+            format!(
+                "SELECT count(*) FROM {table}; UPDATE {table} SET value = NULL; DELETE FROM {table}"
+            ),
+            format!(
+                "DO $$BEGIN FOR i IN 1..{ROUND} LOOP PERFORM FROM {table} WHERE key = {key}; END LOOP; END$$"
+            ),
+        ] {
+            does_not_grow(&mut session, &statement, calls() / ROUND);
+        }
+        let expired =
+            format!("SET pgcache.show_expired = on; SELECT count(*) = {ROUND} FROM {table}");
+        assert_eq!(session.lines(&expired), ["t"], "{table}");
+        session.run("RESET pgcache.show_expired");
+    }
+}

@@ -971,13 +971,13 @@ fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
 
 #[test]
 fn the_lines_that_are_missing_keep_other_libraries() {
-    let cluster = Cluster::start(&["shared_preload_libraries = 'auto_explain'"]);
+    let cluster = Cluster::start(&["shared_preload_libraries = 'plpgsql'"]);
     let (mut session, notices) = hearing(&cluster.empty_database(""));
     session.run("CREATE EXTENSION pgcache");
     let [notice] = &heard(&notices)[..] else {
         panic!("one notice");
     };
-    let line = PRELOAD.replace("pgcache'", "auto_explain, pgcache'");
+    let line = PRELOAD.replace("pgcache'", "plpgsql, pgcache'");
     assert!(
         notice.hint().is_some_and(|hint| hint.contains(&line)),
         "{notice:?}"
