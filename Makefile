@@ -11,7 +11,7 @@ DATA = $(wildcard sql/pgcache--*.sql)
 # those that need pgcache in shared_preload_libraries
 REGRESS_TIER = memory pages depend_memory hot_tier leases settings
 REGRESS = install create entries value_types bytes keys ttl expired hidden hidden_rights renewed defaults negative arguments counters batch scan caches_view privileges \
-	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch \
+	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch attached \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise
 ISOLATION_TIER = memory_drop memory_depend

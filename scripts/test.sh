@@ -123,7 +123,7 @@ served() {
 discarding() {
     served '' REGRESS=install ISOLATION=
     scripts/cluster.sh psql test -q -c 'ALTER DATABASE contrib_regression SET debug_discard_caches = 1'
-    regress REGRESS="${DISCARDING:-fetch}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
+    regress REGRESS="${DISCARDING:-fetch attached}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
 }
 
 # A part of pg_regress and the isolation tests: regress-NAME 'conf line' [arguments of make]

@@ -221,7 +221,11 @@ fn array(rng: &mut Rng, of: &str, element: fn(&mut Rng) -> String) -> String {
         3 => {
             let element = element(rng);
             // Postgres makes no array beyond a gigabyte: the call would not reach us.
-            let most = if element.contains("repeat(") { 100 } else { 5000 };
+            let most = if element.contains("repeat(") {
+                100
+            } else {
+                5000
+            };
             let many = most.min(*rng.pick(&[3, 100, 5000]));
             format!("array_fill({element}::{of}, ARRAY[{many}])")
         }

@@ -652,6 +652,64 @@ fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
     );
 }
 
+/// With TRIGGER on the table somebody says what the former default was, where the library is not loaded.
+#[test]
+fn a_former_default_that_somebody_else_made_up_is_not_the_owners_code() {
+    let cluster = Cluster::shared();
+    let database = cluster.database();
+    let mut session = database.connect();
+    let (owner, other) = (cluster.role(), cluster.role());
+    session.run(&format!(
+        "GRANT CREATE ON SCHEMA public TO {owner}, {other}; SET ROLE {owner};
+         CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz DEFAULT 'infinity');
+         SELECT cache_attach('c', '1 hour'); GRANT TRIGGER ON c TO {other}; RESET ROLE;"
+    ));
+    let mut app = database.connect_as(&other);
+    app.run(
+        "CREATE TABLE who (name text); GRANT INSERT ON who TO PUBLIC;
+         CREATE FUNCTION evil() RETURNS text LANGUAGE plpgsql AS
+             $$ BEGIN INSERT INTO public.who VALUES (current_user); RETURN 'x'; END $$;
+         CREATE DOMAIN trap AS text CHECK (public.evil() IS NOT NULL)",
+    );
+    for default in [
+        "now(), ADD COLUMN other text DEFAULT public.evil()",
+        "CASE WHEN ''{x}''::public.trap[] IS NULL THEN now() END",
+    ] {
+        let _ = app.try_lines(&format!(
+            "CREATE OR REPLACE TRIGGER pgcache_columns BEFORE UPDATE OF key, value, expires_at ON c
+                 FOR EACH STATEMENT EXECUTE FUNCTION pgcache.columns('default={default}')"
+        ));
+        session.run(&format!(
+            "SET ROLE {owner}; SELECT cache_alter('c', cache_forever())"
+        ));
+        session.run("SELECT cache_alter('c', '1 hour'); RESET ROLE");
+    }
+    session.run("SELECT cache_detach('c')");
+    assert_eq!(session.lines("SELECT name FROM who"), [""; 0]);
+}
+
+/// A removal may be refused; who writes where nothing has expired does not hear of it.
+#[test]
+fn a_write_where_nothing_has_expired_is_not_refused_for_a_trigger_of_somebody_elses() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    let other = Cluster::shared().role();
+    session.run(&format!(
+        "CREATE TABLE c (key text PRIMARY KEY, value json, expires_at timestamptz);
+         SELECT cache_attach('c');
+         GRANT TRIGGER ON c TO {other}; GRANT CREATE ON SCHEMA public TO {other}; SET ROLE {other};
+         CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;
+         CREATE TRIGGER theirs BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION theirs();
+         RESET ROLE"
+    ));
+    session.run("INSERT INTO c VALUES ('live', '1', NULL), ('old', '1', '-infinity')");
+    let sessions = "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    session.run(&format!("INSERT INTO c VALUES ('live', '2') {sessions}"));
+    assert_eq!(session.lines("SELECT value FROM c"), ["2"]);
+    let old = session.try_lines(&format!("INSERT INTO c VALUES ('old', '2') {sessions}"));
+    refused(old, "42501");
+}
+
 #[test]
 fn columns_are_followed_when_they_are_renamed_and_held_when_dropped() {
     let database = Cluster::shared().database();

@@ -119,7 +119,11 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
             page("docs/reference.md").contains(&format!("| {hint} |")),
             "{hint}"
         );
-        assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1, "{call}");
+        assert_eq!(
+            admin.number("SELECT count(*) FROM c AS pgcache_c"),
+            1,
+            "{call}"
+        );
         assert!(!is_superuser(&mut admin, &role), "{call}");
     }
     // Over all caches it is a warning, also for the owner, who has not named the cache.
@@ -170,13 +174,22 @@ fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
             true => "pgcache.invalidate",
             false => "quiet",
         };
-        app.run(&format!(
+        // One of ours only the owner makes, with the library loaded: it may call a function of others, too.
+        let maker = match function {
+            "quiet" => &mut app,
+            _ => &mut admin,
+        };
+        maker.run(&format!(
             "CREATE TRIGGER trap AFTER DELETE ON c FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION {function}()"
         ));
         put_expired(&mut admin);
         admin.run("SELECT cache_expire()");
         assert!(!is_superuser(&mut admin, &role), "{condition}");
-        assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1, "{condition}");
+        assert_eq!(
+            admin.number("SELECT count(*) FROM c AS pgcache_c"),
+            1,
+            "{condition}"
+        );
         let deleter = database.cluster.role();
         admin.run(&format!("GRANT DELETE ON c TO {deleter}"));
         let mut session = database.connect_as(&deleter);
@@ -230,4 +243,43 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     let wanted = ["of_member", "of_superuser", "own"].map(|name| format!("{name}|{owner}"));
     assert_eq!(seen, wanted);
     assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
+}
+
+/// By Postgres' rules whoever holds TRIGGER makes triggers, and replaces those that are there.
+#[test]
+fn only_its_owner_makes_a_table_a_cache_or_says_how() {
+    let database = Cluster::hot().database();
+    let role = database.cluster.role();
+    let mut admin = database.connect();
+    admin.run(&format!(
+        "SELECT cache_create('c'); ALTER TABLE c ADD COLUMN note text, ADD COLUMN made timestamptz DEFAULT now();
+         CREATE TABLE plain (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz);
+         INSERT INTO plain VALUES ('k', 'v', '-infinity'); GRANT TRIGGER ON c, plain TO {role};
+         GRANT CREATE ON SCHEMA public TO {role}; GRANT DELETE ON c TO PUBLIC"
+    ));
+    let mut app = database.connect_as(&role);
+    app.run(
+        "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+         CREATE TRIGGER theirs AFTER INSERT OR UPDATE OR DELETE ON plain FOR EACH ROW EXECUTE FUNCTION theirs()",
+    );
+    let rows =
+        "AFTER INSERT OR UPDATE OR DELETE ON plain FOR EACH ROW EXECUTE FUNCTION pgcache.record()";
+    for trigger in [
+        &format!("CREATE TRIGGER r {rows}"),
+        &format!("CREATE OR REPLACE TRIGGER theirs {rows}"),
+        "CREATE OR REPLACE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON c
+             FOR EACH ROW EXECUTE FUNCTION pgcache.record('max_entries=1')",
+        "CREATE TRIGGER a BEFORE TRUNCATE ON c FOR EACH STATEMENT EXECUTE FUNCTION pgcache.record_truncate()",
+        "CREATE TRIGGER a BEFORE UPDATE OF key, note, made ON c FOR EACH STATEMENT EXECUTE FUNCTION pgcache.columns()",
+        "CREATE TRIGGER d AFTER INSERT ON plain FOR EACH ROW
+             WHEN (true OR pgcache.depends('c'::regclass, new.key)) EXECUTE FUNCTION pgcache.invalidate()",
+        "CREATE TRIGGER d BEFORE TRUNCATE ON plain FOR EACH STATEMENT
+             WHEN (true OR pgcache.depends('c'::regclass, '')) EXECUTE FUNCTION pgcache.invalidate_all()",
+    ] {
+        let error = refused(app.try_lines(trigger), "42501");
+        assert!(error.message().starts_with("must be owner of table"), "{error:?}");
+        assert_eq!(app.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'plain'::regclass"), 1);
+    }
+    admin.run(&format!("CREATE TRIGGER r {rows}"));
+    assert_eq!(admin.number("SELECT count(*) FROM plain"), 0);
 }

@@ -336,3 +336,22 @@ fn what_is_taken_away_counts_in_the_middle_of_a_transaction() {
     let error = ask().expect_err("revoked");
     assert_eq!(error.code().map(|code| code.code()), Some("42501"));
 }
+
+/// Somebody's function that says whether a session of an application is still there.
+#[test]
+fn the_caller_of_a_security_definer_function_does_not_show_it_expired_rows() {
+    let database = Cluster::shared().database();
+    let mut owner = database.connect();
+    owner.run(
+        "SELECT cache_create('c', '1 hour'); INSERT INTO c VALUES ('token', 'user', '-infinity');
+         CREATE FUNCTION knows(token text) RETURNS bool SECURITY DEFINER LANGUAGE sql AS
+             'SELECT EXISTS (SELECT FROM public.c WHERE key = token)';
+         CREATE FUNCTION renews(token text) RETURNS void SECURITY DEFINER LANGUAGE sql AS
+             'INSERT INTO public.c VALUES (token, ''other'')'",
+    );
+    let mut caller = database.connect_as(&database.cluster.role());
+    caller.run("SELECT cache_forever(); SET pgcache.show_expired = on");
+    assert_eq!(caller.lines("SELECT knows('token')"), ["f"]);
+    caller.run("SELECT renews('token')");
+    assert_eq!(owner.lines("SELECT value FROM c"), ["other"]);
+}

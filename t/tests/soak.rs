@@ -64,7 +64,12 @@ impl Seen {
         *errors.entry(state.to_owned()).or_insert(0) += 1;
         if !is_expected(state, statement) {
             let mut unexpected = self.unexpected.lock().expect("a list");
-            unexpected.push(format!("{statement}: {}", error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)));
+            unexpected.push(format!(
+                "{statement}: {}",
+                error
+                    .as_db_error()
+                    .map_or_else(|| error.to_string(), ToString::to_string)
+            ));
         }
     }
 
@@ -313,7 +318,8 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
     );
     let mut functions = needs::present(&mut session);
     functions.retain(|(name, needs, _)| {
-        !matches!(needs, Needs::Elsewhere | Needs::Trigger) && !["cache_drop", "cache_detach"].contains(name)
+        !matches!(needs, Needs::Elsewhere | Needs::Trigger)
+            && !["cache_drop", "cache_detach"].contains(name)
     });
     let size = session.number("SELECT size FROM pgcache.hot_tier");
     drop(session);

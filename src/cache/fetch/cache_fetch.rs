@@ -237,7 +237,7 @@ impl Fetch {
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
         pause::at(Window::ToldToWritten);
-        entries::set(cache, self.key.key, entry)
+        entries::set(cache, cache.key(self.key.key), entry) // its keys may be of another type by now
     }
 
     /// Whether this transaction has changed what an entry of a memory cache depends on, or may have

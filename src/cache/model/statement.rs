@@ -43,6 +43,7 @@ pub enum Statement {
     },
     Count,
     DeleteExpired,
+    IsExpired,
     Look,
     Expire,
     Census,
@@ -104,7 +105,8 @@ impl Statement {
         use Parameter::*;
         match self {
             Statement::Get | Statement::Persist => &[Key],
-            Statement::Delete | Statement::DeleteIfNegative | Statement::DeleteExpired => &[Key],
+            Statement::Delete | Statement::DeleteIfNegative => &[Key],
+            Statement::DeleteExpired | Statement::IsExpired => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
             Statement::DeleteAll | Statement::Count => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
@@ -237,6 +239,10 @@ impl Statement {
             }
             Statement::DeleteExpired => {
                 "DELETE FROM ONLY $$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
+            }
+            Statement::IsExpired => {
+                "SELECT FROM ONLY $$T AS pgcache_c \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {

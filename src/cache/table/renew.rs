@@ -20,14 +20,22 @@ pub fn renew(relation: Oid, key: &[u8]) {
         return;
     };
     let key = Key::stored(Text::new(key));
-    let is_expired = match &cache.target {
+    let asked = match &cache.target {
         Some(target) if !cache.is_stale() => search::has_expired(target, key.text()).ok(),
         _ => None,
     };
-    // Where the table cannot be asked, the statement finds out.
-    if is_expired.unwrap_or(true) {
+    if asked.unwrap_or_else(|| finds_expired(&cache, key)) {
         remove(&cache, key);
     }
+}
+
+/// The same of a table that is not read directly. Asked first, because a removal may be refused, and
+/// who writes where nothing has expired shall not hear of that.
+fn finds_expired(cache: &Cache, key: Key) -> bool {
+    let _owner = AsOwner::to_maintain(cache.relation);
+    cache
+        .plan(Statement::IsExpired)
+        .run_as_of_now(&[key.text().into()], |output| output.processed > 0)
 }
 
 fn remove(cache: &Cache, key: Key) {

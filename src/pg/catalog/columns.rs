@@ -109,11 +109,10 @@ const C_COLLATION: Oid = Oid::from_u32(950);
 pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
     // SAFETY: the table is open and locked, by the caller's word.
     unsafe {
-        match marker(table) {
-            Some(marker) => {
-                let numbers = attached_numbers(marker);
-                let unit = argument(marker, b"unit=");
-                judge(table, numbers, unit.as_deref(), true)
+        match marked(table) {
+            Some(marked) => {
+                let numbers = [marked.key, marked.value, marked.deadline];
+                judge(table, numbers, marked.unit.as_deref(), true)
             }
             None => {
                 let oid = (*table).rd_id;
@@ -145,12 +144,17 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
 }
 
 /// Whether the table was made a cache by `cache_attach`; the former default of its deadline's
-/// column, where that had one.
+/// column, where that had one. Only from a marker that is disabled, as only the table's owner leaves
+/// one: the default is a text that runs code while it is read, and with TRIGGER anybody makes a marker
+/// where the library is not loaded.
 pub fn former_default(table: Oid) -> Option<Option<Vec<u8>>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
-        let former = marker(open).map(|marker| argument(marker, b"default="));
+        let former = marker(open, |marker| {
+            let is_disabled = marker.tgenabled == pg_sys::TRIGGER_DISABLED as i8;
+            argument(marker, b"default=").filter(|_| is_disabled)
+        });
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         former
     }
@@ -164,9 +168,8 @@ pub fn former_default(table: Oid) -> Option<Option<Vec<u8>>> {
 pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
     // SAFETY: the table is open, by the caller's word.
     unsafe {
-        match marker(table) {
-            Some(marker) => {
-                let [key, ..] = attached_numbers(marker);
+        match marker(table, |marker| attached_numbers(marker)) {
+            Some([key, ..]) => {
                 let column = attribute(table, key)?;
                 Some((key, KeyType::of(column.atttypid, column.atttypmod)?))
             }
@@ -187,8 +190,8 @@ pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
 pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
     // SAFETY: the table is open, by the caller's word.
     unsafe {
-        let value = match marker(table) {
-            Some(marker) => attached_numbers(marker)[1],
+        let value = match marker(table, |marker| attached_numbers(marker)) {
+            Some([_, value, _]) => value,
             None => relation::column_number((*table).rd_id, c"value")?,
         };
         let value_oid = attribute(table, value)?.atttypid;
@@ -199,6 +202,7 @@ pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
 /// What the marker of an attached table says: numbers of columns, and the unit of its deadlines.
 pub struct Marked {
     pub key: i16,
+    pub value: i16,
     pub deadline: i16,
     pub unit: Option<Vec<u8>>,
 }
@@ -208,31 +212,42 @@ pub struct Marked {
 /// # Safety
 /// `table` must be open.
 pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
-    // SAFETY: the table is open, by the caller's word, so the trigger stays.
+    // SAFETY: the table is open, by the caller's word; what is read are copies.
     unsafe {
-        let marker = marker(table)?;
-        let [key, _, deadline] = attached_numbers(marker);
-        Some(Marked {
-            key,
-            deadline,
-            unit: argument(marker, b"unit="),
+        marker(table, |marker| {
+            let [key, value, deadline] = attached_numbers(marker);
+            Marked {
+                key,
+                value,
+                deadline,
+                unit: argument(marker, b"unit="),
+            }
         })
     }
 }
 
-/// The trigger that names the columns. Its shape is looked at first: the function's oid is a
-/// look-up, and this is asked at each row that changes.
+/// What `read` makes of the trigger that names the columns; it looks at no catalog. The trigger's shape is
+/// looked at first: the function's oid is a look-up, and this is asked at each row that changes. After
+/// that look-up the triggers may be others.
 ///
 /// # Safety
-/// `table` must be open for as long as the result is used.
-unsafe fn marker<'a>(table: pg_sys::Relation) -> Option<&'a pg_sys::Trigger> {
-    // SAFETY: trigdesc is NULL or has numtriggers triggers.
+/// `table` must be open.
+unsafe fn marker<R>(
+    table: pg_sys::Relation,
+    read: impl FnOnce(&pg_sys::Trigger) -> R,
+) -> Option<R> {
+    let is_formed =
+        |trigger: &&pg_sys::Trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER;
+    // SAFETY: the table is open, by the caller's word. No catalog is looked at while a list of triggers is
+    // used.
     unsafe {
-        let descriptor = (*table).trigdesc.as_ref()?;
-        std::slice::from_raw_parts(descriptor.triggers, descriptor.numtriggers as usize)
+        relation::triggers(table).iter().find(is_formed)?;
+        let columns = own::COLUMNS.oid();
+        relation::triggers(table)
             .iter()
-            .filter(|trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER)
-            .find(|trigger| trigger.tgfoid == own::COLUMNS.oid())
+            .filter(is_formed)
+            .find(|trigger| trigger.tgfoid == columns)
+            .map(read)
     }
 }
 

@@ -50,13 +50,13 @@ pub fn refuse(table: Oid) {
 }
 
 fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
-    // SAFETY: the relation is open while its triggers are read; what is given back are copies.
+    // SAFETY: the relation is open while its triggers are copied.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
         if open.is_null() {
             return None;
         }
-        let found = relation::triggers(open)
+        let found = relation::copied_triggers(open)
             .iter()
             .filter(|trigger| trigger.tgenabled != pg_sys::TRIGGER_DISABLED as i8)
             .filter(|trigger| trigger.tgtype as u32 & REMOVES != 0)
@@ -67,7 +67,7 @@ fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
 }
 
 /// # Safety
-/// A trigger of an open relation.
+/// A copy of a trigger: catalogs are looked at.
 unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Error> {
     let names = || {
         // SAFETY: every trigger has a name.

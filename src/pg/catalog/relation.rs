@@ -8,14 +8,34 @@ use pgrx::pg_sys;
 
 use crate::pg::value::datum::varlena_bytes;
 
-/// The triggers of a relation, foreign keys' own among them.
+/// The triggers of a relation, foreign keys' own among them, where they stand in the relcache.
 ///
 /// # Safety
-/// `relation` must be open for as long as the result is used.
+/// `relation` must be open, and no catalog looked at, for as long as the result is used: a look may
+/// hear that the relation has changed, and then its triggers are read anew and the former ones freed,
+/// whoever has it open. Somebody's ANALYZE is enough.
 pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
-    // SAFETY: trigdesc is NULL or has numtriggers triggers, which stay while the relation is open.
+    // SAFETY: the relation is open, and its triggers stay, by the caller's word.
+    unsafe { all_of((*relation).trigdesc) }
+}
+
+/// Copies of them in the current memory context, for who looks at catalogs meanwhile.
+///
+/// # Safety
+/// `relation` must be open; the memory context stays for as long as the result is used.
+pub(in crate::pg) unsafe fn copied_triggers<'r>(
+    relation: pg_sys::Relation,
+) -> &'r [pg_sys::Trigger] {
+    // SAFETY: the relation is open, by the caller's word. The copy, NULL where there are none, looks at no
+    // catalog.
+    unsafe { all_of(pg_sys::CopyTriggerDesc((*relation).trigdesc)) }
+}
+
+/// # Safety
+/// NULL, or a description of triggers that stays for as long as the result is used.
+unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Trigger] {
+    // SAFETY: it has numtriggers triggers, and stays by the caller's word.
     unsafe {
-        let descriptor = (*relation).trigdesc;
         match descriptor.is_null() {
             true => &[],
             false => std::slice::from_raw_parts(
@@ -204,6 +224,7 @@ pub fn is_view(relation: pg_sys::Oid) -> bool {
 /// What the catalog says of a trigger.
 pub struct TriggerRow {
     pub table: pg_sys::Oid,
+    pub function: pg_sys::Oid,
     /// The trigger of the partition's parent that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
     /// The row was inserted so: no command has changed it since, nor replaced the trigger.
@@ -217,6 +238,7 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
         Some(TriggerRow {
             is_first_version: u32::from(row.mask) & pg_sys::HEAP_UPDATED == 0,
             table: row.form.tgrelid,
+            function: row.form.tgfoid,
             parent: row.form.tgparentid,
         })
     })

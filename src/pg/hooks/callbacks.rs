@@ -3,7 +3,8 @@
 use pgrx::pg_sys::{self, Oid};
 
 use super::{applied, dependency, ending, source};
-use crate::pg::catalog::relation;
+use crate::pg::catalog::relation::{self, TriggerRow};
+use crate::pg::catalog::{own, privilege};
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
@@ -169,6 +170,23 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     });
 }
 
+/// Raises 42501 for a trigger of ours on somebody else's table. By Postgres' rules whoever holds
+/// TRIGGER may make one, or replace the one that is there. But ours say what is done with the owner's
+/// rights: which rows have expired, are hidden and swept, which entries go with a row.
+fn require_owner(row: &TriggerRow) {
+    let ours = [
+        own::RECORD,
+        own::RECORD_TRUNCATE,
+        own::COLUMNS,
+        own::INVALIDATE,
+        own::INVALIDATE_ALL,
+    ];
+    let is_copied = row.parent != pg_sys::InvalidOid; // to a partition, from its parent's
+    if !is_copied && ours.iter().any(|function| function.oid() == row.function) {
+        privilege::require_owner(row.table);
+    }
+}
+
 fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
     use pg_sys::ObjectAccessType::*;
     if !matches!(access, OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER) {
@@ -176,6 +194,9 @@ fn trigger_event(access: pg_sys::ObjectAccessType::Type, trigger: Oid) {
     }
     if let Some(row) = relation::trigger_row(trigger) {
         let relation = row.table;
+        if access == OAT_POST_CREATE {
+            require_owner(&row);
+        }
         match access {
             OAT_DROP => source::trigger_dropped(trigger, relation),
             OAT_POST_CREATE if row.is_first_version => source::trigger_made(trigger),

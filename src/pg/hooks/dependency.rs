@@ -164,7 +164,7 @@ struct Condition {
 
 impl Condition {
     /// # Safety
-    /// `trigger` is a Trigger of an open relation.
+    /// `trigger` is a copy, as those of a trigger that runs are.
     unsafe fn of(trigger: *const pg_sys::Trigger) -> Option<Condition> {
         // SAFETY: tgqual is NULL or the text of a node tree.
         unsafe {
@@ -261,13 +261,13 @@ pub fn functions() -> [Oid; 2] {
 /// The dependencies' triggers on a table.
 pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     let functions = functions();
-    // SAFETY: the relation is open while its triggers are read; names are copied, nodes are new.
+    // SAFETY: the relation is open while its triggers are copied; to take their conditions apart looks at catalogs.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
         if open.is_null() {
             return Vec::new();
         }
-        let found = relation::triggers(open)
+        let found = relation::copied_triggers(open)
             .iter()
             .filter(|trigger| functions.contains(&trigger.tgfoid))
             .filter_map(|trigger| {

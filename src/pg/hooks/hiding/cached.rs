@@ -141,7 +141,9 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         let none = pg_sys::InvalidOid;
         let is_cache = record != none
             && live != none
-            && relation::triggers(relation).iter().any(|one| one.tgfoid == record);
+            && relation::triggers(relation)
+                .iter()
+                .any(|one| one.tgfoid == record);
         if !is_cache {
             return None;
         }

@@ -15,6 +15,13 @@ use crate::pg::value::moment;
 /// `pgcache.show_expired`. Off: what has expired is gone.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
+/// Whether the setting counts here: for the session's own statements. A SECURITY DEFINER function that
+/// asks whether a session of its application is still there shall not be answered as its caller sets.
+pub fn shows_expired() -> bool {
+    // SAFETY: reads variables of this process.
+    SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
+}
+
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
@@ -114,7 +121,7 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
 /// kept.
 fn first_live() -> Timestamp {
     // SAFETY: as declared above.
-    let all = SHOW_EXPIRED.get() || unsafe { InNoForceRLSOperation() };
+    let all = shows_expired() || unsafe { InNoForceRLSOperation() };
     match all {
         true => Timestamp::MIN,
         // 0 stands for "not asked yet"; a microsecond on 2000-01-01 does not matter.

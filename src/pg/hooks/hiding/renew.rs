@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-use super::live::SHOW_EXPIRED;
+use super::live::shows_expired;
 use super::writes::OURS;
 use crate::pg::events;
 use crate::pg::value::datum::varlena_bytes;
@@ -31,7 +31,7 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
         let arguments = (*call).args.as_slice(2);
         let [key, cache] = [&arguments[0], &arguments[1]];
         (*call).isnull = key.isnull;
-        let is_wanted = !key.isnull && !cache.isnull && !SHOW_EXPIRED.get();
+        let is_wanted = !key.isnull && !cache.isnull && !shows_expired();
         if is_wanted && place_of((*call).flinfo) == OURS {
             let cache = Oid::from_u32(cache.value.value() as u32);
             events::emit(|observer| (observer.writing)(cache, varlena_bytes(key.value)));
