@@ -421,7 +421,7 @@ impl Error {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."
             }
             Error::NoSuchRelation(_) => {
-                "The cache was dropped, or never made. The view pgcache.caches lists the caches that you may read."
+                "If the cache was made anew meanwhile, run the statement again. The view pgcache.caches lists the caches that you may read."
             }
             Error::NoSuchView => {
                 "Make the cache with cache_create(), or run cache_alter() on it after a restore."

@@ -11,6 +11,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::pooler::Pooler;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::types::Type;
@@ -141,6 +142,38 @@ fn a_lease_is_good_in_another_session() {
     assert_ne!(client.text(PID), first);
     assert!(client.holds(&format!("SELECT cache_set_leased('k', 'v', {lease})")));
     assert_eq!(client.text("SELECT cache_get('k')"), "v");
+}
+
+/// What two clients get who wait for a winner, with so many sessions of the server for the three.
+fn waiters_get(sessions: u32) -> [String; 2] {
+    let database = Cluster::hot().database();
+    let mut direct = database.connect();
+    let pooler = Pooler::before(&database, sessions);
+    let mut winner = pooler.connect();
+    let lease = winner.number("SELECT lease FROM cache_lease('k')");
+    thread::scope(|scope| {
+        let waiters = [(), ()].map(|()| {
+            let mut client = pooler.connect();
+            let ask = "SELECT state FROM cache_lease('k', wait => '3 seconds')";
+            scope.spawn(move || client.text(ask))
+        });
+        wait_until("both wait", || {
+            let waiting = "SELECT count(*) = 2 FROM pg_stat_activity \
+                            WHERE wait_event = 'PgcacheFetch' AND datname = current_database()";
+            direct.holds(waiting)
+        });
+        let stored = format!("SELECT cache_set_leased('k', 'v', {lease})");
+        assert!(winner.holds(&stored), "{sessions} sessions");
+        waiters.map(|waiter| waiter.join().expect("a waiter is answered"))
+    })
+}
+
+/// A pool of an application's own is no other.
+#[test]
+fn waiters_that_hold_all_sessions_keep_the_winner_from_storing() {
+    let starved = waiters_get(2);
+    assert!(starved.contains(&"busy".to_owned()), "{starved:?}");
+    assert_eq!(waiters_get(3), ["hit", "hit"]);
 }
 
 #[test]

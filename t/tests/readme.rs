@@ -2,6 +2,7 @@
 //! table names the functions that there are. The reference has tests of its own.
 
 use std::collections::BTreeSet;
+use std::thread;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -44,6 +45,78 @@ fn from_redis_and_memcached_each_row_does_what_it_says() {
     let rows = readme::rows(&page);
     assert!(rows.len() > 60, "{} rows", rows.len());
     check(session, rows);
+}
+
+/// A day of an interval is not always 24 hours.
+#[test]
+fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
+    let database = Cluster::hot().database();
+    let session = &mut database.connect();
+    check_examples(session, &readme::page(MOVING));
+    session.run("SET timezone = 'America/New_York'");
+    let winter = "4102444800";
+    let summer = "4118083200";
+    for moment in [winter, summer] {
+        let page = readme::page(MOVING).replace(winter, moment);
+        let sets: Vec<_> = readme::rows(&page)
+            .into_iter()
+            .filter(|row| row.sql.contains(moment))
+            .collect();
+        assert!(sets.len() > 1, "{} rows", sets.len());
+        for set in sets {
+            session.run(&set.sql);
+            let deadline =
+                "SELECT extract(epoch FROM expires_at)::bigint FROM cache_lookup('k', 'c')";
+            assert_eq!(session.text(deadline), moment, "after {}", set.sql);
+        }
+    }
+}
+
+/// Whoever swaps a value gets the one that he has put out, as from GETSET.
+#[test]
+fn a_value_that_getset_puts_out_is_given_to_one_caller() {
+    let page = readme::page(MOVING);
+    let mut swaps = readme::rows(&page).into_iter().map(|row| row.sql);
+    let swap = swaps
+        .find(|sql| sql.contains("AS old") && sql.contains("cache_cas"))
+        .expect("the page has GETSET");
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    check_examples(&mut session, &page);
+    let callers: Vec<_> = (0..4)
+        .map(|caller| {
+            let (mut session, swap) = (database.connect(), swap.clone());
+            thread::spawn(move || swapped(&mut session, &swap, caller))
+        })
+        .collect();
+    let mut given: Vec<String> = callers
+        .into_iter()
+        .flat_map(|caller| caller.join().expect("a caller ends"))
+        .collect();
+    given.push(session.text("SELECT cache_get('k', 'c')"));
+    let all = given.len();
+    given.sort_unstable();
+    given.dedup();
+    assert_eq!(
+        given.len(),
+        all,
+        "a value was given to two, so another one to nobody"
+    );
+}
+
+/// What one caller gets who swaps a thousand times; the first of all callers finds nothing, which is no value.
+fn swapped(session: &mut Client, swap: &str, caller: usize) -> Vec<String> {
+    session.run("SET search_path = moving, public");
+    let mut given = Vec::new();
+    for turn in 0..1000 {
+        let swap = swap.replace("'v'", &format!("'{caller} {turn}'"));
+        for answer in session.lines(&swap) {
+            if let Some(old) = answer.strip_suffix("|t") {
+                given.push(old.to_owned());
+            }
+        }
+    }
+    given
 }
 
 const MOVING: &str = "docs/from-redis-and-memcached.md";

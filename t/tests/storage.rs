@@ -7,6 +7,7 @@ use std::time::Duration;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
@@ -38,8 +39,8 @@ fn moved(relation: &str, storage: &str) -> [String; 4] {
             "ALTER {relation} c RENAME TO before;
              SELECT cache_create('c', '1 hour', '{storage}', max_entries => 1000, grace => '1 minute')"
         ),
-        "SELECT count(cache_set(key, value, CASE WHEN expires_at IS NULL THEN cache_forever()
-                                                 ELSE greatest(expires_at - clock_timestamp(), '1 ms') END, 'c'))
+        "SELECT count(cache_set(key, value, CASE WHEN expires_at IS NULL THEN cache_forever() ELSE make_interval(
+                         secs => greatest(extract(epoch FROM expires_at - clock_timestamp()), 0.001)) END, 'c'))
            FROM before WHERE expires_at IS NULL OR expires_at > clock_timestamp()"
             .to_owned(),
         "SELECT cache_depend('source', 'id::text', 'c'), cache_drop('before')".to_owned(),
@@ -162,6 +163,57 @@ fn a_move_to_memory_waits_for_who_has_changed_a_source() {
 #[test]
 fn a_move_from_memory_waits_for_who_has_changed_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
+}
+
+/// Of an hour more or less, where summer time begins or ends before them.
+#[test]
+fn deadlines_come_along_in_every_time_zone() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    cache(&mut session, "unlogged");
+    session.run("SET timezone = 'America/New_York'");
+    session.run("INSERT INTO c VALUES ('winter', '', '2100-01-01'), ('summer', '', '2100-07-01')");
+    let deadlines =
+        "SELECT key, round(extract(epoch FROM expires_at)) FROM cache_scan(cache => 'c')";
+    let before = session.lines(deadlines);
+    session.run("BEGIN");
+    for step in moved("TABLE", "memory") {
+        session.run(&step);
+    }
+    session.run("COMMIT");
+    assert_eq!(session.lines(deadlines), before);
+}
+
+/// The function's caller is told what to do; a caller who comes later finds the new cache.
+#[test]
+fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
+    let database = Cluster::hot().database();
+    let (mut mover, mut reader) = (database.connect(), database.connect());
+    cache(&mut mover, "unlogged");
+    reader.run("SET pgcache.hot_tier = off");
+    let pid = reader.text("SELECT pg_backend_pid()");
+    mover.run("BEGIN");
+    for step in moved("TABLE", "memory") {
+        mover.run(&step);
+    }
+    let get = "SELECT cache_get('1', 'c')";
+    let waited = thread::scope(|scope| {
+        let mut mover = mover; // gone with a failure in here, so that nobody waits for it
+        let reading = scope.spawn(|| reader.try_value(get));
+        wait_until("the reader waits for the move", || {
+            database.connect().holds(&format!(
+                "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
+            ))
+        });
+        mover.run("COMMIT");
+        reading.join().expect("the reader ends")
+    });
+    assert!(
+        refused(waited, "42P01")
+            .hint()
+            .is_some_and(|hint| hint.contains("run the statement again"))
+    );
+    assert_eq!(reader.text(get), "one");
 }
 
 #[test]
