@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the outputs of Postgres' own tests over plain tables and over attached ones, and prints what differs.
 
-What every attached table shows is taken away first: the condition in EXPLAIN and the triggers in psql's \\d. What is
-left is other plans, and whatever ought not to be there.
+What every attached table shows is taken away first: the condition in EXPLAIN and the triggers in psql's \\d. So is the
+order of rows, which other plans change. What is left is other plans, and whatever ought not to be there.
 
 Usage: compare.py PLAIN ATTACHED      folders of *.out
 """
@@ -45,26 +45,33 @@ def without_condition(line):
 
 
 def without_frame(lines):
-    """Tables without what depends on their longest line, and plans without their number of lines."""
-    inside = False
+    """Tables without what depends on their longest line, plans without their number of lines, rows in one order."""
+    plan, rows = False, None
     for number, line in enumerate(lines):
         below = lines[number + 1] if number + 1 < len(lines) else ""
         line = re.sub(r" *\+$", "", line)
+        if rows is not None and (not line or re.match(r"\(\d+ rows?\)|[A-Z]\w[\w ]*:", line) or is_ruler(below)):
+            yield from sorted(rows)
+            rows = None
         if is_ruler(below):
-            inside = "PLAN" in line or "explain" in line
+            plan = "PLAN" in line or "explain" in line
             yield line.strip()
         elif is_ruler(line):
+            rows = None if plan else []
             yield "-"
-        elif inside and re.fullmatch(r"\(\d+ rows?\)", line):
-            inside = False
+        elif rows is not None:
+            rows.append(line)
+        elif plan and re.fullmatch(r"\(\d+ rows?\)", line):
+            plan = False
         else:
-            kept = without_condition(line) if inside else line
+            kept = without_condition(line) if plan else line
             if kept is not None:
                 yield kept
+    yield from sorted(rows or [])
 
 
 def is_ruler(line):
-    return line.startswith("--") and set(line) == {"-"}
+    return re.fullmatch(r"-+(\+-+)*", line) is not None
 
 
 def without_triggers(lines):
