@@ -161,3 +161,13 @@ BEGIN; CREATE TABLE child () INHERITS (src); PREPARE TRANSACTION 'child';
 CREATE MATERIALIZED VIEW stored AS SELECT 1 AS id; SELECT cache_depend('stored', 'id::text', 'c'); DROP MATERIALIZED VIEW stored;
 DROP TABLE src, gone, parent, c; DROP FUNCTION fill, left_of;
 ALTER DATABASE :"here" RESET session_preload_libraries;
+
+-- An event trigger drops the source in the midst of cache_undepend.
+BEGIN;
+CREATE TABLE short_lived (id text);
+SELECT cache_create('of_short_lived');
+SELECT cache_depend('short_lived', 'id', 'of_short_lived');
+CREATE FUNCTION drop_it() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN DROP TABLE IF EXISTS short_lived; END';
+CREATE EVENT TRIGGER drop_it ON ddl_command_end WHEN TAG IN ('DROP TRIGGER') EXECUTE FUNCTION drop_it();
+SELECT state FROM error_of($$SELECT cache_undepend('short_lived', 'of_short_lived')$$);
+ROLLBACK;

@@ -6,6 +6,16 @@ SELECT cache_set('k', 'v', cache => 'left_behind');
 SELECT state, detail ~ 'left_behind' AS names_it, hint ~ 'CASCADE' AS hint FROM error_of('DROP EXTENSION pgcache');
 SELECT cache_get('k', 'left_behind');
 
+-- A function that runs while its extension goes.
+CREATE FUNCTION without_extension() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    DROP EXTENSION pgcache CASCADE;
+    RETURN '* * * * *';
+END $$;
+SET client_min_messages = warning;
+SELECT state, message FROM error_of('SELECT cache_schedule_expiry(without_extension())');
+RESET client_min_messages;
+
 -- With CASCADE the tables stay, with their rows, as tables; pgcache.main goes with the extension.
 SET client_min_messages = warning;
 DROP EXTENSION pgcache CASCADE;

@@ -84,6 +84,8 @@ pub enum Error {
     /// The extension's scripts in this database lack something that came later, and the library
     /// needs.
     OlderExtension,
+    /// The extension is gone, and one of its functions still runs.
+    DroppedExtension,
     /// `pgcache.memory_entries` was called with settings that no memory cache has.
     NoSuchView,
     /// A cache's definition changed while a statement was at work on it.
@@ -236,6 +238,7 @@ impl Error {
             Error::NoTier
             | Error::NoLeases
             | Error::OlderExtension
+            | Error::DroppedExtension
             | Error::DefinitionChanged
             | Error::UnloggedSource(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
@@ -294,6 +297,7 @@ impl Error {
                 "extension \"pgcache\" of this database is older than the library of the server"
                     .into()
             }
+            Error::DroppedExtension => "extension \"pgcache\" was dropped meanwhile".into(),
             Error::NoSuchView => "there is no memory cache with these settings".into(),
             Error::LockTimeout => "canceling statement due to lock timeout".into(),
             Error::DefinitionChanged => {
@@ -469,6 +473,7 @@ impl Error {
             Error::LockTimeout => "End the transaction that has fetched, or raise lock_timeout.",
             Error::WrongColumns => "Read the memory cache's view.",
             Error::OlderExtension => "Run ALTER EXTENSION pgcache UPDATE in this database.",
+            Error::DroppedExtension => "Run CREATE EXTENSION pgcache, and the statement again.",
             Error::OutOfMemory(_) => "Use smaller batches, or give the machine more memory.",
             Error::NoSharedMemory(_) => {
                 "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier."

@@ -35,7 +35,7 @@ fn cache_schedule_expiry(
         None => cron::unschedule()?,
         Some(schedule) => cron::schedule(
             &schedule.to_string_lossy(),
-            &name::beside_running_function(call, "cache_expire"),
+            &name::beside_running_function(call, "cache_expire")?,
         )?,
     };
     Ok(Some(Text::new(done.as_bytes())))

@@ -439,7 +439,7 @@ unsafe fn wrong_deadline(
         (pg_sys::TIMESTAMPOID, _) => {
             // SAFETY: the table is open and locked, so its name is there, and so is the column's.
             let (table, name) = unsafe {
-                let table = relation::qualified_name((*table).rd_id);
+                let table = relation::qualified((*table).rd_id);
                 (table, pg_sys::quote_identifier(column.attname.data.as_ptr()))
             };
             // SAFETY: quote_identifier gives the name or a copy, both C strings.

@@ -14,8 +14,8 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// A table and all that inherit from it, directly or through others; each is locked in this mode
-/// until the transaction ends.
+/// A table and all that inherit from it, directly or through others; each of these is locked in this
+/// mode until the transaction ends. The table itself the caller has locked, where it is opened.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     // SAFETY: the sequence is one call, which takes the locks itself and gives a list of oids in
     // the memory context of the caller, where `oids` copies it.
@@ -35,9 +35,8 @@ pub fn is_child(child: Oid, parent: Oid) -> bool {
 /// its own.
 pub fn unlogged(table: Oid) -> Option<Oid> {
     family(table, Mode::Read).into_iter().find(|&table| {
-        // SAFETY: a syscache look-up of a table that `family` has locked.
-        let persistence = unsafe { pg_sys::get_rel_persistence(table) };
-        persistence as u8 == pg_sys::RELPERSISTENCE_UNLOGGED && !relation::is_partitioned(table)
+        relation::persistence(table) == Some(pg_sys::RELPERSISTENCE_UNLOGGED)
+            && !relation::is_partitioned(table)
     })
 }
 
@@ -45,7 +44,7 @@ pub fn unlogged(table: Oid) -> Option<Oid> {
 /// none of its own (a foreign table).
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {
-        // SAFETY: `family` has locked it, so it is there while it is asked for its kind and size.
+        // SAFETY: it is locked, by `family` or the caller, so it is there while it is asked for its kind and size.
         unsafe {
             let open = pg_sys::relation_open(table, pg_sys::NoLock as pg_sys::LOCKMODE);
             let found = match (*(*open).rd_rel).relkind as u8 {

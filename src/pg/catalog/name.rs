@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
+use crate::error::Error;
 use crate::pg::value::datum::{Text, Value};
 
 /// The name of a relation that is to be made.
@@ -162,14 +163,21 @@ pub fn current_database() -> String {
     }
 }
 
-/// `schema.name` for a function that lies in the same schema as the one that is running.
-pub fn beside_running_function(call: pg_sys::FunctionCallInfo, name: &str) -> String {
-    // SAFETY: Postgres passes a valid call whose flinfo names the running function; the schema of
-    // a function that runs exists, and both results are palloc'd copies.
+/// `schema.name` for a function that lies in the same schema as the one that is running. An error where that has
+/// been dropped: nothing locks a function that runs.
+pub fn beside_running_function(
+    call: pg_sys::FunctionCallInfo,
+    name: &str,
+) -> Result<String, Error> {
+    // SAFETY: Postgres passes a valid call whose flinfo names the running function. Its schema is InvalidOid where it
+    // is gone, and that one's name NULL; else it is a palloc'd copy, and quoted it is that or another one.
     unsafe {
         let function = (*(*call).flinfo).fn_oid;
         let schema = pg_sys::get_namespace_name(pg_sys::get_func_namespace(function));
+        if schema.is_null() {
+            return Err(Error::DroppedExtension);
+        }
         let quoted = CStr::from_ptr(pg_sys::quote_identifier(schema));
-        format!("{}.{name}", quoted.to_string_lossy())
+        Ok(format!("{}.{name}", quoted.to_string_lossy()))
     }
 }

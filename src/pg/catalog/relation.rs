@@ -4,8 +4,11 @@
 use std::ffi::{CStr, CString};
 use std::num::NonZeroUsize;
 
+use pgrx::PgLogLevel;
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::ErrorReport;
 
+use crate::error::Error;
 use crate::pg::value::datum::varlena_bytes;
 
 /// The triggers of a relation, foreign keys' own among them, where they stand in the relcache.
@@ -46,29 +49,19 @@ unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Tri
     }
 }
 
-/// `schema.name`, each part quoted where it needs to be.
-///
-/// # Safety
-/// The relation must exist, and a lock on it must be held.
-pub(in crate::pg) unsafe fn qualified_name(relation: pg_sys::Oid) -> CString {
-    // SAFETY: the relation exists, so it has a name and a schema; the results are palloc'd copies.
-    unsafe {
-        let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
-        let name = pg_sys::get_rel_name(relation);
-        CStr::from_ptr(pg_sys::quote_qualified_identifier(schema, name)).to_owned()
-    }
-}
-
-/// `schema.name`, quoted, of a relation that the caller has locked.
+/// `schema.name`, quoted, of a relation that the caller has locked. Raises 42P01 where it is gone all the
+/// same: the lock does not keep the session itself from dropping it, as an event trigger may that a statement of ours
+/// has fired.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
-    // SAFETY: the caller's lock keeps the relation, so it exists until this returns.
-    unsafe { qualified_name(relation) }
+    spelled(relation).unwrap_or_else(|| {
+        ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
+        CString::default()
+    })
 }
 
-/// The same of one that may be gone, and is not locked: None then.
+/// The same of one that may be gone: None then.
 pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: syscache look-ups, which give NULL or a palloc'd copy; none processes messages, so
-    // what was there for the first is there for the others.
+    // SAFETY: syscache look-ups, each of which gives NULL or a palloc'd copy: another session may drop it between two.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
@@ -155,6 +148,11 @@ fn of_class<R>(
 pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
     // SAFETY: a syscache look-up; relkind 0 (gone) counts as a table.
     unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
+}
+
+/// What becomes of it: permanent, unlogged or temporary, as pg_class has it; None when it is gone.
+pub fn persistence(relation: pg_sys::Oid) -> Option<u8> {
+    of_class(relation, |class| class.relpersistence as u8)
 }
 
 /// Whether it is a temporary table of another session, which nobody else can read.

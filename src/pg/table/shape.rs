@@ -10,8 +10,7 @@ use pgrx::pg_sys;
 
 use super::target::{self, Target};
 use crate::pg::catalog::columns::{self, Columns, Misfit};
-use crate::pg::catalog::own;
-use crate::pg::catalog::relation::{self, qualified_name};
+use crate::pg::catalog::{own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
 
@@ -62,7 +61,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
         let settings = trigger_arguments(open, rows).or_else(|| view_settings(open));
         let columns = columns::of_cache(open);
         let shape = Shape {
-            qualified: qualified_name(relation),
+            qualified: relation::qualified(relation),
             ordinary_table: class.relkind == pg_sys::RELKIND_RELATION as i8,
             view: class.relkind == pg_sys::RELKIND_VIEW as i8,
             unlogged: class.relpersistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
@@ -107,11 +106,9 @@ pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
         true => settings_of_view(relation),
         false => relation::trigger_arguments(relation, own::RECORD.oid()),
     };
-    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
-    let persistence = unsafe { pg_sys::get_rel_persistence(relation) };
     Some(Outline {
         view,
-        unlogged: persistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
+        unlogged: relation::persistence(relation)? == pg_sys::RELPERSISTENCE_UNLOGGED,
         value_type: value_type(relation)?,
         settings: settings?,
     })
