@@ -77,11 +77,11 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
-unsafe fn renewing(statement: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt {
+unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt {
     // SAFETY: as the caller says. The table gets the lock that COPY takes next, under its name too,
     // before it is looked at. What is changed is a copy: the statement may be kept.
     unsafe {
-        let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
+        let copy: *mut pg_sys::CopyStmt = (*former).utilityStmt.cast();
         let table = pg_sys::RangeVarGetRelidExtended(
             (*copy).relation,
             pg_sys::RowExclusiveLock as i32,
@@ -92,18 +92,29 @@ unsafe fn renewing(statement: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedS
         let is_table = table != pg_sys::InvalidOid
             && pg_sys::get_rel_relkind(table) as u8 == pg_sys::RELKIND_RELATION;
         if shows_expired() || !is_table {
-            return statement;
+            return former;
         }
         let found = unguarded::guarded(|| cached(table));
         let Some((found, key)) = found.and_then(|found| Some((found, found.key?))) else {
-            return statement;
+            return former;
         };
         if found.renew == pg_sys::InvalidOid || is_empty(table) {
-            return statement;
+            return former;
         }
         let statement: *mut pg_sys::PlannedStmt =
-            pg_sys::copyObjectImpl(statement.cast_const().cast()).cast();
+            pg_sys::copyObjectImpl(former.cast_const().cast()).cast();
         let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
+        // COPY looks the name up again, and may find another table by now, made in a schema before
+        // this one's: so the copy says which one is meant.
+        let (schema, name) = (
+            pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table)),
+            pg_sys::get_rel_name(table),
+        );
+        if schema.is_null() || name.is_null() {
+            return former;
+        }
+        (*(*copy).relation).schemaname = schema;
+        (*(*copy).relation).relname = name;
         (*copy).whereClause = and_renewed((*copy).whereClause, key, table);
         statement
     }
