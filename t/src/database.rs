@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use postgres::Client;
 
+use crate::ask::Ask;
 use crate::cluster::Cluster;
 use crate::stage::succeed;
 
@@ -53,6 +54,15 @@ impl Database<'_> {
 
     pub fn connect_as(&self, role: &str) -> Client {
         self.cluster.connect_as(role, &self.name)
+    }
+
+    /// Sessions that begin from now on load the library, where the server does not for all of them: only
+    /// so plain SQL hides expired rows from the first statement on.
+    pub fn loads_the_library(&self) {
+        let name = &self.name;
+        self.connect().run(&format!(
+            "ALTER DATABASE \"{name}\" SET session_preload_libraries = 'pgcache'"
+        ));
     }
 
     /// Dumps the database as SQL and restores it in an empty one.

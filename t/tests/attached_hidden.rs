@@ -76,7 +76,9 @@ const COUNT: &str = "SELECT count(*) FROM t";
 
 #[test]
 fn plain_sql_sees_no_expired_row_of_any_shape_of_table() {
-    let mut session = Cluster::shared().database().connect();
+    let database = Cluster::shared().database();
+    database.loads_the_library();
+    let mut session = database.connect();
     for made in TABLES {
         attach(&mut session, made);
         let [one, other] = made.keys;

@@ -175,6 +175,7 @@ fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_
     let file = dump(&from, "dump", &["-Fc"]);
     let options = ["--no-owner", "--no-acl", "--no-comments"];
     succeed(pg_restore(&to, &options).env("PGUSER", &owner).arg(&file));
+    from.loads_the_library();
     assert_eq!(
         answers(&mut session, ENTRIES),
         answers(&mut from.connect(), ENTRIES)

@@ -68,6 +68,7 @@ fn default_privileges_that_were_revoked_keep_nobody_from_reading_and_writing() {
         .run("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; CREATE EXTENSION pgcache");
     session.run(ROWS);
     session.run(&format!("GRANT SELECT, INSERT, UPDATE ON c TO {role}"));
+    database.loads_the_library();
     let mut other = database.connect_as(&role);
     assert_eq!(other.number(COUNT), 1);
     other.run(
@@ -87,6 +88,7 @@ fn a_role_that_may_only_select_sees_live_rows() {
     let mut session = database.connect();
     session.run(ROWS);
     session.run(&format!("GRANT SELECT ON c TO {role}"));
+    database.loads_the_library();
     let mut other = database.connect_as(&role);
     assert_eq!(other.lines("SELECT key FROM c"), ["live"]);
     session.run("VACUUM c");
@@ -386,6 +388,7 @@ fn dumped(database: &Database, options: &[&str]) -> std::path::PathBuf {
 
 fn restored<'c>(cluster: &'c Cluster, file: &std::path::Path, options: &str) -> Database<'c> {
     let database = cluster.empty_database("");
+    database.loads_the_library();
     let mut psql = cluster.program("psql");
     psql.env("PGOPTIONS", options)
         .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &database.name])
@@ -401,6 +404,7 @@ fn dumps_with_foreign_keys_in_both_directions_come_back() {
     const REFERS: &str = "SELECT key FROM refers ORDER BY key";
     let cluster = Cluster::shared();
     let database = cluster.database();
+    database.loads_the_library();
     let mut session = database.connect();
     session.run(
         "SELECT cache_create('c', ttl => '1 hour'); \

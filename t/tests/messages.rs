@@ -30,10 +30,16 @@ const SETUP: &str = "
     CREATE UNLOGGED TABLE fleeting (k text);
     SELECT cache_create('kept', storage => 'logged');
     CREATE FUNCTION fetch_again(key text) RETURNS text LANGUAGE sql AS
-        $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;";
+        $$SELECT cache_fetch(key, 'SELECT fetch_again($1)', cache => 'c')$$;
+    CREATE FUNCTION without_extension() RETURNS text LANGUAGE plpgsql AS
+        $$BEGIN DROP EXTENSION pgcache CASCADE; RETURN '* * * * *'; END$$;";
 
 /// Each error of the reference that one session can raise, and how.
 const RAISED: &[(&str, &str)] = &[
+    (
+        "extension \"pgcache\" was dropped meanwhile",
+        "SELECT cache_schedule_expiry(without_extension())",
+    ),
     (
         "pgcache.main cannot depend on a table",
         "SELECT cache_depend('source', 'name', 'pgcache.main')",
