@@ -174,15 +174,10 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
 /// TRIGGER may make one, or replace the one that is there. But ours say what is done with the owner's
 /// rights: which rows have expired, are hidden and swept, which entries go with a row.
 fn require_owner(row: &TriggerRow) {
-    let ours = [
-        own::RECORD,
-        own::RECORD_TRUNCATE,
-        own::COLUMNS,
-        own::INVALIDATE,
-        own::INVALIDATE_ALL,
-    ];
+    let of_a_source = [own::INVALIDATE, own::INVALIDATE_ALL];
+    let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);
     let is_copied = row.parent != pg_sys::InvalidOid; // to a partition, from its parent's
-    if !is_copied && ours.iter().any(|function| function.oid() == row.function) {
+    if !is_copied && ours.any(|function| function.oid() == row.function) {
         privilege::require_owner(row.table);
     }
 }

@@ -148,7 +148,7 @@ unsafe fn trigger_calling<'a>(
 
 /// The names of the triggers that make a table a cache, or say how.
 pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
-    let ours = [own::RECORD, own::RECORD_TRUNCATE, own::COLUMNS].map(|function| function.oid());
+    let ours = own::OF_A_CACHE.map(|function| function.oid());
     // SAFETY: the caller holds a lock on the relation, so it can be opened, and is open while the
     // triggers' names are copied.
     unsafe {

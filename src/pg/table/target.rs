@@ -260,11 +260,7 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` must be open and locked.
 unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
-    let ours = [
-        own::RECORD.oid(),
-        own::RECORD_TRUNCATE.oid(),
-        own::COLUMNS.oid(),
-    ];
+    let ours = own::OF_A_CACHE.map(|function| function.oid());
     // SAFETY: the relation is open, by the caller's word.
     let triggers = unsafe { relation::triggers(relation) };
     triggers
