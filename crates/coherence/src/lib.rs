@@ -30,8 +30,8 @@
 //! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
 //! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
 //!
-//! Rules 9 (PREPARE TRANSACTION is refused) and 10 (expiry deletes are marked like any others) have no
-//! interleavings of their own. SERIALIZABLE bypasses the tier and is not modelled.
+//! Rule 9 (PREPARE TRANSACTION) has a model of its own, `prepared`. Rule 10 (expiry deletes are marked like any
+//! others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
 //!
 //! # Atomic steps
 //!
@@ -75,12 +75,15 @@ mod judge;
 pub mod lease;
 pub mod model;
 mod moves;
+pub mod prepared;
 pub mod search;
 mod state;
 mod step;
 mod table;
 mod tier;
 mod trace;
+pub mod tracking;
+pub mod wide;
 mod write;
 
 pub use state::Violation;

@@ -7,7 +7,7 @@
 use core::ptr::NonNull;
 
 use crate::layout::{Layout, region_word};
-use crate::ledger::EntryEvent;
+use crate::ledger::Ledger;
 use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 
@@ -65,7 +65,7 @@ impl Region {
     pub unsafe fn partition_mut<'a>(
         &'a self,
         id: u32,
-        ledger: &'a mut dyn FnMut(EntryEvent),
+        ledger: &'a mut dyn Ledger,
     ) -> PartitionMut<'a> {
         PartitionMut::new(
             PartitionRef::new(self, id & (self.layout.partitions - 1)),

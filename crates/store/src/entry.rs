@@ -120,6 +120,11 @@ impl<'r> EntryRef<'r> {
         }
     }
 
+    /// Bytes of memory that the entry takes, in whole granules.
+    pub fn bytes(&self) -> u64 {
+        self.allocation().granules() * GRANULE as u64
+    }
+
     pub(crate) fn newer(&self) -> u32 {
         self.word(entry_word::LINKS) as u32
     }

@@ -251,6 +251,11 @@ impl Layout {
         self.pages as usize * PAGE
     }
 
+    /// Slots of a partition's index: how far a [`crate::Cursor`] goes.
+    pub fn slots(&self) -> u32 {
+        self.buckets * (BUCKET_BYTES / 8) as u32
+    }
+
     /// Bytes of the longest value that can be stored under a key of this length: half of the arena,
     /// so that an overwrite finds room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {

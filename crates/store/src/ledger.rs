@@ -35,6 +35,28 @@ pub struct EntryEvent {
     pub removed: Option<RemovalCause>,
 }
 
+/// What the caller keeps of entries that come and go. Called under the partition's exclusive lock.
+pub trait Ledger {
+    /// An entry was stored, or went.
+    fn report(&mut self, event: EntryEvent);
+
+    /// Whether the keys of this cache's entries are to be named where they change.
+    fn wants_names(&self, _cache: u32) -> bool {
+        false
+    }
+
+    /// The entry of this key changes, nobody sees it yet: it is stored, gets another deadline, or
+    /// goes.
+    fn name(&mut self, _event: &EntryEvent, _key: &[u8]) {}
+}
+
+impl<F: FnMut(EntryEvent)> Ledger for F {
+    #[inline]
+    fn report(&mut self, event: EntryEvent) {
+        self(event);
+    }
+}
+
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(crate) enum Counter {

@@ -165,7 +165,7 @@ mod write;
 pub use arena::pool::Grant;
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, NewEntry};
 pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
-pub use ledger::{EntryEvent, RemovalCause};
+pub use ledger::{EntryEvent, Ledger, RemovalCause};
 pub use lookup::GetOutcome;
 pub use params::Params;
 pub use partition::{PartitionMut, PartitionRef};

@@ -7,10 +7,13 @@
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::entry::EntryRef;
+use crate::entry::{EntryRef, MAX_KEY};
 use crate::layout::NO_PAGE;
-use crate::ledger::{Counter, EntryEvent};
+use crate::ledger::{Counter, EntryEvent, Ledger, RemovalCause};
 use crate::region::Region;
+
+/// Bytes of a key that is copied to little room.
+const SHORT_KEY: usize = 128;
 
 /// A partition under its shared lock.
 #[derive(Clone, Copy)]
@@ -22,7 +25,7 @@ pub struct PartitionRef<'r> {
 /// A partition under its exclusive lock.
 pub struct PartitionMut<'r> {
     view: PartitionRef<'r>,
-    ledger: &'r mut dyn FnMut(EntryEvent),
+    ledger: &'r mut dyn Ledger,
     /// The page that compaction is emptying: in no list, and not given away when its last run goes.
     pub(crate) vacating: u32,
 }
@@ -71,10 +74,7 @@ impl<'r> Deref for PartitionMut<'r> {
 
 impl<'r> PartitionMut<'r> {
     #[inline]
-    pub(crate) fn new(
-        view: PartitionRef<'r>,
-        ledger: &'r mut dyn FnMut(EntryEvent),
-    ) -> PartitionMut<'r> {
+    pub(crate) fn new(view: PartitionRef<'r>, ledger: &'r mut dyn Ledger) -> PartitionMut<'r> {
         PartitionMut {
             view,
             ledger,
@@ -96,6 +96,29 @@ impl<'r> PartitionMut<'r> {
     }
 
     pub(crate) fn report(&mut self, event: EntryEvent) {
-        (self.ledger)(event);
+        self.ledger.report(event);
+    }
+
+    /// Names the key of an entry that changes, where the ledger wants to know it.
+    #[inline]
+    pub(crate) fn name(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
+        if self.ledger.wants_names(entry.header().cache) {
+            self.name_aloud(entry, removed);
+        }
+    }
+
+    /// Most keys are short: room for the longest would cost more to clear than all else here.
+    #[cold]
+    fn name_aloud(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
+        match entry.header().key_len as usize <= SHORT_KEY {
+            true => self.name_from(entry, removed, &mut [0; SHORT_KEY]),
+            false => self.name_from(entry, removed, &mut [0; MAX_KEY]),
+        }
+    }
+
+    fn name_from(&mut self, entry: &EntryRef, removed: Option<RemovalCause>, key: &mut [u8]) {
+        let length = entry.copy_key(key);
+        let event = entry.header().event(entry.allocation().granules(), removed);
+        self.ledger.name(&event, &key[..length]);
     }
 }

@@ -15,6 +15,19 @@ pub struct Cursor {
     slot: u32,
 }
 
+impl Cursor {
+    /// A walk that goes on at this slot of the partition's index. Slots keep their numbers for as
+    /// long as the region lives, so a place can be told to somebody and come back.
+    pub fn at(slot: u32) -> Cursor {
+        Cursor { slot }
+    }
+
+    /// The slot that the next step begins with.
+    pub fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
 /// What a sweep's judge decides about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

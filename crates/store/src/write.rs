@@ -72,6 +72,7 @@ impl PartitionMut<'_> {
     fn report_stored(&mut self, entry: &EntryRef) {
         let granules = entry.allocation().granules();
         self.report(entry.header().event(granules, None));
+        self.name(entry, None);
     }
 
     /// Counts an overwrite, and says what the ledger is told once the old entry is gone.
@@ -139,6 +140,7 @@ impl PartitionMut<'_> {
         let found = self.find(key);
         if let Some((slot, entry)) = found {
             entry.set_deadline(deadline);
+            self.name(&entry, None);
             self.count_hit(slot);
         }
         found.is_some()

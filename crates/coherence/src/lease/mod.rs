@@ -32,5 +32,5 @@ mod search;
 mod step;
 mod writer;
 
+pub use crate::wide::{counterexample, explore};
 pub use model::{Actor, Clause, FetcherKind, MarkScope, Model, Violation, all};
-pub use search::{Run, counterexample, explore};

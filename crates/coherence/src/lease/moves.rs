@@ -1,9 +1,7 @@
 //! The making of a step, and what steps of writers and fetchers have in common.
 
 use super::model::{Backend, Lease, Model, Phase, State};
-
-/// What a step was, for the trace.
-pub type Event = (usize, &'static str);
+use crate::wide::Event;
 
 pub struct Moves<'a> {
     pub m: &'a Model,

@@ -1,7 +1,8 @@
 //! Every step that can be taken from a state.
 
 use super::model::{Actor, Model, State};
-use super::moves::{Event, Moves};
+use super::moves::Moves;
+use crate::wide::Event;
 
 /// What can happen next.
 pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {

@@ -140,3 +140,47 @@ fn a_walk_and_the_journal_miss_no_key() {
         (0..200).for_each(|i| set(&memory, next.wrapping_mul(31) + i, 400));
     }
 }
+
+#[test]
+fn a_walk_goes_on_from_a_place_that_was_told() {
+    let memory = Memory::new(1 << 20, 1);
+    let keys = if cfg!(miri) { 30 } else { 500 };
+    (0..keys).for_each(|number| set(&memory, number, 7));
+    let (mut place, mut met, mut bytes) = (0, Vec::new(), 0);
+    loop {
+        let mut cursor = Cursor::at(place);
+        let done = with(&memory, |partition| {
+            partition.scan(&mut cursor, 7, |entry| {
+                met.push(number_of(entry));
+                bytes += entry.bytes();
+                met.len() % 3 > 0
+            })
+        });
+        assert!(cursor.slot() > place, "a step goes on");
+        place = cursor.slot();
+        if done {
+            break;
+        }
+        // Another key comes and goes, and a value grows and shrinks: nobody moves.
+        set(&memory, keys, 7);
+        on_key(&memory, keys, |partition, key| {
+            partition.remove(key, RemovalCause::Cleared)
+        });
+        set(&memory, 1, if place % 2 == 0 { 2000 } else { 7 });
+    }
+    assert_eq!(place, memory.region.layout().slots());
+    met.sort_unstable();
+    assert_eq!(met, (0..keys).collect::<Vec<_>>());
+    assert!(bytes >= keys * 64, "each entry takes a granule");
+    for beyond in [place, place + 1, u32::MAX] {
+        let mut cursor = Cursor::at(beyond);
+        let mut met = 0;
+        let done = with(&memory, |partition| {
+            partition.scan(&mut cursor, 7, |_| {
+                met += 1;
+                true
+            })
+        });
+        assert!(done && met == 0, "there is nothing beyond");
+    }
+}

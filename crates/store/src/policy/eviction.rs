@@ -99,6 +99,7 @@ impl PartitionMut<'_> {
 
     fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
         let entry = self.entry(location);
+        self.name(&entry, Some(cause)); // while its key can be read
         let (allocation, header) = (entry.allocation(), entry.header());
         let slot = self.slot(entry.slot());
         self.dequeue(slot.in_main(), location, allocation.granules());

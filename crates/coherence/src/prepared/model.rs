@@ -1,0 +1,383 @@
+//! Configurations, clauses and the state of the model of prepared transactions.
+
+use crate::wide::{Event, Machine};
+
+/// Actors that a configuration has at most.
+pub const MAX_ACTORS: usize = 4;
+/// The rows; both keys hash to the one stripe.
+pub const KEYS: usize = 2;
+
+macro_rules! clauses {
+    ($($(#[$doc:meta])* $clause:ident,)*) => {
+        /// What a model can leave out.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Clause {
+            $($(#[$doc])* $clause,)*
+        }
+
+        impl Clause {
+            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
+        }
+    };
+}
+
+clauses! {
+    /// PREPARE undoes no mark.
+    MarksStand,
+    /// Nor does it lower a fence.
+    FenceStands,
+    /// Marks without room in the record become one on the whole cache.
+    OverflowStands,
+    /// The commit log decides nothing.
+    AsksProgressNotLog,
+    /// Nor does the list of prepared transactions.
+    AsksProgressNotList,
+    /// Who lowers a record claims it first.
+    LoweringClaims,
+    /// So does the abort of the session that has not got to the end of its PREPARE.
+    AbortClaims,
+    /// Leases are void before fences fall.
+    VoidBeforeFence,
+    /// The slot of a dropped cache is freed where the outcome is a commit.
+    DropFreesSlot,
+    /// The snapshot that reads the row is younger than the question.
+    SnapshotAfterQuestion,
+    /// No lease of a session is granted while anything pends.
+    NoLeaseWhilePending,
+    /// Who stores without a lease has no token then.
+    NoStoreWhilePending,
+    /// What is not in shared memory any more after a restart is known by the locks that are.
+    RestartSuspends,
+}
+
+/// What the transaction changes that is prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    Row,
+    /// So many rows that the record has no room for them.
+    ManyRows,
+    DropsTheCache,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FetcherKind {
+    Leased,
+    Untracked,
+    /// A client's lease, for an entry of a memory cache.
+    Memory,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Actor {
+    Preparer(Change),
+    /// COMMIT PREPARED or ROLLBACK PREPARED, by whoever.
+    Finisher,
+    /// An ordinary writer of key 1.
+    Writer,
+    Reader(usize),
+    Fetcher(FetcherKind),
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub name: &'static str,
+    pub actors: Vec<Actor>,
+    /// The server may be restarted once.
+    pub restarts: bool,
+    dropped: u32,
+}
+
+impl Model {
+    pub fn new(name: &'static str, actors: &[Actor]) -> Model {
+        assert!(actors.len() <= MAX_ACTORS);
+        Model {
+            name,
+            actors: actors.to_vec(),
+            restarts: false,
+            dropped: 0,
+        }
+    }
+
+    pub fn with_a_restart(mut self) -> Model {
+        self.restarts = true;
+        self
+    }
+
+    pub fn without(mut self, clause: Clause) -> Model {
+        self.dropped |= 1 << clause as u8;
+        self
+    }
+
+    pub fn keeps(&self, clause: Clause) -> bool {
+        self.dropped & (1 << clause as u8) == 0
+    }
+}
+
+/// Every configuration; each is visited whole, with a restart and without.
+pub fn all() -> Vec<Model> {
+    use Actor::{Fetcher, Finisher, Preparer, Reader, Writer};
+    let mut models = Vec::new();
+    for change in [Change::Row, Change::ManyRows, Change::DropsTheCache] {
+        let both = [Preparer(change), Finisher];
+        let with = |more: &[Actor]| [&both, more].concat();
+        models.push(Model::new("a reader", &with(&[Reader(0)])));
+        models.push(Model::new("two readers", &with(&[Reader(0), Reader(0)])));
+        models.push(Model::new(
+            "a neighbour's reader",
+            &with(&[Writer, Reader(1)]),
+        ));
+        if change == Change::DropsTheCache {
+            continue;
+        }
+        for kind in [
+            FetcherKind::Leased,
+            FetcherKind::Untracked,
+            FetcherKind::Memory,
+        ] {
+            models.push(Model::new("a fetcher", &with(&[Fetcher(kind)])));
+            models.push(Model::new(
+                "a fetcher and a reader",
+                &with(&[Fetcher(kind), Reader(0)]),
+            ));
+            models.push(Model::new(
+                "two fetchers",
+                &with(&[Fetcher(kind), Fetcher(kind)]),
+            ));
+        }
+    }
+    let restarted: Vec<Model> = models
+        .iter()
+        .map(|model| model.clone().with_a_restart())
+        .collect();
+    models.extend(restarted);
+    models
+}
+
+/// `ver` and `pending_writers` of a stripe or a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Counters {
+    pub ver: u8,
+    pub pending_writers: i8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Record {
+    #[default]
+    Free,
+    Standing,
+    /// Somebody has claimed it, and undoes its marks.
+    Lowering,
+}
+
+/// What the record's marks are, or the session's before it has one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Marks {
+    pub key: bool,
+    pub fence: bool,
+    /// On the whole cache: a drop's, or an overflow's.
+    pub slot: bool,
+}
+
+/// The transaction that is prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Transaction {
+    pub in_progress: bool,
+    pub listed: bool,
+    pub in_log: bool,
+    pub committed: bool,
+    pub ended: bool,
+    /// It has removed the committed row of what depends on key 0, and keeps that row locked.
+    pub removes: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Lease {
+    #[default]
+    Free,
+    Computing(u8),
+    Stored(u8),
+    StoredVoid(u8),
+}
+
+/// Where an actor stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Phase {
+    #[default]
+    Begin,
+    // who is prepared, and who writes
+    Marking,
+    Fencing,
+    Removing,
+    Overflowing,
+    Preparing,
+    Committing,
+    Unmarking,
+    // who decides
+    Logged,
+    Visible,
+    // who lowers, and goes on to `then`
+    Claiming,
+    LoweringKey,
+    LoweringFence,
+    LoweringSlot,
+    Freeing,
+    // who reads
+    Asking,
+    Reading,
+    Filling,
+    // who fetches
+    Storing,
+    Checking,
+    Committed,
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Backend {
+    pub at: Phase,
+    /// Where it goes on after lowering.
+    pub then: Phase,
+    /// It has asked whether the transaction is decided, and found nothing to lower.
+    pub has_asked: bool,
+    pub snapshot: Option<u8>,
+    pub read: u8,
+    pub row: Option<u8>,
+    pub token: [u8; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Slot {
+    pub there: bool,
+    pub words: Counters,
+    /// Since a restart nobody has seen that no recovered transaction has the cache locked.
+    pub unproven: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    /// The rows that are visible.
+    pub rows: [u8; KEYS],
+    pub relation_gone: bool,
+    /// A copy, and the version of the slot that it was filled under.
+    pub entries: [Option<(u8, u8)>; KEYS],
+    pub stripe: Counters,
+    pub slot: Slot,
+    pub fences: i8,
+    pub dependent: Option<u8>,
+    pub memory: Option<u8>,
+    pub lease: Lease,
+    pub record: Record,
+    pub marks: Marks,
+    pub transaction: Transaction,
+    pub restarted: bool,
+    pub backends: [Backend; MAX_ACTORS],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Violation {
+    /// A copy that a get would hit is not the visible row.
+    StaleCopy,
+    /// After all have ended, what depends on a row is made of another one.
+    StaleForGood,
+    /// A mark was undone more often than it was set.
+    UndoneTwice,
+    /// After all have ended somebody's mark, fence, lease or slot is there.
+    LeftBehind,
+    /// Nobody can go on.
+    Stuck,
+}
+
+impl Machine for Model {
+    type State = State;
+    type Violation = Violation;
+    const STUCK: Violation = Violation::Stuck;
+
+    fn first(&self) -> State {
+        let mut state = State {
+            rows: [0; KEYS],
+            relation_gone: false,
+            entries: [Some((0, 0)); KEYS],
+            stripe: Counters::default(),
+            slot: Slot {
+                there: true,
+                ..Slot::default()
+            },
+            fences: 0,
+            dependent: None,
+            memory: None,
+            lease: Lease::Free,
+            record: Record::Free,
+            marks: Marks::default(),
+            transaction: Transaction {
+                in_progress: true,
+                ..Transaction::default()
+            },
+            restarted: false,
+            backends: [Backend::default(); MAX_ACTORS],
+        };
+        for backend in &mut state.backends[self.actors.len()..] {
+            backend.at = Phase::Done;
+        }
+        state
+    }
+
+    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
+        super::moves::successors(self, from, out);
+    }
+
+    fn judge(&self, state: &State) -> Option<Violation> {
+        let valid = |entry: &(u8, u8)| state.slot.there && entry.1 == state.slot.words.ver;
+        let mut copies = state.entries.iter().zip(state.rows);
+        if copies.any(|(entry, row)| entry.is_some_and(|entry| valid(&entry) && entry.0 != row)) {
+            return Some(Violation::StaleCopy);
+        }
+        let pending = [
+            state.stripe.pending_writers,
+            state.slot.words.pending_writers,
+            state.fences,
+        ];
+        if pending.iter().any(|&pending| pending < 0) {
+            return Some(Violation::UndoneTwice);
+        }
+        if !self.all_done(state) {
+            return None;
+        }
+        let made_of_it = |value: Option<u8>| value.is_none_or(|value| value == state.rows[0]);
+        if !made_of_it(state.dependent) || !made_of_it(state.memory) {
+            return Some(Violation::StaleForGood);
+        }
+        let left = pending.iter().any(|&pending| pending != 0)
+            || state.lease != Lease::Free
+            || state.record != Record::Free
+            || state.relation_gone && state.slot.there && !state.restarted;
+        left.then_some(Violation::LeftBehind)
+    }
+
+    fn all_done(&self, state: &State) -> bool {
+        let mut backends = state.backends.iter();
+        backends.all(|backend| backend.at == Phase::Done)
+    }
+
+    fn line(&self, (actor, verb): Event, after: &State) -> String {
+        let name = match self.actors.get(actor) {
+            Some(kind) => format!("{kind:?}{actor}"),
+            None => "the server".into(),
+        };
+        format!(
+            "{:<70} | rows {:?} copies {:?} | stripe v{} p{} slot v{} p{} | fences {} | {:?} {:?} | {:?} {:?}",
+            format!("{name} {verb}"),
+            after.rows,
+            after.entries,
+            after.stripe.ver,
+            after.stripe.pending_writers,
+            after.slot.words.ver,
+            after.slot.words.pending_writers,
+            after.fences,
+            after.record,
+            after.lease,
+            after.dependent,
+            after.memory,
+        )
+    }
+}

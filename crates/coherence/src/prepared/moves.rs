@@ -1,0 +1,213 @@
+//! The making of a step; lowering, which everybody does; and the restart.
+
+use super::model::{Actor, Backend, Clause, Lease, Marks, Model, Phase, Record, Slot, State};
+use crate::wide::Event;
+
+pub struct Moves<'a> {
+    pub m: &'a Model,
+    pub from: &'a State,
+    pub actor: usize,
+    pub out: &'a mut Vec<(Event, State)>,
+}
+
+/// What can happen next.
+pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
+    out.clear();
+    for (actor, &kind) in m.actors.iter().enumerate() {
+        let mut moves = Moves {
+            m,
+            from,
+            actor,
+            out,
+        };
+        match kind {
+            _ if moves.lowers() => {}
+            Actor::Preparer(change) => moves.preparer(change),
+            Actor::Finisher => moves.finisher(),
+            Actor::Writer => moves.writer(),
+            Actor::Reader(key) => moves.reader(key),
+            Actor::Fetcher(kind) => moves.fetcher(kind),
+        }
+    }
+    if m.restarts && !from.restarted && from.backends.iter().any(|b| b.at != Phase::Done) {
+        out.push(((m.actors.len(), "is restarted"), restarted(m, from)));
+    }
+}
+
+impl Moves<'_> {
+    pub fn add(
+        &mut self,
+        verb: &'static str,
+        at: Phase,
+        change: impl FnOnce(&mut State, &mut Backend),
+    ) {
+        let mut state = *self.from;
+        let mut backend = state.backends[self.actor];
+        backend.at = at;
+        change(&mut state, &mut backend);
+        if backend.at == Phase::Done {
+            backend = Backend {
+                at: Phase::Done,
+                ..Backend::default()
+            };
+        }
+        state.backends[self.actor] = backend;
+        self.out.push(((self.actor, verb), state));
+    }
+
+    pub fn me(&self) -> &Backend {
+        &self.from.backends[self.actor]
+    }
+
+    pub fn others(&self) -> impl Iterator<Item = &Backend> {
+        let me = self.actor;
+        let backends = self.from.backends.iter().enumerate();
+        backends.filter_map(move |(actor, backend)| (actor != me).then_some(backend))
+    }
+
+    /// Whether the transaction counts as decided, by the question that the model asks.
+    pub fn decided(&self) -> bool {
+        let transaction = &self.from.transaction;
+        let by_log = !self.m.keeps(Clause::AsksProgressNotLog) && transaction.in_log;
+        let by_list = !self.m.keeps(Clause::AsksProgressNotList) && !transaction.listed;
+        !transaction.in_progress || by_log || by_list
+    }
+
+    /// The steps of who lowers the record; false when this actor does something else.
+    fn lowers(&mut self) -> bool {
+        let (m, then) = (self.m, self.me().then);
+        let void_first = m.keeps(Clause::VoidBeforeFence);
+        let fenced = match void_first {
+            true => Phase::LoweringSlot,
+            false => Phase::LoweringKey,
+        };
+        let keyed = match void_first {
+            true => Phase::LoweringFence,
+            false => Phase::LoweringSlot,
+        };
+        let first = match void_first {
+            true => Phase::LoweringKey,
+            false => Phase::LoweringFence,
+        };
+        let marks = self.from.marks;
+        match self.me().at {
+            Phase::Claiming => {
+                let aborts = matches!(m.actors[self.actor], Actor::Preparer(_));
+                let claims = m.keeps(match aborts {
+                    true => Clause::AbortClaims,
+                    false => Clause::LoweringClaims,
+                });
+                let free = match claims {
+                    true => self.from.record == Record::Standing,
+                    false => self.from.record != Record::Free,
+                };
+                match free {
+                    true => self.add("claims the record", first, |state, _| {
+                        state.record = Record::Lowering;
+                    }),
+                    false => self.add("finds it lowered, or being lowered", then, |_, _| {}),
+                }
+            }
+            Phase::LoweringKey => self.add("lowers the key's mark", keyed, |state, _| {
+                if marks.key {
+                    state.stripe.ver += 1;
+                    state.stripe.pending_writers -= 1;
+                    void(&mut state.lease);
+                }
+            }),
+            Phase::LoweringFence => self.add("lowers the fence", fenced, |state, _| {
+                state.fences -= i8::from(marks.fence);
+            }),
+            Phase::LoweringSlot => {
+                self.add("lowers the cache's mark", Phase::Freeing, |state, _| {
+                    if marks.slot {
+                        state.slot.words.pending_writers -= 1;
+                        void(&mut state.lease);
+                    }
+                })
+            }
+            Phase::Freeing => {
+                let frees = self.from.transaction.committed && self.from.relation_gone;
+                let frees = frees && m.keeps(Clause::DropFreesSlot);
+                self.add("frees the record", then, |state, _| {
+                    state.record = Record::Free;
+                    state.marks = Marks::default();
+                    if frees {
+                        state.slot.there = false;
+                    }
+                });
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// All but what its holder has stored already.
+pub fn void(lease: &mut Lease) {
+    *lease = match *lease {
+        Lease::Computing(_) => Lease::Free,
+        Lease::Stored(by) | Lease::StoredVoid(by) => Lease::StoredVoid(by),
+        Lease::Free => Lease::Free,
+    };
+}
+
+/// Whether a transaction has the cache locked: from before its marks to after its decision.
+pub fn is_locked(state: &State) -> bool {
+    state.transaction.listed
+}
+
+/// Shared memory is new; of transactions the prepared one is left, and what the commit log has of it.
+fn restarted(m: &Model, from: &State) -> State {
+    let mut state = *from;
+    state.restarted = true;
+    state.entries = [None; super::model::KEYS];
+    state.stripe = Default::default();
+    state.fences = 0;
+    state.memory = None;
+    state.lease = Lease::Free;
+    state.record = Record::Free;
+    state.marks = Marks::default();
+    let transaction = &mut state.transaction;
+    let survives = transaction.listed && !transaction.ended;
+    if transaction.in_log && transaction.in_progress {
+        state.rows[0] = 1;
+        end(&mut state);
+    } else if !survives && !transaction.ended && transaction.in_progress {
+        *transaction = super::model::Transaction {
+            ended: true,
+            ..Default::default()
+        };
+    }
+    state.slot = Slot {
+        there: true,
+        unproven: m.keeps(Clause::RestartSuspends),
+        ..Slot::default()
+    };
+    for (actor, backend) in state.backends.iter_mut().enumerate() {
+        let at = match m.actors.get(actor) {
+            Some(Actor::Reader(_) | Actor::Fetcher(_)) => Phase::Begin,
+            Some(Actor::Finisher) if survives && state.transaction.in_progress => Phase::Begin,
+            _ => Phase::Done,
+        };
+        *backend = Backend {
+            at,
+            ..Backend::default()
+        };
+    }
+    state
+}
+
+/// The transaction is committed, visible, and has no locks any more.
+fn end(state: &mut State) {
+    let transaction = &mut state.transaction;
+    if transaction.removes {
+        state.dependent = None;
+    }
+    *transaction = super::model::Transaction {
+        in_log: true,
+        committed: true,
+        ended: true,
+        ..Default::default()
+    };
+}

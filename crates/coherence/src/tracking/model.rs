@@ -1,0 +1,383 @@
+//! Configurations, clauses and the state of the model of tracking.
+
+use crate::wide::{Event, Machine};
+
+pub const KEYS: usize = 2;
+/// Actors that a configuration has at most, beside the client and its front.
+pub const MAX_ACTORS: usize = 3;
+/// Records that the ring keeps.
+pub const RING: usize = 2;
+/// Messages and replies on their way to the client.
+pub const LINE: usize = 8;
+
+macro_rules! clauses {
+    ($($clause:ident,)*) => {
+        /// What a model can leave out; `tracking` says what each of them is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum Clause {
+            $($clause,)*
+        }
+
+        impl Clause {
+            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
+        }
+    };
+}
+
+clauses! {
+    AsksBeforeRead,
+    NotedBeforeRead,
+    LooksAfterVisible,
+    ToldAfterVisible,
+    ToldBeforeUnmark,
+    ToldBeforeAck,
+    BackWaits,
+    DrainedBeforeReply,
+    ToldAgain,
+    LostTellsAll,
+    RollbackSilent,
+    SavepointSilent,
+    RecordTells,
+    FinisherWaits,
+    UnprovenOwes,
+}
+
+/// What a transaction does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Changes both rows.
+    Rows,
+    /// The same, and is told as all of the cache: TRUNCATE, or too many keys.
+    Whole,
+    /// Changes both, the second under a savepoint that is rolled back.
+    Savepoint,
+    /// Changes both, and is rolled back.
+    RolledBack,
+    /// Changes both, and is prepared.
+    Prepared,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Actor {
+    Writer(Change),
+    /// Commits the prepared transaction.
+    Finisher,
+    /// Somebody who meets the record and finds it decided.
+    Lowerer,
+    /// Reads a row by SQL, and makes a copy of it in the tier.
+    Filler(usize),
+}
+
+/// What the client sends, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    Read(usize),
+    /// Something that reads no entry.
+    Ping,
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub name: &'static str,
+    pub actors: Vec<Actor>,
+    pub script: &'static [Ask],
+    /// The client has read both keys, and the tier has copies of them.
+    pub warm: bool,
+    /// A transaction has changed both rows and was prepared before a restart.
+    pub recovered: bool,
+    dropped: u32,
+}
+
+impl Model {
+    pub fn new(name: &'static str, actors: &[Actor], script: &'static [Ask]) -> Model {
+        assert!(actors.len() <= MAX_ACTORS);
+        Model {
+            name,
+            actors: actors.to_vec(),
+            script,
+            warm: false,
+            recovered: false,
+            dropped: 0,
+        }
+    }
+
+    pub fn warm(mut self) -> Model {
+        self.warm = true;
+        self
+    }
+
+    pub fn recovered(mut self) -> Model {
+        self.recovered = true;
+        self
+    }
+
+    pub fn without(mut self, clause: Clause) -> Model {
+        self.dropped |= 1 << clause as u8;
+        self
+    }
+
+    pub fn keeps(&self, clause: Clause) -> bool {
+        self.dropped & (1 << clause as u8) == 0
+    }
+
+    /// Whether each transaction that changes one of the rows changes both.
+    fn changes_together(&self) -> bool {
+        !self.actors.contains(&Actor::Writer(Change::Savepoint))
+    }
+}
+
+/// Every configuration in which the promises must hold.
+pub fn all() -> Vec<Model> {
+    use Actor::{Filler, Finisher, Lowerer, Writer};
+    use Ask::{Ping, Read};
+    use Change::{Prepared, RolledBack, Rows, Savepoint, Whole};
+    const SCRIPTS: &[&[Ask]] = &[
+        &[Read(0)],
+        &[Ping],
+        &[Read(0), Read(1)],
+        &[Read(1), Read(1), Ping],
+        &[Read(0), Ping, Read(1)],
+    ];
+    const ACTORS: &[&[Actor]] = &[
+        &[Writer(Rows)],
+        &[Writer(Whole), Filler(0)],
+        &[Writer(Savepoint), Filler(1)],
+        &[Writer(RolledBack), Filler(0)],
+        &[Writer(Rows), Filler(0)],
+        &[Writer(Rows), Filler(0), Filler(1)],
+        &[Writer(Rows), Writer(Whole)],
+        &[Writer(Rows), Writer(Rows), Filler(0)],
+        &[Writer(Rows), Writer(RolledBack), Filler(0)],
+        &[Writer(Prepared), Finisher],
+        &[Writer(Prepared), Finisher, Lowerer],
+        &[Writer(Prepared), Finisher, Filler(0)],
+    ];
+    let mut models = Vec::new();
+    for script in SCRIPTS {
+        for actors in ACTORS {
+            models.push(Model::new("a cold client", actors, script));
+            models.push(Model::new("a warm client", actors, script).warm());
+        }
+        models.push(Model::new("after a restart", &[Finisher], script).recovered());
+        models.push(Model::new("after a restart", &[Finisher, Filler(0)], script).recovered());
+    }
+    models
+}
+
+/// What the ring says has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Told {
+    #[default]
+    Nothing,
+    Key(usize),
+    All,
+}
+
+/// What is on its way to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Message {
+    Changed(Told),
+    Value(usize, u8),
+    /// The reply to a ping, and what had been acknowledged when that was sent.
+    Pong([u8; KEYS]),
+}
+
+/// Where an actor stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Phase {
+    #[default]
+    Begin,
+    Marking,
+    Showing,
+    Telling,
+    Unmarking,
+    Answering,
+    // of who lowers
+    Claiming,
+    Freeing,
+    // of who fills
+    Reading,
+    Filling,
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Backend {
+    pub at: Phase,
+    /// Whether anybody asks, as it was when it looked.
+    pub asked: Option<bool>,
+    /// Records it has written.
+    pub told: u8,
+    pub token: Option<u8>,
+    pub read: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Record {
+    #[default]
+    None,
+    Standing,
+    Claimed,
+    Freed,
+}
+
+/// How far the front, and a back for it, have come with what the client has sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Serving {
+    #[default]
+    Nothing,
+    Noting(usize),
+    Looking(usize),
+    /// The back has a token, or could not have one.
+    Handed(usize, Option<u8>),
+    Waiting(usize, u8, Option<u8>),
+    Answered(usize, u8),
+    Drained(usize, u8),
+    Pinged([u8; KEYS]),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    pub rows: [u8; KEYS],
+    pub acknowledged: [u8; KEYS],
+    pub copies: [Option<u8>; KEYS],
+    pub ver: u8,
+    pub pending_writers: u8,
+    /// Writers that are visible and have not told all.
+    pub untold: u8,
+    pub record: Record,
+    pub decided: bool,
+    pub unproven: bool,
+    pub asks: bool,
+    pub noted: [bool; KEYS],
+    pub ring: [Told; RING],
+    pub head: u8,
+    pub tail: u8,
+    pub serving: Serving,
+    /// Told while a read was under way.
+    pub passed: [bool; KEYS],
+    pub owed: bool,
+    pub line: [Option<Message>; LINE],
+    pub kept: [Option<u8>; KEYS],
+    pub sent: u8,
+    pub backends: [Backend; MAX_ACTORS],
+    pub broken: Option<Violation>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Violation {
+    /// After all have ended the client keeps what is no more.
+    StaleForGood,
+    /// It keeps what had been acknowledged to be gone before it asked for something, and has the reply.
+    StaleAfterReply,
+    /// It has read a new value, and keeps an old one that the same transaction has changed.
+    OldBesideNew,
+    /// Something was told although nothing has changed.
+    ToldOfNothing,
+    /// Nobody can go on.
+    Stuck,
+}
+
+impl Model {
+    /// What a client sees when the next message comes.
+    pub fn receive(&self, state: &mut State, message: Message) {
+        match message {
+            Message::Changed(Told::Key(key)) => state.kept[key] = None,
+            Message::Changed(_) => state.kept = [None; KEYS],
+            Message::Value(key, value) => {
+                let older = |other: &Option<u8>| other.is_some_and(|other| other < value);
+                if self.changes_together() && older(&state.kept[KEYS - 1 - key]) {
+                    state.broken = Some(Violation::OldBesideNew);
+                }
+                state.kept[key] = Some(value);
+            }
+            Message::Pong(acknowledged) => {
+                let mut kept = state.kept.iter().zip(acknowledged);
+                if kept.any(|(kept, least)| kept.is_some_and(|kept| kept < least)) {
+                    state.broken = Some(Violation::StaleAfterReply);
+                }
+            }
+        }
+    }
+}
+
+impl Machine for Model {
+    type State = State;
+    type Violation = Violation;
+    const STUCK: Violation = Violation::Stuck;
+
+    fn first(&self) -> State {
+        let mut state = State {
+            rows: [0; KEYS],
+            acknowledged: [0; KEYS],
+            copies: [self.warm.then_some(0); KEYS],
+            ver: 0,
+            pending_writers: 0,
+            untold: 0,
+            record: Record::None,
+            decided: false,
+            unproven: self.recovered,
+            asks: self.warm,
+            noted: [self.warm; KEYS],
+            ring: [Told::Nothing; RING],
+            head: 0,
+            tail: 0,
+            serving: Serving::Nothing,
+            passed: [false; KEYS],
+            owed: false,
+            line: [None; LINE],
+            kept: [self.warm.then_some(0); KEYS],
+            sent: 0,
+            backends: [Backend::default(); MAX_ACTORS],
+            broken: None,
+        };
+        for backend in &mut state.backends[self.actors.len()..] {
+            backend.at = Phase::Done;
+        }
+        state
+    }
+
+    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
+        super::moves::successors(self, from, out);
+    }
+
+    fn judge(&self, state: &State) -> Option<Violation> {
+        let kept = || state.kept.iter().zip(state.rows);
+        let is_old = || kept().any(|(kept, row)| kept.is_some_and(|kept| kept != row));
+        let at_the_end = || self.all_done(state) && is_old();
+        state
+            .broken
+            .or_else(|| at_the_end().then_some(Violation::StaleForGood))
+    }
+
+    fn all_done(&self, state: &State) -> bool {
+        state
+            .backends
+            .iter()
+            .all(|backend| backend.at == Phase::Done)
+            && state.sent as usize == self.script.len()
+            && state.serving == Serving::Nothing
+            && state.head == state.tail
+            && state.line[0].is_none()
+    }
+
+    fn line(&self, (actor, verb): Event, after: &State) -> String {
+        let name = match self.actors.get(actor) {
+            Some(kind) => format!("{kind:?}"),
+            None => "the front".into(),
+        };
+        format!(
+            "{:<60} | rows {:?} copies {:?} p{} | noted {:?} ring {}..{} {:?} | keeps {:?}",
+            format!("{name} {verb}"),
+            after.rows,
+            after.copies,
+            after.pending_writers,
+            after.noted,
+            after.tail,
+            after.head,
+            after.serving,
+            after.kept,
+        )
+    }
+}

@@ -1,0 +1,186 @@
+//! Who changes rows, who decides what is prepared, who lowers a record, and who makes copies.
+
+use super::model::{Actor, Backend, Change, Clause, Phase, Record, State, Told, Violation};
+use super::moves::Moves;
+
+impl Moves<'_> {
+    /// The steps of a commit, in their order.
+    fn order(&self, change: Change) -> Vec<Phase> {
+        use Phase::*;
+        if change == Change::RolledBack {
+            return match self.m.keeps(Clause::RollbackSilent) {
+                true => vec![Marking, Unmarking, Answering],
+                false => vec![Marking, Telling, Unmarking, Answering],
+            };
+        }
+        if !self.m.keeps(Clause::ToldAfterVisible) {
+            return vec![Marking, Telling, Showing, Unmarking, Answering];
+        }
+        if !self.m.keeps(Clause::ToldBeforeUnmark) {
+            return vec![Marking, Showing, Unmarking, Telling, Answering];
+        }
+        if !self.m.keeps(Clause::ToldBeforeAck) {
+            return vec![Marking, Showing, Unmarking, Answering, Telling];
+        }
+        vec![Marking, Showing, Telling, Unmarking, Answering]
+    }
+
+    fn after(&self, change: Change, phase: Phase) -> Phase {
+        let order = self.order(change);
+        let at = order.iter().position(|other| *other == phase);
+        let next = at.and_then(|at| order.get(at + 1));
+        *next.unwrap_or(&Phase::Done)
+    }
+
+    /// Another one has changed the rows and not ended: they are locked.
+    fn is_locked(&self) -> bool {
+        let mut others = self.m.actors.iter().zip(&self.from.backends).enumerate();
+        others.any(|(actor, (kind, backend))| {
+            let writes = matches!(kind, Actor::Writer(_));
+            actor != self.actor && writes && ![Phase::Begin, Phase::Done].contains(&backend.at)
+        })
+    }
+
+    pub fn writer(&mut self, change: Change) {
+        let looks_late = self.m.keeps(Clause::LooksAfterVisible);
+        let at = self.me().at;
+        let next = self.after(change, at);
+        match at {
+            Phase::Begin if self.is_locked() => {}
+            Phase::Begin => self.add("changes rows", Phase::Marking, |state, backend| {
+                backend.asked = (!looks_late).then_some(state.asks);
+            }),
+            Phase::Marking if change == Change::Prepared => {
+                self.add("marks, and is prepared", Phase::Done, |state, _| {
+                    state.mark();
+                    state.record = Record::Standing;
+                });
+            }
+            Phase::Marking => self.add("marks", next, |state, _| state.mark()),
+            Phase::Showing => self.add("is visible", next, |state, backend| {
+                state.rows[0] += 1;
+                state.rows[1] += u8::from(change != Change::Savepoint);
+                state.untold += u8::from(backend.told == 0);
+            }),
+            Phase::Telling => self.tells(change, next),
+            Phase::Unmarking => self.add("unmarks", next, |state, _| state.unmark()),
+            Phase::Answering => self.add("is acknowledged", next, |state, _| {
+                state.acknowledged = state.rows;
+            }),
+            _ => {}
+        }
+    }
+
+    fn records(&self, change: Change) -> &'static [Told] {
+        match change {
+            Change::Whole => &[Told::All],
+            Change::Savepoint if self.m.keeps(Clause::SavepointSilent) => &[Told::Key(0)],
+            _ => &[Told::Key(0), Told::Key(1)],
+        }
+    }
+
+    fn tells(&mut self, change: Change, next: Phase) {
+        let (records, told) = (self.records(change), self.me().told as usize);
+        let is_nothing = match change {
+            Change::RolledBack => true,
+            Change::Savepoint => records[told] != Told::Key(0),
+            _ => false,
+        };
+        let at = match told + 1 == records.len() {
+            true => next,
+            false => Phase::Telling,
+        };
+        self.add("tells", at, |state, backend| {
+            backend.told += 1;
+            if *backend.asked.get_or_insert(state.asks) {
+                state.tell(records[told]);
+                if is_nothing {
+                    state.break_by(Violation::ToldOfNothing);
+                }
+            }
+            if at == next {
+                state.untold = state.untold.saturating_sub(1);
+            }
+        });
+    }
+
+    /// COMMIT PREPARED: lowers the record, or waits for whoever does.
+    pub fn finisher(&mut self) {
+        let waits = self.m.keeps(Clause::FinisherWaits);
+        match (self.me().at, self.from.record) {
+            (Phase::Begin, record) if record == Record::Standing || self.m.recovered => {
+                let next = match self.m.recovered {
+                    true => Phase::Answering,
+                    false => Phase::Claiming,
+                };
+                self.add("is visible", next, |state, _| {
+                    state.rows = state.rows.map(|row| row + 1);
+                    state.untold += u8::from(next == Phase::Claiming);
+                    state.decided = true;
+                });
+            }
+            (Phase::Claiming, Record::Claimed) if waits => {}
+            (Phase::Claiming, Record::Claimed | Record::Freed) => {
+                self.add("finds the record lowered", Phase::Answering, |_, _| {});
+            }
+            (Phase::Answering, _) => self.add("is acknowledged", Phase::Done, |state, _| {
+                state.acknowledged = state.rows;
+                state.unproven = false;
+            }),
+            _ => self.lowers(Phase::Answering),
+        }
+    }
+
+    /// May come before or after it, or not at all.
+    pub fn lowerer(&mut self) {
+        match self.me().at {
+            Phase::Begin if self.from.decided && self.from.record == Record::Standing => {
+                self.add("finds the record decided", Phase::Claiming, |_, _| {});
+            }
+            Phase::Begin if self.from.record == Record::Freed => {
+                self.add("meets no record", Phase::Done, |_, _| {});
+            }
+            Phase::Begin if self.from.record == Record::Claimed => {}
+            Phase::Claiming if self.from.record != Record::Standing => {
+                self.add("is not the one", Phase::Done, |_, _| {});
+            }
+            _ => self.lowers(Phase::Done),
+        }
+    }
+
+    fn lowers(&mut self, then: Phase) {
+        let tells = self.m.keeps(Clause::RecordTells);
+        match self.me().at {
+            Phase::Claiming => self.add("claims the record", Phase::Telling, |state, _| {
+                state.record = Record::Claimed;
+            }),
+            Phase::Telling => self.add("tells everything", Phase::Unmarking, |state, _| {
+                if tells && state.asks {
+                    state.tell(Told::All);
+                }
+                state.untold -= 1;
+            }),
+            Phase::Unmarking => self.add("unmarks", Phase::Freeing, |state, _| state.unmark()),
+            Phase::Freeing => self.add("frees the record", then, |state, _| {
+                state.record = Record::Freed;
+            }),
+            _ => {}
+        }
+    }
+
+    pub fn filler(&mut self, key: usize) {
+        let fill = |state: &mut State, backend: &mut Backend| {
+            state.fill(key, backend.read, backend.token);
+        };
+        match self.me().at {
+            Phase::Begin => self.add("takes a token", Phase::Reading, |state, backend| {
+                backend.token = state.token();
+            }),
+            Phase::Reading => self.add("reads the row", Phase::Filling, |state, backend| {
+                backend.read = state.rows[key];
+            }),
+            Phase::Filling => self.add("makes a copy, or not", Phase::Done, fill),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The arguments of a request: places in a buffer, nothing copied.
+
+/// Where an argument is in its buffer. 32 bits each: `Limits` keeps requests below 4 GiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+/// Arguments in the order in which they came, the command's name first, or the rest of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    bytes: &'a [u8],
+    places: &'a [Place],
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(bytes: &'a [u8], places: &'a [Place]) -> Self {
+        Self { bytes, places }
+    }
+
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        let place = self.places.get(index)?;
+        self.bytes.get(place.from as usize..place.to as usize)
+    }
+
+    /// Argument `index`; empty beyond the end. For what the command's arity has already promised.
+    pub(crate) fn at(&self, index: usize) -> &'a [u8] {
+        self.get(index).unwrap_or_default()
+    }
+
+    /// The arguments from `index` on.
+    pub fn from(&self, index: usize) -> Self {
+        Self {
+            bytes: self.bytes,
+            places: self.places.get(index..).unwrap_or_default(),
+        }
+    }
+
+    /// The first `count` arguments.
+    pub fn first(&self, count: usize) -> Self {
+        Self {
+            bytes: self.bytes,
+            places: self.places.get(..count).unwrap_or(self.places),
+        }
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let bytes = self.bytes;
+        self.places.iter().map(move |place| {
+            bytes
+                .get(place.from as usize..place.to as usize)
+                .unwrap_or_default()
+        })
+    }
+
+    /// Neighbours two by two: the keys and values of MSET.
+    pub fn pairs(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
+        let all = *self;
+        (0..self.len() / 2).map(move |pair| (all.at(2 * pair), all.at(2 * pair + 1)))
+    }
+}

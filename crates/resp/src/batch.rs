@@ -1,0 +1,173 @@
+//! Cuts all the requests that one read has brought before the first is run: so their keys are known together, and
+//! what is stored under them can be on its way from memory meanwhile.
+//!
+//! What it is not: it keeps nothing of a request that has not come whole, and judges nothing. The rule it guards: what
+//! it cuts is what [`Parser`](crate::Parser) would cut; whatever is long, unusual or wrong it leaves to that one.
+
+use crate::args::{Args, Place};
+use crate::request::{Limits, Request};
+
+/// Requests that are cut at once.
+const MOST: usize = 32;
+/// Arguments of one of them.
+const ARGUMENTS: usize = 64;
+
+/// Whole requests at the beginning of a buffer.
+#[derive(Debug, Default)]
+pub struct Batch {
+    places: Vec<Place>,
+    cuts: Vec<Cut>,
+    /// Of these so many were handed out.
+    done: usize,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// From where its arguments are among the places.
+    first: u32,
+    /// Where it ends in the buffer.
+    end: u32,
+}
+
+impl Batch {
+    /// Cuts the requests that `buffer` begins with; what was cut before is forgotten. The parser of that connection
+    /// must be between two requests, and gets what is not cut.
+    pub fn cut(&mut self, buffer: &[u8], limits: &Limits) {
+        self.clear();
+        if u32::try_from(buffer.len()).is_err() {
+            return;
+        }
+        let mut at = 0;
+        while self.cuts.len() < MOST {
+            let first = self.places.len();
+            let Some(end) = self.request(buffer, at, limits) else {
+                self.places.truncate(first);
+                return;
+            };
+            self.cuts.push(Cut {
+                first: first as u32,
+                end: end as u32,
+            });
+            at = end;
+        }
+    }
+
+    /// Forgets what was cut.
+    pub fn clear(&mut self) {
+        self.places.clear();
+        self.cuts.clear();
+        self.done = 0;
+    }
+
+    /// How many requests wait to be handed out.
+    pub fn len(&self) -> usize {
+        self.cuts.len() - self.done
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the last request that was handed out ends in the buffer.
+    pub fn at(&self) -> usize {
+        let last = self
+            .done
+            .checked_sub(1)
+            .and_then(|last| self.cuts.get(last));
+        last.map_or(0, |cut| cut.end as usize)
+    }
+
+    /// The next request of the buffer that was cut, which is given again.
+    #[inline]
+    pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Option<Request<'a>> {
+        let from = self.at();
+        let cut = *self.cuts.get(self.done)?;
+        self.done += 1;
+        let last = self
+            .cuts
+            .get(self.done)
+            .map_or(self.places.len(), |next| next.first as usize);
+        let places = self.places.get(cut.first as usize..last)?;
+        Some(Request {
+            args: Args::new(buffer, places),
+            used: cut.end as usize - from,
+        })
+    }
+
+    /// The request that was handed out last is handed out again.
+    pub fn again(&mut self) {
+        self.done = self.done.saturating_sub(1);
+    }
+
+    /// The first argument after the name of each request that waits, if it has one: a key, of nearly all commands.
+    pub fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let waiting = self.cuts.get(self.done..).unwrap_or_default();
+        waiting.iter().enumerate().filter_map(move |(at, cut)| {
+            let next = waiting.get(at + 1);
+            let last = next.map_or(self.places.len(), |next| next.first as usize);
+            let place = self.places.get(cut.first as usize..last)?.get(1)?;
+            buffer.get(place.from as usize..place.to as usize)
+        })
+    }
+
+    /// Stores the arguments of the request that begins here, and says where it ends. None: it is not whole, or not
+    /// for us.
+    #[inline]
+    fn request(&mut self, buffer: &[u8], from: usize, limits: &Limits) -> Option<usize> {
+        let (count, mut at) = number(buffer, from, b'*')?;
+        if !(1..=ARGUMENTS).contains(&count) || !limits.take_count(count) {
+            return None;
+        }
+        for _ in 0..count {
+            let (length, start) = number(buffer, at, b'$')?;
+            let end = start + length;
+            if end + 2 > buffer.len() || !limits.take_bytes(end - from) {
+                return None;
+            }
+            self.places.push(Place {
+                from: start as u32,
+                to: end as u32,
+            });
+            at = end + 2;
+        }
+        Some(at)
+    }
+}
+
+/// The number of a line of this kind, of up to four digits as Redis writes them, and where the next line begins.
+#[inline]
+fn number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
+    let digit = |byte: &u8| usize::from(byte - b'0');
+    let (first, rest) = buffer.get(at..)?.split_first()?;
+    if *first != kind {
+        return None;
+    }
+    match rest {
+        [a @ b'0'..=b'9', b'\r', _, ..] => Some((digit(a), at + 4)),
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..] => {
+            Some((digit(a) * 10 + digit(b), at + 5))
+        }
+        [
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            b'\r',
+            _,
+            ..,
+        ] => Some((digit(a) * 100 + digit(b) * 10 + digit(c), at + 6)),
+        [
+            a @ b'1'..=b'9',
+            b @ b'0'..=b'9',
+            c @ b'0'..=b'9',
+            d @ b'0'..=b'9',
+            b'\r',
+            _,
+            ..,
+        ] => {
+            let hundreds = digit(a) * 10 + digit(b);
+            Some((hundreds * 100 + digit(c) * 10 + digit(d), at + 7))
+        }
+        _ => None,
+    }
+}

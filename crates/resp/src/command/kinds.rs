@@ -1,0 +1,335 @@
+//! What a command can be.
+
+use crate::args::Args;
+use crate::failure::Failure;
+use crate::number::integer;
+use crate::reply::Protocol;
+use crate::table::Entry;
+
+/// Seconds or milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+/// A duration, or a moment since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Lifetime<'a> {
+    pub unit: Unit,
+    pub absolute: bool,
+    pub amount: &'a [u8],
+}
+
+impl<'a> Lifetime<'a> {
+    /// The moment in milliseconds since 1970, for a command that takes only amounts above zero.
+    pub fn deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
+        let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
+        if amount <= 0 {
+            return Err(Failure::ExpireTime(command));
+        }
+        self.moment(amount, now).ok_or(Failure::ExpireTime(command))
+    }
+
+    /// The same for EXPIRE and its kin: a moment in the past is one, too, and removes the entry.
+    pub fn any_deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
+        let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
+        self.moment(amount, now).ok_or(Failure::ExpireTime(command))
+    }
+
+    fn moment(&self, amount: i64, now: i64) -> Option<i64> {
+        let milliseconds = match self.unit {
+            Unit::Seconds => amount.checked_mul(1000)?,
+            Unit::Milliseconds => amount,
+        };
+        if self.absolute {
+            Some(milliseconds)
+        } else {
+            milliseconds.checked_add(now)
+        }
+    }
+}
+
+/// When EXPIRE and its kin act.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct When {
+    pub if_none: bool,
+    pub if_some: bool,
+    pub if_later: bool,
+    pub if_earlier: bool,
+}
+
+impl When {
+    /// Whether a deadline replaces the one there is; none is later than any.
+    pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
+        !(self.if_none && current.is_some()
+            || self.if_some && current.is_none()
+            || self.if_later && current.is_none_or(|current| deadline <= current)
+            || self.if_earlier && current.is_some_and(|current| deadline >= current))
+    }
+}
+
+/// What a client asks for. Each field points into his request.
+#[derive(Clone, Copy, Debug)]
+pub enum Command<'a> {
+    Get {
+        key: &'a [u8],
+    },
+    Set(Set<'a>),
+    SetIfAbsent {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    GetSet {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    GetDelete {
+        key: &'a [u8],
+    },
+    GetExpire {
+        key: &'a [u8],
+        expiry: Expiry<'a>,
+    },
+    GetMany {
+        keys: Args<'a>,
+    },
+    /// Keys and values in turn.
+    SetMany {
+        pairs: Args<'a>,
+        if_absent: bool,
+    },
+    SetManyExpire {
+        pairs: Args<'a>,
+        condition: Condition<'a>,
+        expiry: Expiry<'a>,
+    },
+    Append {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    Length {
+        key: &'a [u8],
+    },
+    GetRange {
+        key: &'a [u8],
+        from: i64,
+        to: i64,
+    },
+    SetRange {
+        key: &'a [u8],
+        offset: i64,
+        value: &'a [u8],
+    },
+    Increment {
+        key: &'a [u8],
+        by: i64,
+    },
+    IncrementFloat {
+        key: &'a [u8],
+        by: &'a [u8],
+    },
+    DeleteIf {
+        key: &'a [u8],
+        condition: Condition<'a>,
+    },
+    Digest {
+        key: &'a [u8],
+    },
+
+    Delete {
+        keys: Args<'a>,
+    },
+    Exists {
+        keys: Args<'a>,
+    },
+    Touch {
+        keys: Args<'a>,
+    },
+    Type {
+        key: &'a [u8],
+    },
+    /// The lifetime's amount may be any integer.
+    Expire {
+        key: &'a [u8],
+        lifetime: Lifetime<'a>,
+        when: When,
+        command: &'static str,
+    },
+    TimeLeft {
+        key: &'a [u8],
+        unit: Unit,
+    },
+    Deadline {
+        key: &'a [u8],
+        unit: Unit,
+    },
+    Persist {
+        key: &'a [u8],
+    },
+    Rename {
+        from: &'a [u8],
+        to: &'a [u8],
+        if_absent: bool,
+    },
+    Copy {
+        from: &'a [u8],
+        to: &'a [u8],
+        options: CopyOptions<'a>,
+    },
+    RandomKey,
+    Scan(Scan<'a>),
+    Keys {
+        pattern: &'a [u8],
+    },
+    Count,
+    Clear {
+        all_databases: bool,
+    },
+
+    Multi,
+    Exec,
+    Discard,
+    Watch {
+        keys: Args<'a>,
+    },
+    Unwatch,
+
+    Ping {
+        message: Option<&'a [u8]>,
+    },
+    Echo {
+        message: &'a [u8],
+    },
+    Hello(Hello<'a>),
+    Auth {
+        role: Option<&'a [u8]>,
+        password: &'a [u8],
+    },
+    Select {
+        database: i32,
+    },
+    Quit,
+    Reset,
+    Time,
+
+    Subscribe {
+        channels: Args<'a>,
+    },
+    Unsubscribe {
+        channels: Args<'a>,
+    },
+    SubscribePatterns {
+        patterns: Args<'a>,
+    },
+    UnsubscribePatterns {
+        patterns: Args<'a>,
+    },
+    Publish {
+        channel: &'a [u8],
+        message: &'a [u8],
+    },
+
+    /// A command whose arguments are not read here, or a command of a command.
+    Other {
+        entry: &'static Entry,
+        args: Args<'a>,
+    },
+}
+
+/// What a write does with the entry's deadline.
+#[derive(Clone, Copy, Debug)]
+pub enum Expiry<'a> {
+    /// Nothing was said: SET removes it, GETEX leaves it.
+    Unsaid,
+    Keep,
+    Remove,
+    At(Lifetime<'a>),
+}
+
+/// When a write acts.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition<'a> {
+    Always,
+    Absent,
+    Present,
+    Equal(&'a [u8]),
+    NotEqual(&'a [u8]),
+    DigestEqual(&'a [u8]),
+    DigestNotEqual(&'a [u8]),
+}
+
+/// SET with its options, SETEX and PSETEX.
+#[derive(Clone, Copy, Debug)]
+pub struct Set<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub condition: Condition<'a>,
+    pub expiry: Expiry<'a>,
+    /// Reply the value that was there.
+    pub get: bool,
+    /// The command's name, for its errors.
+    pub command: &'static str,
+}
+
+/// The options of COPY as they were written: which are wrong depends on how many databases there are.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOptions<'a>(pub(super) Args<'a>);
+
+impl<'a> CopyOptions<'a> {
+    /// The database to copy to, if another was named, and whether an entry there is replaced. Each database that is
+    /// named must be one of so many.
+    pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
+        let (mut to, mut replace) = (None, false);
+        let mut left = self.0;
+        while let Some(option) = left.get(0) {
+            left = left.from(1);
+            match (option, left.get(0)) {
+                _ if is(option, "replace") => replace = true,
+                (_, Some(number)) if is(option, "db") => {
+                    let number = usize::try_from(small(number)?)
+                        .ok()
+                        .filter(|number| *number < databases);
+                    to = Some(number.ok_or(Failure::NoSuchDatabase)?);
+                    left = left.from(1);
+                }
+                _ => return Err(Failure::Syntax),
+            }
+        }
+        Ok((to, replace))
+    }
+}
+
+/// SCAN with its options.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a> {
+    pub cursor: u64,
+    pub pattern: Option<&'a [u8]>,
+    pub count: i64,
+    /// Entries of this type only. We have strings alone.
+    pub kind: Option<&'a [u8]>,
+}
+
+/// HELLO with its options.
+#[derive(Clone, Copy, Debug)]
+pub struct Hello<'a> {
+    /// None: the version stays.
+    pub protocol: Option<Protocol>,
+    /// Role and password.
+    pub auth: Option<(&'a [u8], &'a [u8])>,
+    pub name: Option<&'a [u8]>,
+}
+
+/// Reads the arguments of one command.
+pub(super) type Reader = for<'a> fn(&'static Entry, Args<'a>) -> Result<Command<'a>, Failure<'a>>;
+
+/// Whether an option is this word, in small or capital letters.
+pub(super) fn is(option: &[u8], word: &str) -> bool {
+    option.eq_ignore_ascii_case(word.as_bytes())
+}
+
+/// An integer of 32 bits, such as the number of a database.
+pub(super) fn small(text: &[u8]) -> Result<i32, Failure<'static>> {
+    let number = integer(text).ok_or(Failure::NotInteger)?;
+    i32::try_from(number).map_err(|_| Failure::OutOf32Bits)
+}

@@ -1,0 +1,99 @@
+//! Commands with their arguments, read as Redis reads them, in the order in which it finds fault.
+//!
+//! What depends on an entry or on the clock is not judged here: a deadline that overflows ([`Lifetime::deadline`]),
+//! the amount of a GETEX whose key is absent. Such arguments stay as they were written.
+
+mod connection;
+mod keys;
+mod kinds;
+mod strings;
+
+pub use connection::check_client_name;
+pub use kinds::{Command, Condition, CopyOptions, Expiry, Hello, Lifetime, Scan, Set, Unit, When};
+
+use kinds::Reader;
+
+use crate::args::Args;
+use crate::failure::Failure;
+use crate::table::{Entry, TABLE, row};
+
+/// What reads the arguments of a command, by its name; of those that are in no list, `other`.
+const fn reader(name: &str) -> Reader {
+    let lists = [strings::READERS, keys::READERS, connection::READERS];
+    let mut list = 0;
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            if same(lists[list][at].0, name) {
+                return lists[list][at].1;
+            }
+            at += 1;
+        }
+        list += 1;
+    }
+    other
+}
+
+const fn same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// The reader of each row of the table.
+static READERS: [Reader; TABLE.len()] = {
+    let mut readers: [Reader; TABLE.len()] = [other; TABLE.len()];
+    let mut row = 0;
+    while row < readers.len() {
+        readers[row] = reader(TABLE[row].name);
+        row += 1;
+    }
+    readers
+};
+
+fn other<'a>(entry: &'static Entry, args: Args<'a>) -> Result<Command<'a>, Failure<'a>> {
+    Ok(Command::Other { entry, args })
+}
+
+impl<'a> Command<'a> {
+    /// Reads a request that is not empty.
+    pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
+        let (row, entry) = entry(args)?;
+        READERS
+            .get(row)
+            .map_or_else(|| other(entry, args), |reader| reader(entry, args))
+    }
+
+    /// What Redis looks at before it queues a command of a transaction: that there is such a command, and it may have
+    /// so many arguments.
+    pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
+        entry(args).map(|(_, entry)| entry)
+    }
+}
+
+/// The number of the command's row; its entry, or that of the command in it.
+fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
+    let Some((row, entry)) = row(args.at(0)).and_then(|row| Some((row, TABLE.get(row)?))) else {
+        return Err(Failure::UnknownCommand(args));
+    };
+    let entry = match args.get(1) {
+        Some(name) if !entry.subcommands.is_empty() => {
+            entry.subcommand(name).ok_or(Failure::UnknownSubcommand {
+                command: entry.name,
+                name,
+            })?
+        }
+        _ => entry,
+    };
+    if entry.takes(args.len()) {
+        Ok((row, entry))
+    } else {
+        Err(match entry.name {
+            "exec" => Failure::ExecRefused,
+            name => Failure::Arity(name),
+        })
+    }
+}

@@ -1,0 +1,322 @@
+//! Commands on values.
+
+use super::kinds::{Command, Condition, Expiry, Lifetime, Reader, Set, Unit, is};
+use crate::args::Args;
+use crate::failure::Failure;
+use crate::number::integer;
+use crate::table::Entry;
+
+type Read<'a> = Result<Command<'a>, Failure<'a>>;
+
+pub(super) const READERS: &[(&str, Reader)] = &[
+    ("get", |_, args| Ok(Command::Get { key: args.at(1) })),
+    ("set", set),
+    ("setnx", |_, args| {
+        Ok(Command::SetIfAbsent {
+            key: args.at(1),
+            value: args.at(2),
+        })
+    }),
+    ("setex", |_, args| Ok(set_for(args, Unit::Seconds, "setex"))),
+    ("psetex", |_, args| {
+        Ok(set_for(args, Unit::Milliseconds, "psetex"))
+    }),
+    ("getset", |_, args| {
+        Ok(Command::GetSet {
+            key: args.at(1),
+            value: args.at(2),
+        })
+    }),
+    ("getdel", |_, args| {
+        Ok(Command::GetDelete { key: args.at(1) })
+    }),
+    ("getex", getex),
+    ("mget", |_, args| {
+        Ok(Command::GetMany { keys: args.from(1) })
+    }),
+    ("mset", |entry, args| set_many(entry, args, false)),
+    ("msetnx", |entry, args| set_many(entry, args, true)),
+    ("msetex", msetex),
+    ("append", |_, args| {
+        Ok(Command::Append {
+            key: args.at(1),
+            value: args.at(2),
+        })
+    }),
+    ("strlen", |_, args| Ok(Command::Length { key: args.at(1) })),
+    ("getrange", |_, args| get_range(args)),
+    ("substr", |_, args| get_range(args)),
+    ("setrange", |_, args| set_range(args)),
+    ("incr", |_, args| {
+        Ok(Command::Increment {
+            key: args.at(1),
+            by: 1,
+        })
+    }),
+    ("decr", |_, args| {
+        Ok(Command::Increment {
+            key: args.at(1),
+            by: -1,
+        })
+    }),
+    ("incrby", |_, args| {
+        Ok(Command::Increment {
+            key: args.at(1),
+            by: number(args, 2)?,
+        })
+    }),
+    ("decrby", |_, args| {
+        let by = number(args, 2)?
+            .checked_neg()
+            .ok_or(Failure::DecrementOverflow)?;
+        Ok(Command::Increment {
+            key: args.at(1),
+            by,
+        })
+    }),
+    ("incrbyfloat", |_, args| {
+        Ok(Command::IncrementFloat {
+            key: args.at(1),
+            by: args.at(2),
+        })
+    }),
+    ("delex", delex),
+    ("digest", |_, args| Ok(Command::Digest { key: args.at(1) })),
+];
+
+fn set<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
+    let mut options = Options::new(args.from(3), Kind::Set);
+    options.read()?;
+    Ok(Command::Set(Set {
+        key: args.at(1),
+        value: args.at(2),
+        condition: options.condition,
+        expiry: options.expiry,
+        get: options.get,
+        command: "set",
+    }))
+}
+
+fn set_for<'a>(args: Args<'a>, unit: Unit, command: &'static str) -> Command<'a> {
+    Command::Set(Set {
+        key: args.at(1),
+        value: args.at(3),
+        condition: Condition::Always,
+        expiry: Expiry::At(Lifetime {
+            unit,
+            absolute: false,
+            amount: args.at(2),
+        }),
+        get: false,
+        command,
+    })
+}
+
+fn getex<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
+    let mut options = Options::new(args.from(2), Kind::Get);
+    options.read()?;
+    Ok(Command::GetExpire {
+        key: args.at(1),
+        expiry: options.expiry,
+    })
+}
+
+fn set_many<'a>(entry: &'static Entry, args: Args<'a>, if_absent: bool) -> Read<'a> {
+    match args.len() % 2 {
+        0 => Err(Failure::Arity(entry.name)),
+        _ => Ok(Command::SetMany {
+            pairs: args.from(1),
+            if_absent,
+        }),
+    }
+}
+
+fn msetex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
+    let count = integer(args.at(1)).and_then(|count| usize::try_from(count).ok());
+    let count = count
+        .filter(|count| (1..=i32::MAX as usize).contains(count))
+        .ok_or(Failure::InvalidNumkeys)?;
+    let end = 2 + 2 * count;
+    if end > args.len() {
+        return Err(Failure::Arity(entry.name));
+    }
+    let mut options = Options::new(args.from(end), Kind::SetMany);
+    options.read()?;
+    Ok(Command::SetManyExpire {
+        pairs: args.from(2).first(2 * count),
+        condition: options.condition,
+        expiry: options.expiry,
+    })
+}
+
+fn delex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
+    let condition = match args.len() {
+        2 => Condition::Always,
+        4 => comparison(args.at(2), args.at(3)).ok_or(Failure::Syntax)?,
+        _ => return Err(Failure::Arity(entry.name)),
+    };
+    digest_of(condition)?;
+    Ok(Command::DeleteIf {
+        key: args.at(1),
+        condition,
+    })
+}
+
+fn get_range(args: Args<'_>) -> Read<'_> {
+    Ok(Command::GetRange {
+        key: args.at(1),
+        from: number(args, 2)?,
+        to: number(args, 3)?,
+    })
+}
+
+fn set_range(args: Args<'_>) -> Read<'_> {
+    let offset = number(args, 2)?;
+    if offset < 0 {
+        return Err(Failure::Offset);
+    }
+    Ok(Command::SetRange {
+        key: args.at(1),
+        offset,
+        value: args.at(3),
+    })
+}
+
+fn number<'a>(args: Args<'a>, index: usize) -> Result<i64, Failure<'a>> {
+    integer(args.at(index)).ok_or(Failure::NotInteger)
+}
+
+fn comparison<'a>(option: &[u8], with: &'a [u8]) -> Option<Condition<'a>> {
+    Some(match option {
+        _ if is(option, "ifeq") => Condition::Equal(with),
+        _ if is(option, "ifne") => Condition::NotEqual(with),
+        _ if is(option, "ifdeq") => Condition::DigestEqual(with),
+        _ if is(option, "ifdne") => Condition::DigestNotEqual(with),
+        _ => return None,
+    })
+}
+
+/// A digest is 16 hexadecimal digits.
+fn digest_of<'a>(condition: Condition<'a>) -> Result<(), Failure<'a>> {
+    match condition {
+        Condition::DigestEqual(digest) | Condition::DigestNotEqual(digest)
+            if digest.len() != 16 || !digest.iter().all(u8::is_ascii_hexdigit) =>
+        {
+            Err(Failure::Digest)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Set,
+    Get,
+    SetMany,
+}
+
+/// Options in any order. The same unit may come again, and counts where it comes last, as in Redis; two of one sort
+/// exclude each other.
+struct Options<'a> {
+    left: Args<'a>,
+    kind: Kind,
+    condition: Condition<'a>,
+    expiry: Expiry<'a>,
+    get: bool,
+}
+
+impl<'a> Options<'a> {
+    fn new(left: Args<'a>, kind: Kind) -> Self {
+        Self {
+            left,
+            kind,
+            condition: Condition::Always,
+            expiry: Expiry::Unsaid,
+            get: false,
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Failure<'a>> {
+        while let Some(option) = self.left.get(0) {
+            self.left = self.left.from(1);
+            if !(self.flag(option) || self.lifetime(option) || self.comparison(option)) {
+                return Err(Failure::Syntax);
+            }
+        }
+        digest_of(self.condition)
+    }
+
+    /// Takes a word that stands alone; false: it is none, or not here.
+    fn flag(&mut self, option: &[u8]) -> bool {
+        let writes = self.kind != Kind::Get;
+        match option {
+            _ if is(option, "nx")
+                && writes
+                && matches!(self.condition, Condition::Always | Condition::Absent) =>
+            {
+                self.condition = Condition::Absent;
+            }
+            _ if is(option, "xx")
+                && writes
+                && matches!(self.condition, Condition::Always | Condition::Present) =>
+            {
+                self.condition = Condition::Present;
+            }
+            _ if is(option, "get") && self.kind == Kind::Set => self.get = true,
+            _ if is(option, "keepttl")
+                && writes
+                && matches!(self.expiry, Expiry::Unsaid | Expiry::Keep) =>
+            {
+                self.expiry = Expiry::Keep;
+            }
+            _ if is(option, "persist")
+                && !writes
+                && matches!(self.expiry, Expiry::Unsaid | Expiry::Remove) =>
+            {
+                self.expiry = Expiry::Remove;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes a unit and its amount.
+    fn lifetime(&mut self, option: &[u8]) -> bool {
+        let (unit, absolute) = match option {
+            _ if is(option, "ex") => (Unit::Seconds, false),
+            _ if is(option, "px") => (Unit::Milliseconds, false),
+            _ if is(option, "exat") => (Unit::Seconds, true),
+            _ if is(option, "pxat") => (Unit::Milliseconds, true),
+            _ => return false,
+        };
+        let fits = match self.expiry {
+            Expiry::Unsaid => true,
+            Expiry::At(before) => before.unit == unit && before.absolute == absolute,
+            Expiry::Keep | Expiry::Remove => false,
+        };
+        let (true, Some(amount)) = (fits, self.left.get(0)) else {
+            return false;
+        };
+        self.expiry = Expiry::At(Lifetime {
+            unit,
+            absolute,
+            amount,
+        });
+        self.left = self.left.from(1);
+        true
+    }
+
+    /// Takes a comparison and what is compared with.
+    fn comparison(&mut self, option: &[u8]) -> bool {
+        let free = self.kind == Kind::Set && matches!(self.condition, Condition::Always);
+        let (true, Some(with)) = (free, self.left.get(0)) else {
+            return false;
+        };
+        let Some(condition) = comparison(option, with) else {
+            return false;
+        };
+        self.condition = condition;
+        self.left = self.left.from(1);
+        true
+    }
+}

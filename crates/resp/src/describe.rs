@@ -1,0 +1,89 @@
+//! Entries of the table as COMMAND, COMMAND INFO and COMMAND DOCS reply them.
+
+use crate::reply::Writer;
+use crate::table::{Entry, TABLE, category, flag};
+
+/// A command as COMMAND INFO has it: name, arity, flags, keys, categories, tips, key specifications, subcommands.
+/// Tips and key specifications stay empty: they tell clients of a cluster where to send a command.
+pub fn describe(entry: &Entry, replies: &mut Writer) {
+    replies.array(10);
+    replies.bulk(entry.name.as_bytes());
+    replies.integer(i64::from(entry.arity));
+    statuses(flags(entry), replies);
+    for place in [entry.keys.first, entry.keys.last, entry.keys.step] {
+        replies.integer(i64::from(place));
+    }
+    statuses(categories(entry), replies);
+    replies.set(0);
+    replies.set(0);
+    replies.array(entry.subcommands.len());
+    for inner in entry.subcommands {
+        describe(inner, replies);
+    }
+}
+
+/// All commands, as COMMAND has them.
+pub fn describe_all(replies: &mut Writer) {
+    replies.array(TABLE.len());
+    for entry in TABLE {
+        describe(entry, replies);
+    }
+}
+
+/// A command's name and what COMMAND DOCS says of it: since when, in which group, its subcommands.
+pub fn document(entry: &Entry, replies: &mut Writer) {
+    replies.bulk(entry.name.as_bytes());
+    replies.map(2 + usize::from(!entry.subcommands.is_empty()));
+    replies.bulk(b"since");
+    replies.bulk(entry.since.as_bytes());
+    replies.bulk(b"group");
+    replies.bulk(entry.group.as_bytes());
+    if !entry.subcommands.is_empty() {
+        replies.bulk(b"subcommands");
+        replies.map(entry.subcommands.len());
+        for inner in entry.subcommands {
+            document(inner, replies);
+        }
+    }
+}
+
+fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
+    let flags = entry.flags;
+    flag::NAMES
+        .into_iter()
+        .enumerate()
+        .filter_map(move |(bit, name)| (flags >> bit & 1 == 1).then_some(name))
+}
+
+/// Those of the table, and those that Redis takes from the flags.
+fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
+    let has = |one: u16| entry.flags & one != 0;
+    let categories = entry.categories;
+    let admin = has(flag::ADMIN);
+    let derived = [
+        (has(flag::WRITE), "@write"),
+        (has(flag::READONLY), "@read"),
+        (admin, "@admin"),
+        (admin, "@dangerous"),
+        (has(flag::PUBSUB), "@pubsub"),
+        (has(flag::BLOCKING), "@blocking"),
+        (has(flag::FAST), "@fast"),
+        (!has(flag::FAST), "@slow"),
+    ];
+    let own = category::NAMES
+        .into_iter()
+        .enumerate()
+        .filter_map(move |(bit, name)| (categories >> bit & 1 == 1).then_some(name));
+    own.chain(
+        derived
+            .into_iter()
+            .filter_map(|(holds, name)| holds.then_some(name)),
+    )
+}
+
+fn statuses(names: impl Iterator<Item = &'static str> + Clone, replies: &mut Writer) {
+    replies.set(names.clone().count());
+    for name in names {
+        replies.simple(name);
+    }
+}

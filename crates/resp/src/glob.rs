@@ -1,0 +1,165 @@
+//! Patterns of KEYS, SCAN MATCH and PSUBSCRIBE: `*`, `?`, `[a-c]`, `[^a]`, `\x`, as Redis matches them.
+//!
+//! Stars are tried from the shortest match on. Going back to the last star alone is enough, since what an
+//! earlier star might take the later one can take as well: the time is at most pattern times text, where a
+//! matcher that goes back to all of them takes exponential time on `*a*a*a*b`.
+//!
+//! Pattern times text is still hours where both are megabytes, as they may be, and whoever sends them would have all
+//! others wait. So a comparison has a bound of bytes that it looks at, far beyond what any pattern of use needs, and
+//! one that comes to it ends as one that does not match.
+
+/// Bytes of a pattern that are looked at for nothing, beside a few times the length of pattern and text.
+const LOOKS: usize = 64 << 10;
+
+/// Whether `text` matches `pattern`, byte by byte.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star = None;
+    let mut looks = LOOKS + 4 * (pattern.len() + text.len());
+    loop {
+        if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            star = Some((p, t));
+            continue;
+        }
+        let Some(&byte) = text.get(t) else {
+            return p >= pattern.len();
+        };
+        let (length, matched) = one(pattern.get(p..).unwrap_or_default(), byte);
+        let Some(left) = looks.checked_sub(length.max(1)) else {
+            return false;
+        };
+        looks = left;
+        match matched {
+            true => (p, t) = (p + length, t + 1),
+            false => match star {
+                Some((after, from)) => {
+                    (p, t) = (after, from + 1);
+                    star = Some((p, t));
+                }
+                None => return false,
+            },
+        }
+    }
+}
+
+/// How much of the pattern stands for one byte, and whether for this one.
+fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
+    match *pattern {
+        [] => (0, false),
+        [b'?', ..] => (1, true),
+        [b'[', ref class @ ..] => {
+            let (length, matched) = in_class(class, byte);
+            (1 + length, matched)
+        }
+        [b'\\', escaped, ..] => (2, escaped == byte),
+        [plain, ..] => (1, plain == byte),
+    }
+}
+
+/// The class after its `[`: its length with the `]`, and whether the byte is in it. Without a `]` it ends with the
+/// pattern; a range may be written backwards; a minus sign before the end of the pattern's bytes is itself.
+fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
+    let negated = class.first() == Some(&b'^');
+    let mut at = usize::from(negated);
+    let mut found = false;
+    loop {
+        match class.get(at..).unwrap_or_default() {
+            [b'\\', escaped, ..] => {
+                found |= *escaped == byte;
+                at += 2;
+            }
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [] => break,
+            [one, b'-', other, ..] => {
+                found |= (*one.min(other)..=*one.max(other)).contains(&byte);
+                at += 3;
+            }
+            [plain, ..] => {
+                found |= *plain == byte;
+                at += 1;
+            }
+        }
+    }
+    (at, found != negated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        let yes: [(&str, &str); 16] = [
+            ("*", ""),
+            ("**", "abc"),
+            ("h?llo", "hello"),
+            ("h*llo", "heeeello"),
+            ("h[ae]llo", "hallo"),
+            ("h[^e]llo", "hallo"),
+            ("h[a-b]llo", "hbllo"),
+            ("h[b-a]llo", "hallo"),
+            ("\\*", "*"),
+            ("[\\]]", "]"),
+            ("a*b*c", "aXbYbZc"),
+            ("[abc", "b"),
+            ("a\\", "a\\"),
+            ("", ""),
+            ("user:*:name", "user:1:2:name"),
+            ("[^]", "x"),
+        ];
+        for (pattern, text) in yes {
+            assert!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                "{pattern} {text}"
+            );
+        }
+        let no: [(&str, &str); 9] = [
+            ("", "a"),
+            ("?", ""),
+            ("h[^e]llo", "hello"),
+            ("a*b", "abc"),
+            ("\\*", "a"),
+            ("[a-c]", "d"),
+            ("abc", "ab"),
+            ("ab", "abc"),
+            ("[]a]", "a"),
+        ];
+        for (pattern, text) in no {
+            assert!(
+                !matches(pattern.as_bytes(), text.as_bytes()),
+                "{pattern} {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_comparison_has_a_bound() {
+        let length = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
+        let text = vec![b'a'; length];
+        // Each byte of the text would be looked for in the whole of the class.
+        let mut pattern = b"*[".to_vec();
+        pattern.resize(length, b'b');
+        pattern.extend_from_slice(b"]");
+        assert!(!matches(&pattern, &text));
+        // Long ones that go forward are compared to their end.
+        assert!(matches(&text, &text));
+        assert!(matches(b"*", &text));
+        assert!(matches(&[&text[..], b"*"].concat(), &text));
+        assert!(!matches(b"*b", &text));
+        assert!(matches(b"*?a", &text));
+    }
+
+    #[test]
+    fn many_stars_take_no_exponential_time() {
+        let length = if cfg!(miri) { 50 } else { 5_000 };
+        assert!(!matches("*a".repeat(30).as_bytes(), &vec![b'b'; length]));
+        assert!(!matches(
+            format!("{}b", "*a".repeat(30)).as_bytes(),
+            &vec![b'a'; length]
+        ));
+    }
+}

@@ -1,0 +1,144 @@
+//! Requests typed by hand: one line, words between blanks, quotes as in a shell's.
+
+use crate::args::Place;
+
+/// Quotes that do not end, or that end in the middle of a word.
+pub(crate) struct Unbalanced;
+
+/// Cuts a line into words. They are put one after the other into `words`, because an escape is shorter than what it
+/// stands for; a line is at most 64 kB.
+pub(crate) fn split(
+    line: &[u8],
+    words: &mut Vec<u8>,
+    places: &mut Vec<Place>,
+) -> Result<(), Unbalanced> {
+    // Redis keeps lines as C strings here: a NUL ends one.
+    let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    let mut rest = line;
+    loop {
+        rest = skip_blanks(rest);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let from = words.len();
+        rest = word(rest, words)?;
+        places.push(Place {
+            from: from as u32,
+            to: words.len() as u32,
+        });
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+fn skip_blanks(line: &[u8]) -> &[u8] {
+    let blanks = line.iter().take_while(|byte| is_blank(**byte)).count();
+    line.get(blanks..).unwrap_or_default()
+}
+
+/// One word, and what comes after it. A quoted piece may follow plain bytes, and ends the word.
+fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        rest = match rest {
+            [] => return Ok(rest),
+            // Redis ends a word at these blanks only.
+            [b' ' | b'\n' | b'\r' | b'\t', after @ ..] => return Ok(after),
+            [b'"', after @ ..] => return ended(double_quoted(after, words)?),
+            [b'\'', after @ ..] => return ended(single_quoted(after, words)?),
+            [plain, after @ ..] => {
+                words.push(*plain);
+                after
+            }
+        }
+    }
+}
+
+fn ended(rest: &[u8]) -> Result<&[u8], Unbalanced> {
+    match rest.first() {
+        Some(byte) if !is_blank(*byte) => Err(Unbalanced),
+        _ => Ok(rest),
+    }
+}
+
+fn double_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        let (byte, after) = match rest {
+            [] => return Err(Unbalanced),
+            [b'"', after @ ..] => return Ok(after),
+            [b'\\', b'x', high, low, after @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
+                (hex(*high).unwrap_or(0) << 4 | hex(*low).unwrap_or(0), after)
+            }
+            [b'\\', escaped, after @ ..] => (unescaped(*escaped), after),
+            [plain, after @ ..] => (*plain, after),
+        };
+        words.push(byte);
+        rest = after;
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        let (byte, after) = match rest {
+            [] => return Err(Unbalanced),
+            [b'\'', after @ ..] => return Ok(after),
+            [b'\\', b'\'', after @ ..] => (b'\'', after),
+            [plain, after @ ..] => (*plain, after),
+        };
+        words.push(byte);
+        rest = after;
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+fn unescaped(escaped: u8) -> u8 {
+    match escaped {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        split(line, &mut bytes, &mut places).ok()?;
+        Some(
+            places
+                .iter()
+                .map(|place| bytes[place.from as usize..place.to as usize].to_vec())
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn lines_are_cut_as_by_redis() {
+        let list =
+            |words: &[&[u8]]| Some(words.iter().map(|word| word.to_vec()).collect::<Vec<_>>());
+        assert_eq!(words(b"  get\t a "), list(&[b"get", b"a"]));
+        assert_eq!(words(b""), list(&[]));
+        assert_eq!(
+            words(br#"set "a b" 'c d'"#),
+            list(&[b"set", b"a b", b"c d"])
+        );
+        assert_eq!(
+            words(br#""\x41\n\"\q" '\'\n'"#),
+            list(&[b"A\n\"q", br"'\n"])
+        );
+        assert_eq!(words(br#"a"b""#), list(&[b"ab"]));
+        assert_eq!(words(b"get \"\" ''"), list(&[b"get", b"", b""]));
+        for line in [&br#""a"#[..], br#""a"b"#, b"'a", b"'a'b", br#""a\"#] {
+            assert_eq!(words(line), None, "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The Redis protocol (RESP 2 and 3): bytes in, commands out; replies in, bytes out.
+//!
+//! What it is: a parser of requests that can be cut at any byte, the table of commands, commands with
+//! their arguments read as Redis reads them, the texts of its errors, and a writer of replies.
+//! What it is not: it opens no socket, reads no clock, holds no entry, knows no role. Those are the
+//! caller's.
+//! The rules it guards: **a request costs what has come of it**, never what it announces; and **no
+//! argument is copied**, a typed command points into the caller's buffer.
+//!
+//! # Using it
+//!
+//! ```
+//! use pgcache_resp::{Command, Limits, Parser, Protocol, Writer};
+//!
+//! let mut parser = Parser::new(Limits::default());
+//! let mut replies = Writer::new(Protocol::Resp2, 1 << 20);
+//! let input = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING\r\n*1\r\n$4\r\nPI";    // the last one is cut
+//! let mut at = 0;
+//! while let Ok(Some(request)) = parser.next(&input[at..]) {
+//!     at += request.used;
+//!     match Command::read(request.args) {
+//!         Ok(Command::Echo { message }) => replies.bulk(message),
+//!         Ok(Command::Ping { message: None }) => replies.simple("PONG"),
+//!         Ok(_) => {}
+//!         Err(failure) => failure.write(&mut replies),
+//!     }
+//! }
+//! assert_eq!(replies.as_bytes(), b"$2\r\nhi\r\n+PONG\r\n");
+//! assert_eq!(&input[at..], b"*1\r\n$4\r\nPI");                              // to be kept, and continued
+//! ```
+//!
+//! # Floors
+//!
+//! Each file imports lower ones only.
+//!
+//! | floor | what |
+//! |---|---|
+//! | `command` | commands with their arguments |
+//! | `describe` | the table of commands as COMMAND replies it |
+//! | `batch` | requests that came together, cut before the first is run |
+//! | `float` | sums of INCRBYFLOAT |
+//! | `failure`, `request` | Redis' errors; the parser |
+//! | `reply`, `table`, `inline`, `structures` | the writer; names, arity, flags, keys; requests typed by hand; names that are not served |
+//! | `args`, `number`, `glob` | arguments, integers, patterns |
+
+mod args;
+mod batch;
+mod command;
+mod describe;
+mod failure;
+mod float;
+mod glob;
+mod inline;
+mod number;
+mod reply;
+mod request;
+mod structures;
+mod table;
+
+pub use args::Args;
+pub use batch::Batch;
+pub use command::{
+    Command, Condition, CopyOptions, Expiry, Hello, Lifetime, Scan, Set, Unit, When,
+    check_client_name,
+};
+pub use describe::{describe, describe_all, document};
+pub use failure::{Failure, write_verbatim_error};
+pub use float::add_floats;
+pub use glob::matches;
+pub use number::{Digits, integer};
+pub use reply::{Protocol, Writer};
+pub use request::{Broken, Limits, Parser, Request};
+pub use table::{Entry, Keys, TABLE, category, find, flag, known_name};

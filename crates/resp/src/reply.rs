@@ -1,0 +1,276 @@
+//! The writer of replies, for both versions of the protocol.
+
+use crate::number::Digits;
+
+/// The version of the protocol that a client has asked for by HELLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Resp2,
+    Resp3,
+}
+
+/// Replies that wait to be sent. A limit bounds them; beyond it, and where memory cannot be had, the writer is
+/// `overflowed`: it takes nothing more, and the client is to be cut off, as Redis does.
+#[derive(Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    limit: usize,
+    protocol: Protocol,
+    overflowed: bool,
+}
+
+impl Writer {
+    pub fn new(protocol: Protocol, limit: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            protocol,
+            overflowed: false,
+        }
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Begins anew for another client: with nothing written, in its version, up to its limit. The memory stays.
+    pub fn restart(&mut self, protocol: Protocol, limit: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(64 << 10);
+        self.limit = limit;
+        self.protocol = protocol;
+        self.overflowed = false;
+    }
+
+    /// Takes back all but the first `length` bytes.
+    pub fn rewind(&mut self, length: usize) {
+        self.bytes.truncate(length);
+    }
+
+    /// Gives what was written, and keeps nothing.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// How many more bytes it takes.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.len())
+    }
+
+    /// The first `count` bytes were sent. A buffer that has grown is given back when it is empty.
+    pub fn sent(&mut self, count: usize) {
+        self.bytes.drain(..count.min(self.bytes.len()));
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(16 << 10);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, pieces: &[&[u8]]) {
+        let more = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let fits = self.bytes.len().saturating_add(more) <= self.limit;
+        if self.overflowed || !fits || self.bytes.try_reserve(more).is_err() {
+            self.overflowed = true;
+            return;
+        }
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+    }
+
+    fn head(&mut self, kind: u8, number: i64) {
+        self.push(&[&[kind], Digits::new().of(number), b"\r\n"]);
+    }
+
+    fn length(&mut self, kind: u8, length: usize) {
+        self.head(kind, i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    fn three(&self) -> bool {
+        self.protocol == Protocol::Resp3
+    }
+
+    /// Replies that another writer has written, in the same version of the protocol.
+    pub fn append(&mut self, replies: &[u8]) {
+        self.push(&[replies]);
+    }
+
+    /// A status; it has no line break.
+    pub fn simple(&mut self, text: &str) {
+        self.push(&[b"+", text.as_bytes(), b"\r\n"]);
+    }
+
+    /// An error, its code first. Line breaks in it, which could forge a reply, become blanks.
+    pub fn error(&mut self, pieces: &[&[u8]]) {
+        self.push(&[b"-"]);
+        let from = self.bytes.len();
+        self.push(pieces);
+        for byte in self.bytes.get_mut(from..).unwrap_or_default() {
+            if matches!(*byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.push(&[b"\r\n"]);
+    }
+
+    pub fn integer(&mut self, number: i64) {
+        match number {
+            0 => self.push(&[b":0\r\n"]),
+            1 => self.push(&[b":1\r\n"]),
+            _ => self.head(b':', number),
+        }
+    }
+
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        let mut digits = Digits::new();
+        let length = digits.of(i64::try_from(bytes.len()).unwrap_or(i64::MAX));
+        self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
+    }
+
+    /// An integer where Redis replies a string.
+    pub fn bulk_integer(&mut self, number: i64) {
+        self.bulk(Digits::new().of(number));
+    }
+
+    pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
+        match bytes {
+            Some(bytes) => self.bulk(bytes),
+            None => self.null(),
+        }
+    }
+
+    pub fn null(&mut self) {
+        self.push(&[if self.three() { b"_\r\n" } else { b"$-1\r\n" }]);
+    }
+
+    /// The reply of an EXEC that was given up.
+    pub fn null_array(&mut self) {
+        self.push(&[if self.three() { b"_\r\n" } else { b"*-1\r\n" }]);
+    }
+
+    /// What follows are so many replies.
+    pub fn array(&mut self, length: usize) {
+        self.length(b'*', length);
+    }
+
+    /// What follows are so many pairs of replies.
+    pub fn map(&mut self, pairs: usize) {
+        if self.three() {
+            self.length(b'%', pairs)
+        } else {
+            self.length(b'*', pairs.saturating_mul(2))
+        }
+    }
+
+    pub fn set(&mut self, length: usize) {
+        self.length(if self.three() { b'~' } else { b'*' }, length);
+    }
+
+    /// A message that no command asked for.
+    pub fn push_message(&mut self, length: usize) {
+        self.length(if self.three() { b'>' } else { b'*' }, length);
+    }
+
+    pub fn boolean(&mut self, truth: bool) {
+        match self.three() {
+            true => self.push(&[if truth { b"#t\r\n" } else { b"#f\r\n" }]),
+            false => self.integer(i64::from(truth)),
+        }
+    }
+
+    /// Text for people, such as that of INFO.
+    pub fn text(&mut self, text: &[u8]) {
+        if !self.three() {
+            return self.bulk(text);
+        }
+        let length = i64::try_from(text.len().saturating_add(4)).unwrap_or(i64::MAX);
+        self.push(&[b"=", Digits::new().of(length), b"\r\ntxt:", text, b"\r\n"]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(protocol: Protocol, write: impl Fn(&mut Writer)) -> Vec<u8> {
+        let mut replies = Writer::new(protocol, 1 << 10);
+        write(&mut replies);
+        replies.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn each_kind_has_its_bytes_in_both_protocols() {
+        let both = |write: &dyn Fn(&mut Writer)| {
+            (
+                written(Protocol::Resp2, write),
+                written(Protocol::Resp3, write),
+            )
+        };
+        let bytes = |two: &[u8], three: &[u8]| (two.to_vec(), three.to_vec());
+        assert_eq!(both(&|w| w.null()), bytes(b"$-1\r\n", b"_\r\n"));
+        assert_eq!(both(&|w| w.null_array()), bytes(b"*-1\r\n", b"_\r\n"));
+        assert_eq!(both(&|w| w.map(2)), bytes(b"*4\r\n", b"%2\r\n"));
+        assert_eq!(both(&|w| w.set(1)), bytes(b"*1\r\n", b"~1\r\n"));
+        assert_eq!(both(&|w| w.push_message(3)), bytes(b"*3\r\n", b">3\r\n"));
+        assert_eq!(both(&|w| w.boolean(true)), bytes(b":1\r\n", b"#t\r\n"));
+        assert_eq!(
+            both(&|w| w.text(b"a")),
+            bytes(b"$1\r\na\r\n", b"=5\r\ntxt:a\r\n")
+        );
+        assert_eq!(both(&|w| w.bulk(b"")), bytes(b"$0\r\n\r\n", b"$0\r\n\r\n"));
+        assert_eq!(
+            both(&|w| w.integer(i64::MIN)).0,
+            b":-9223372036854775808\r\n"
+        );
+    }
+
+    #[test]
+    fn an_error_cannot_forge_a_reply() {
+        assert_eq!(
+            written(Protocol::Resp2, |w| w.error(&[b"ERR a\r\n+OK\r\n"])),
+            b"-ERR a  +OK  \r\n"
+        );
+    }
+
+    #[test]
+    fn a_writer_that_begins_anew_knows_nothing_of_what_was() {
+        let mut replies = Writer::new(Protocol::Resp2, 12);
+        replies.bulk(b"1234");
+        replies.bulk(b"1234");
+        assert!(replies.overflowed());
+        replies.restart(Protocol::Resp3, 20);
+        assert_eq!(
+            (replies.as_bytes(), replies.overflowed()),
+            (&b""[..], false)
+        );
+        replies.null();
+        replies.bulk(b"1234");
+        replies.rewind(3);
+        assert_eq!(replies.as_bytes(), b"_\r\n");
+    }
+
+    #[test]
+    fn beyond_the_limit_nothing_is_written() {
+        let mut replies = Writer::new(Protocol::Resp2, 12);
+        replies.bulk(b"1234");
+        assert!(!replies.overflowed());
+        replies.bulk(b"1234");
+        replies.integer(1);
+        assert!(replies.overflowed());
+        assert_eq!(replies.as_bytes(), b"$4\r\n1234\r\n");
+        replies.sent(6);
+        assert_eq!(replies.as_bytes(), b"34\r\n");
+    }
+}

@@ -1,0 +1,102 @@
+//! Names are found by a table of places that is made while this is compiled: one hash of the name, one comparison.
+
+use super::entry::Entry;
+use super::rows::TABLE;
+
+const PLACES: usize = 512;
+const LONGEST_NAME: usize = 16;
+
+/// Of a name without regard to case.
+const fn hash(name: &[u8]) -> usize {
+    let mut state: u32 = 0x811c_9dc5;
+    let mut at = 0;
+    while at < name.len() {
+        state = (state ^ (name[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    ((state ^ state >> 15) as usize) % PLACES
+}
+
+/// One more than the row's number, at the hash of its name or the next free place after it; 0: nothing.
+static INDEX: [u8; PLACES] = {
+    let mut places = [0; PLACES];
+    let mut row = 0;
+    while row < TABLE.len() {
+        let mut place = hash(TABLE[row].name.as_bytes());
+        while places[place] != 0 {
+            place = (place + 1) % PLACES;
+        }
+        row += 1;
+        places[place] = row as u8;
+    }
+    places
+};
+
+/// The number of a command's row, by its name in small or capital letters.
+pub(crate) fn row(name: &[u8]) -> Option<usize> {
+    if name.len() > LONGEST_NAME {
+        return None;
+    }
+    let mut place = hash(name);
+    loop {
+        let row = usize::from(*INDEX.get(place)?).checked_sub(1)?;
+        if TABLE.get(row)?.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(row);
+        }
+        place = (place + 1) % PLACES;
+    }
+}
+
+/// A command by its name in small or capital letters.
+pub fn find(name: &[u8]) -> Option<&'static Entry> {
+    TABLE.get(row(name)?)
+}
+
+/// A command's name as the table has it. What is in no table may be anything that a client has sent, so it is not
+/// repeated: it is `unknown`.
+pub fn known_name(name: &[u8]) -> &'static str {
+    find(name).map_or("unknown", |entry| entry.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_and_no_other() {
+        for entry in TABLE {
+            let capitals = entry.name.to_ascii_uppercase();
+            assert!(
+                std::ptr::eq(find(capitals.as_bytes()).unwrap(), entry),
+                "{}",
+                entry.name
+            );
+            assert!(entry.name.len() <= LONGEST_NAME);
+            assert!(find(format!("{}x", entry.name).as_bytes()).is_none());
+            for inner in entry.subcommands {
+                assert!(std::ptr::eq(
+                    entry.subcommand(inner.last_name().as_bytes()).unwrap(),
+                    inner
+                ));
+            }
+        }
+        assert!(TABLE.len() < 256 && find(b"").is_none() && find(b"lpush").is_none());
+        // A letter and a control character that differ by the bit of the case are not the same.
+        assert!(find(b"GE\x14").is_none());
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        let places = |name: &[u8], arguments| {
+            find(name)
+                .unwrap()
+                .key_places(arguments)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(places(b"get", 2), [1]);
+        assert_eq!(places(b"mget", 4), [1, 2, 3]);
+        assert_eq!(places(b"mset", 5), [1, 3]);
+        assert_eq!(places(b"rename", 3), [1, 2]);
+        assert_eq!(places(b"ping", 1), [0; 0]);
+    }
+}
