@@ -149,14 +149,18 @@ CREATE TABLE strange (id int); ALTER TABLE strange INHERIT owned;
 SELECT cache_depend('strange', $$'p:' || id$$, 'c'); ALTER TABLE strange INHERIT owned; DROP TABLE strange;
 DROP OWNED BY altered_owner; DROP ROLE altered_owner;
 
--- Not refused where nothing has to go, refused like a changed row where something has.
+-- What has to go goes when a prepared transaction commits, and stays when it is rolled back.
 CREATE TABLE src (id int, v text); SELECT cache_depend('src', $$'p:' || id$$, 'c');
-BEGIN; ALTER TABLE src ALTER v TYPE text USING v || '.'; PREPARE TRANSACTION 'altered';
+SELECT cache_set('p:1', 'before', cache => 'c');
+BEGIN; ALTER TABLE src ALTER v TYPE text USING v || '.'; PREPARE TRANSACTION 'altered'; ROLLBACK PREPARED 'altered';
+SELECT cache_get('p:1', 'c');
+BEGIN; ALTER TABLE src ALTER v TYPE text USING v || '.'; PREPARE TRANSACTION 'altered'; COMMIT PREPARED 'altered';
+SELECT cache_get('p:1', 'c');
 -- A partition that is empty leaves nothing to do.
 CREATE TABLE parts (id int) PARTITION BY LIST (id); SELECT cache_depend('parts', 'id::text', 'c');
 BEGIN; CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1); PREPARE TRANSACTION 'empty'; ROLLBACK PREPARED 'empty';
 DROP TABLE parts;
-BEGIN; CREATE TABLE child () INHERITS (src); PREPARE TRANSACTION 'child';
+BEGIN; CREATE TABLE child () INHERITS (src); PREPARE TRANSACTION 'child'; ROLLBACK PREPARED 'child';
 -- What is no table is no source.
 CREATE MATERIALIZED VIEW stored AS SELECT 1 AS id; SELECT cache_depend('stored', 'id::text', 'c'); DROP MATERIALIZED VIEW stored;
 DROP TABLE src, gone, parent, c; DROP FUNCTION fill, left_of;

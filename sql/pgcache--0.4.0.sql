@@ -76,6 +76,13 @@ COMMENT ON FUNCTION pgcache.renew_copied(text, regclass) IS
     'true; where we have put it at the end of the condition of COPY, the expired row under this key goes first';
 GRANT EXECUTE ON FUNCTION pgcache.renew_copied(text, regclass) TO PUBLIC;
 
+-- Looks before each row of a cache that is a partition of a plain table.
+CREATE FUNCTION pgcache.renew_row() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'renew_row_wrapper'
+    LANGUAGE C;
+COMMENT ON FUNCTION pgcache.renew_row() IS
+    'row trigger of a cache that is a partition of a table that is none: the expired row under the key that is written goes first';
+
 -- A memory cache: a view over its live entries ----------------------------------------------------
 
 CREATE FUNCTION pgcache.memory_entries(settings text) RETURNS SETOF record
@@ -418,6 +425,13 @@ CREATE FUNCTION cache_count(cache regclass DEFAULT 'pgcache.main') RETURNS bigin
 COMMENT ON FUNCTION cache_count(regclass) IS
     'how many live entries there are, negative ones included';
 
+-- Where keys are spread over several servers (docs/scaling.md).
+CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer) RETURNS integer
+    AS 'MODULE_PATHNAME', 'node_of_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS
+    'which of so many servers, from 0 on, has a key: the remainder of the hash partition that it falls into';
+
 -- Removing ---------------------------------------------------------------------------------------
 
 CREATE FUNCTION cache_delete(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
@@ -750,12 +764,13 @@ CREATE FUNCTION pgcache.put_default(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'put_default_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.put_default(regclass) IS
-    'gives the column expires_at of a table cache the DEFAULT that the cache''s ttl stands for, as cache_create() does; for a cache that an older dump has brought back';
+    'gives the column expires_at of a table cache the DEFAULT that the cache''s ttl stands for, as cache_create() does, and the trigger that a partition of another table needs; for a cache that an older dump has brought back';
 
 CREATE VIEW pgcache.all_caches AS
     SELECT t.tgrelid AS cache
       FROM pg_catalog.pg_trigger AS t
      WHERE t.tgfoid OPERATOR(pg_catalog.=) 'pgcache.record'::pg_catalog.regproc
+       AND t.tgparentid OPERATOR(pg_catalog.=) 0
     UNION
     SELECT r.ev_class AS cache
       FROM pg_catalog.pg_depend AS d
@@ -792,6 +807,33 @@ CREATE VIEW pgcache.caches AS
 COMMENT ON VIEW pgcache.caches IS
     'every cache that the current user may SELECT from, with its settings';
 GRANT SELECT ON pgcache.caches TO PUBLIC;
+
+-- Locks say which caches a prepared transaction has changed: they are there without preload, too, and
+-- after a restart, when a transaction is of no session (-1).
+CREATE VIEW pgcache.prepared AS
+    SELECT p.gid,
+           l.objid::pg_catalog.regclass AS cache,
+           p.owner,
+           p.prepared,
+           pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) p.prepared AS age,
+           pg_catalog.bool_or(l.objsubid OPERATOR(pg_catalog.=) 2
+                              OR l.virtualtransaction OPERATOR(pg_catalog.~~) '-1/%') AS whole_cache
+      FROM pg_catalog.pg_prepared_xacts AS p
+      JOIN pg_catalog.pg_locks AS t
+        ON t.locktype OPERATOR(pg_catalog.=) 'transactionid'
+       AND t.transactionid OPERATOR(pg_catalog.=) p.transaction
+       AND t.pid IS NULL
+       AND t.granted
+      JOIN pg_catalog.pg_locks AS l
+        ON l.virtualtransaction OPERATOR(pg_catalog.=) t.virtualtransaction
+       AND l.pid IS NULL
+       AND l.locktype OPERATOR(pg_catalog.=) 'object'
+       AND l.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
+     WHERE p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()
+     GROUP BY p.gid, l.objid, p.owner, p.prepared;
+COMMENT ON VIEW pgcache.prepared IS
+    'caches that prepared transactions have changed: of their keys, or of the whole cache, nothing is copied, leased or loaded for others until COMMIT PREPARED or ROLLBACK PREPARED';
+GRANT SELECT ON pgcache.prepared TO PUBLIC;
 
 -- The hot tier: figures for monitoring, and its check ---------------------------------------------
 
@@ -844,8 +886,10 @@ CREATE VIEW pgcache.stats AS
            w.last_sweep,
            w.sweep_lag,
            w.waiting,
-           -- 0 for a view; then the entries lie in the tier.
-           COALESCE(NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes
+           -- Where there are partitions, theirs; 0 for a view: then the entries lie in the tier.
+           COALESCE((SELECT pg_catalog.sum(pg_catalog.pg_total_relation_size(p.relid))::pg_catalog.int8
+                       FROM pg_catalog.pg_partition_tree(a.cache) AS p),
+                    NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes
       FROM pgcache.all_caches AS a
       LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache
       LEFT JOIN pgcache.sweep_figures() AS w ON w.cache OPERATOR(pg_catalog.=) a.cache;
@@ -878,7 +922,7 @@ CREATE FUNCTION pgcache.reset_stats(cache regclass DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'reset_stats_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.reset_stats(regclass) IS
-    'sets the figures of one cache, or of all in this database and of the tier, back to 0';
+    'sets the figures of one cache, or of all in this database, of the tier and of the Redis protocol, back to 0';
 
 CREATE FUNCTION pgcache.verify(cache regclass) RETURNS TABLE (key text, hot_value text, table_value text)
     AS 'MODULE_PATHNAME', 'verify_wrapper'
@@ -900,6 +944,100 @@ REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgcache.figures(), pgcache.tier_figures() TO pg_monitor;
 GRANT SELECT ON pgcache.stats, pgcache.hot_tier TO pg_monitor;
+
+-- The Redis protocol (docs/door.md) ----------------------------------------------------------------
+
+CREATE FUNCTION pgcache.resp_clients_now() RETURNS TABLE (
+    id bigint,
+    pid integer,
+    role oid,
+    name text,
+    library text,
+    address text,
+    connected_at timestamptz,
+    last_request_at timestamptz,
+    database integer,
+    protocol integer,
+    last_command text,
+    commands bigint,
+    in_transaction boolean,
+    channels integer,
+    unread_bytes bigint,
+    unsent_bytes bigint
+)
+    AS 'MODULE_PATHNAME', 'resp_clients_now_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 100;
+COMMENT ON FUNCTION pgcache.resp_clients_now() IS
+    'clients behind pgcache.resp_clients: those of the caller''s roles, all for members of pg_monitor';
+-- It shows nobody what is not theirs, whatever default privileges say.
+GRANT EXECUTE ON FUNCTION pgcache.resp_clients_now() TO PUBLIC;
+
+CREATE VIEW pgcache.resp_clients AS
+    SELECT c.id, c.pid, c.role::pg_catalog.regrole AS role, c.name, c.library, c.address, c.connected_at,
+           c.last_request_at, c.database, c.protocol, c.last_command, c.commands, c.in_transaction,
+           c.channels, c.unread_bytes, c.unsent_bytes
+      FROM pgcache.resp_clients_now() AS c;
+COMMENT ON VIEW pgcache.resp_clients IS
+    'clients of the Redis protocol: one''s own, all for members of pg_monitor; none where nothing listens';
+GRANT SELECT ON pgcache.resp_clients TO PUBLIC;
+
+CREATE FUNCTION pgcache.resp_kill(id bigint) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'resp_kill_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.resp_kill(bigint) IS
+    'ends a client of the Redis protocol; false if there is none of this number';
+
+CREATE FUNCTION pgcache.resp_figures() RETURNS TABLE (
+    clients bigint,
+    connections bigint,
+    rejected bigint,
+    cut_off bigint,
+    killed bigint,
+    commands bigint,
+    batches bigint,
+    largest_batch bigint,
+    hits bigint,
+    misses bigint,
+    bytes_in bigint,
+    bytes_out bigint,
+    failed_authentications bigint,
+    failed_handshakes bigint,
+    questions bigint,
+    queue_depth bigint,
+    queue_full bigint,
+    messages bigint,
+    ring_overflows bigint,
+    tracked_keys bigint,
+    since timestamptz
+)
+    AS 'MODULE_PATHNAME', 'resp_figures_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 1;
+COMMENT ON FUNCTION pgcache.resp_figures() IS
+    'figures behind pgcache.resp_stats';
+
+CREATE VIEW pgcache.resp_stats AS
+    SELECT * FROM pgcache.resp_figures();
+COMMENT ON VIEW pgcache.resp_stats IS
+    'figures of the Redis protocol since the server started or they were set back; no row where nothing listens';
+
+CREATE FUNCTION pgcache.publish(channel text, message text) RETURNS void
+    AS 'MODULE_PATHNAME', 'publish_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.publish(text, text) IS
+    'sends a message to the clients of the Redis protocol that read the channel, when the transaction commits';
+
+-- Figures are not everybody's business; and programs trust what comes by a channel.
+REVOKE ALL ON FUNCTION pgcache.resp_figures(), pgcache.publish(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.resp_figures() TO pg_monitor;
+GRANT SELECT ON pgcache.resp_stats TO pg_monitor;
+
+-- The cache of database 0 of the Redis protocol, unless pgcache.resp_caches names others. Nothing is
+-- granted on it. It belongs to the extension, and what it holds is nobody's data: a dump has the grants
+-- on it only.
+SELECT @extschema@.cache_create('pgcache.resp'::pg_catalog.text, NULL::pg_catalog.interval, 'memory'::pg_catalog.text,
+       'pg_catalog.bytea'::pg_catalog.regtype, NULL::pg_catalog.int8, NULL::pg_catalog.interval, false);
 
 CREATE FUNCTION pgcache.tell_what_is_missing() RETURNS void
     AS 'MODULE_PATHNAME', 'tell_what_is_missing_wrapper'

@@ -1,72 +1,133 @@
--- PREPARE TRANSACTION after a write to a table cache is refused, with a hint.
--- Were one prepared after all, its locks must not hang the rest.
+-- PREPARE TRANSACTION after writes to a table cache. What needs more than one session is in t/.
+SELECT current_setting('max_prepared_transactions')::int > 0 AS can_prepare \gset
+\if :can_prepare
+\else
+\quit
+\endif
+-- Its locks must not hang the rest.
 SET lock_timeout = '10s';
 SELECT cache_create('tpc');
 SELECT cache_set('k', 'v', cache => 'tpc');
 BEGIN;
 SELECT cache_set('k', 'w', cache => 'tpc');
 PREPARE TRANSACTION 'pgcache';
-SELECT cache_get('k', 'tpc'), count(*) FROM pg_prepared_xacts;
+-- Not yet, for the session that wrote it neither.
+SELECT cache_get('k', 'tpc');
+SELECT gid, cache, owner = current_user AS mine, age >= '0' AS aged, whole_cache FROM pgcache.prepared;
+COMMIT PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc');
+SELECT count(*) FROM pgcache.prepared;
 
-\set VERBOSITY sqlstate
--- By every way of writing, plain SQL and definitions included.
+-- By every way of writing, plain SQL and definitions included: all is as before after ROLLBACK PREPARED.
 BEGIN;
 INSERT INTO tpc VALUES ('new', 'v');
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
-UPDATE tpc SET value = 'w';
+UPDATE tpc SET value = 'x';
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 DELETE FROM tpc;
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 TRUNCATE tpc;
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 COPY tpc FROM stdin;
 copied	v	\N
 \.
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 SELECT cache_clear('tpc');
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 SELECT cache_incr('n', cache => 'tpc');
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 SELECT cache_delete('k', 'tpc');
 PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
+BEGIN;
+SELECT cache_alter('tpc', ttl => '1 hour');
+PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
+BEGIN;
+DROP TABLE tpc;
+PREPARE TRANSACTION 'pgcache';
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
 SAVEPOINT a;
 SELECT cache_touch('k', '1 hour', 'tpc');
 RELEASE a;
 PREPARE TRANSACTION 'pgcache';
--- Also where the session asks for no triggers.
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
+-- Also where the session asks for no triggers.
 SET LOCAL session_replication_role = replica;
 INSERT INTO tpc VALUES ('new', 'v');
 PREPARE TRANSACTION 'pgcache';
-SELECT key, value FROM tpc;
-\set VERBOSITY default
+ROLLBACK PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 
--- A transaction that only reads may be prepared, and so may one after a refused or an aborted one.
-SELECT current_setting('max_prepared_transactions')::int > 0 AS can_prepare \gset
-\if :can_prepare
+-- And done after COMMIT PREPARED.
 BEGIN;
-SELECT cache_get('k', 'tpc') \gset
+SELECT cache_delete('k', 'tpc');
+INSERT INTO tpc VALUES ('new', 'v');
 PREPARE TRANSACTION 'pgcache';
-SELECT count(*) AS prepared FROM pg_prepared_xacts \gset
+COMMIT PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc');
+BEGIN;
+TRUNCATE tpc;
+PREPARE TRANSACTION 'pgcache';
+COMMIT PREPARED 'pgcache';
+SELECT cache_get('new', 'tpc'), cache_count('tpc');
+
+-- A watched cache has something to tell, as NOTIFY has.
+SELECT cache_watch('tpc') IS NOT NULL AS watched;
+BEGIN;
+SELECT cache_set('k', 'w', cache => 'tpc');
+PREPARE TRANSACTION 'pgcache';
+SELECT cache_unwatch('tpc');
+
+-- A transaction that only reads, and one after an aborted one.
+BEGIN;
+SELECT cache_get('k', 'tpc');
+PREPARE TRANSACTION 'pgcache';
 COMMIT PREPARED 'pgcache';
 BEGIN;
-SELECT cache_set('k', 'w', cache => 'tpc') \gset
+SELECT cache_set('k', 'w', cache => 'tpc');
 ROLLBACK;
 BEGIN;
 CREATE TABLE tpc_other (i int);
 PREPARE TRANSACTION 'pgcache';
 COMMIT PREPARED 'pgcache';
 DROP TABLE tpc_other;
-\else
-\set prepared 1
-\endif
-\echo prepared :prepared
-DROP TABLE tpc;
+-- A cache is made and dropped so, too.
+BEGIN;
+SELECT cache_create('tpc_made');
+SELECT cache_set('k', 'v', cache => 'tpc_made');
+PREPARE TRANSACTION 'pgcache';
+COMMIT PREPARED 'pgcache';
+SELECT cache_get('k', 'tpc_made');
+BEGIN;
+DROP TABLE tpc, tpc_made;
+PREPARE TRANSACTION 'pgcache';
+COMMIT PREPARED 'pgcache';
+SELECT count(*) FROM pgcache.caches WHERE cache::text LIKE 'tpc%';

@@ -32,8 +32,12 @@ pub enum Error {
     UnequalArrays,
     /// An array has more than one dimension.
     ArrayDimensions(&'static str),
+    /// A number of servers is zero or negative.
+    NodesNotPositive,
     /// The relation is there, but is no cache.
     NotACache(String),
+    /// Citus keeps the table's rows on other relations, its shards.
+    Distributed(String),
     /// A temporary view over the entries of a memory cache, made by hand.
     TemporaryView(String),
     /// The relation carries pgcache's trigger, but lacks what a cache needs.
@@ -116,10 +120,19 @@ pub enum Error {
     CounterOverflow,
     /// A warning: a text for a bytea cache is what bytea prints, and means other bytes there.
     HexLiteralAsText,
-    /// PREPARE TRANSACTION after a write to a table cache.
+    /// PREPARE TRANSACTION was let pass, and another extension's callback changes what entries depend on,
+    /// without a tier.
     PreparedWrite,
+    /// PREPARE TRANSACTION while others that are not decided take all there is for them.
+    TooManyPrepared,
     /// Entries go with the commit, at a moment when triggers of a cache's own would come too late.
     TooLateForTriggers(String),
+    /// PREPARE TRANSACTION after `pgcache.publish`.
+    PreparedMessages,
+    /// One transaction has published more than this many bytes.
+    TooMuchPublished(usize),
+    /// `pgcache.resp_kill` of a client of somebody else's.
+    ClientOfAnother,
     /// A trigger function of pgcache was called in a way no trigger calls it.
     NotATrigger(&'static str),
     /// The loader of a fetch fetches the key that it loads.
@@ -205,6 +218,7 @@ impl Error {
             | Error::UnknownUnit(_)
             | Error::LimitNotPositive
             | Error::WindowNotPositive
+            | Error::NodesNotPositive
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::NotAnExpression => Code::ERRCODE_SYNTAX_ERROR,
             Error::KeyNotText(_) => Code::ERRCODE_DATATYPE_MISMATCH,
@@ -214,10 +228,12 @@ impl Error {
             Error::DependencyUnderPolicies
             | Error::ChildOfAnother(_)
             | Error::TriggerOfAnother { .. }
-            | Error::ConditionOfAnother { .. } => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            | Error::ConditionOfAnother { .. }
+            | Error::ClientOfAnother => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
             Error::NoDependency(_) => Code::ERRCODE_UNDEFINED_OBJECT,
             Error::NotADependency => Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
             Error::NotACache(_)
+            | Error::Distributed(_)
             | Error::TemporaryView(_)
             | Error::NameTaken(_)
             | Error::BrokenCache(..) => Code::ERRCODE_WRONG_OBJECT_TYPE,
@@ -242,9 +258,12 @@ impl Error {
             | Error::DefinitionChanged
             | Error::UnloggedSource(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
-            Error::NoSlot => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            Error::EntryTooLarge(_) => Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            Error::NoSlot | Error::TooManyPrepared => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            Error::EntryTooLarge(_) | Error::TooMuchPublished(_) => {
+                Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED
+            }
             Error::PreparedWrite
+            | Error::PreparedMessages
             | Error::TooLateForTriggers(_)
             | Error::NoCron
             | Error::CronElsewhere { .. } => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -253,7 +272,8 @@ impl Error {
         }
     }
 
-    fn message(&self) -> String {
+    /// The message alone.
+    pub fn message(&self) -> String {
         match self {
             Error::NullArgument(name) => format!("{name} must not be null"),
             Error::NullElement(name) => format!("{name} must not contain nulls"),
@@ -267,6 +287,7 @@ impl Error {
             Error::NotACache(name) | Error::TemporaryView(name) => {
                 format!("\"{name}\" is not a cache")
             }
+            Error::Distributed(name) => format!("\"{name}\" is distributed by Citus"),
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::Unattachable(name, ..) | Error::AttachedKind(name, ..) => {
                 format!("table \"{name}\" cannot become a cache")
@@ -323,7 +344,18 @@ impl Error {
             }
             Error::CounterOverflow => "counter is out of range for type bigint".into(),
             Error::PreparedWrite => {
-                "cannot PREPARE a transaction that has written to a cache".into()
+                "entries depend on rows that are changed while the transaction is being prepared"
+                    .into()
+            }
+            Error::TooManyPrepared => {
+                "too many prepared transactions have written to caches".into()
+            }
+            Error::PreparedMessages => {
+                "cannot PREPARE a transaction that has published messages".into()
+            }
+            Error::TooMuchPublished(_) => "too many messages in one transaction".into(),
+            Error::ClientOfAnother => {
+                "permission denied to end a client of the Redis protocol".into()
             }
             Error::TooLateForTriggers(name) => {
                 format!(
@@ -376,6 +408,7 @@ impl Error {
             }
             Error::NotADependency => "the trigger does not name a cache and a key".into(),
             Error::LimitNotPositive => "max_hits must be positive".into(),
+            Error::NodesNotPositive => "nodes must be positive".into(),
             Error::WindowNotPositive => "per must be positive".into(),
             Error::NoCron => "pg_cron is not installed".into(),
             Error::CronElsewhere { database, .. } => {
@@ -392,6 +425,9 @@ impl Error {
             )),
             Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
             Error::AttachedKind(_, why, _) => Some((*why).into()),
+            Error::Distributed(_) => {
+                Some("Its rows are on shards, which no function of pgcache looks for.".into())
+            }
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
@@ -401,6 +437,9 @@ impl Error {
             }
             Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
+            Error::TooMuchPublished(bytes) => {
+                Some(format!("All of them may take {bytes} bytes together."))
+            }
             _ => None,
         }
     }
@@ -420,6 +459,9 @@ impl Error {
             Error::ArrayDimensions(_) => "Give its elements as one list.",
             Error::NotACache(_) | Error::TemporaryView(_) => {
                 "The view pgcache.caches lists the caches that you may read; cache_create() makes one, cache_attach() makes one of a table."
+            }
+            Error::Distributed(_) => {
+                "Make a table of this node of it, with undistribute_table(), or work on it in plain SQL; the page docs/scaling.md says how caches are spread over servers."
             }
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."
@@ -519,11 +561,22 @@ impl Error {
             Error::NoDependency(_) => "Name the table on which it was declared.",
             Error::NotADependency => "Declare dependencies with cache_depend().",
             Error::NotATrigger(_) => "Leave it to cache_create() and cache_depend().",
-            Error::PreparedWrite => "Write to the cache outside of the two-phase transaction.",
+            Error::PreparedWrite => {
+                "Change them in a statement of the transaction, or without PREPARE TRANSACTION."
+            }
+            Error::TooManyPrepared => {
+                "Commit or roll back the others (pgcache.prepared lists them), or raise pgcache.hot_size and restart the server."
+            }
+            Error::PreparedMessages => "Publish outside of the two-phase transaction.",
+            Error::TooMuchPublished(_) => "Publish in several transactions, or shorter messages.",
+            Error::ClientOfAnother => {
+                "Only its role, members of that and of pg_signal_backend may do it; only a superuser where its role is one."
+            }
             Error::TooLateForTriggers(_) => {
                 "Where the cache has triggers, foreign keys, rules or policies of its own, do not CLOSE ALL after a change of its source."
             }
             Error::LimitNotPositive => "Give a limit of at least 1.",
+            Error::NodesNotPositive => "Say over how many servers the keys are spread.",
             Error::WindowNotPositive => "Give the length of the window, such as '1 minute'.",
             Error::NoCron => {
                 "The built-in worker already does it where pgcache is in shared_preload_libraries, every pgcache.expire_interval. Elsewhere install pg_cron, or call cache_expire() from a scheduler of your own."

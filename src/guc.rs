@@ -1,5 +1,7 @@
 //! The settings `pgcache.*`: names, ranges, defaults and the reason for each default.
 
+pub mod resp;
+
 use std::time::Duration;
 
 use crate::pg::hooks::hiding::live::SHOW_EXPIRED;
@@ -156,6 +158,7 @@ pub fn define(preloading: bool) {
         GucFlags::default(),
     );
     define_leases();
+    resp::define(preloading);
     #[cfg(feature = "pauses")]
     crate::pg::session::pause::define();
     // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.

@@ -3,6 +3,7 @@
 //! The map, from the top down; a module names only those below it:
 //!
 //! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
+//! - `resp`: the Redis protocol: connections, commands, who may.
 //! - `worker`: what sweeps by itself. A launcher, and its visits to databases.
 //! - `cache`: what a call means. Keys, deadlines, entries, definitions, expiry, coherence.
 //! - `pg`: everything that touches Postgres' C interface; all unsafe code.
@@ -16,6 +17,7 @@ mod error;
 mod guc;
 #[allow(unsafe_code)]
 mod pg;
+mod resp;
 mod worker;
 
 use pgrx::prelude::*;
@@ -30,7 +32,8 @@ pub extern "C-unwind" fn _PG_init() {
     guc::define(preloading);
     if preloading {
         pg::shmem::tier::register();
-        worker::register();
+        resp::register();
+        worker::register(resp::keep);
     }
     pg::memory::emergency::acquire();
     pg::catalog::invalidation::register();

@@ -11,7 +11,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode};
 use super::Answer;
 use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
 use crate::cache::definition::attach::{self, Names};
-use crate::cache::definition::{default, define};
+use crate::cache::definition::{default, define, routed};
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
@@ -215,13 +215,16 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
 }
 
 /// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the cache's ttl
-/// stands for. Nothing happens to a relation that does not work as a cache: the upgrade asks for all.
+/// stands for, and the trigger that it needs as a partition of another table. Nothing happens to a relation that does not work as a cache: the upgrade asks for all.
 #[pg_extern]
 fn put_default(cache: Option<Oid>) -> Answer<()> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     privilege::require_owner(relation);
     match open_as_owner(cache, Mode::Remove, c"pgcache.put_default()") {
-        Ok(cache) => default::put(&cache, cache.settings.ttl),
+        Ok(cache) => {
+            default::put(&cache, cache.settings.ttl);
+            routed::look_after(relation);
+        }
         Err(_) => return Ok(()),
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::cache::definition::{declare, define};
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
-use crate::pg::catalog::{inheritance, privilege, relation};
+use crate::pg::catalog::{distributed, inheritance, privilege, relation};
 use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::{random, transaction};
 use crate::pg::value::datum::Text;
@@ -30,6 +30,10 @@ fn cache_depend(
     lock::relation(relation, Mode::Read);
     open::require(relation, TO_DELETE); // asked again: the lock may have been waited for
     let cache = registry::find(relation)?;
+    if distributed::is_distributed(source) {
+        // Rows change on shards, where none of the source's triggers is.
+        return Err(Error::Distributed(relation::display_name(source)).into());
+    }
     if define::is_main(&cache) {
         return Err(Error::DependencyOfMain.into());
     }

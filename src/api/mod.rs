@@ -13,6 +13,7 @@ pub mod monitor;
 pub mod read;
 pub mod refresh;
 pub mod remove;
+pub mod resp;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;

@@ -16,6 +16,7 @@ use crate::cache::open;
 use crate::cache::table::{access_path, verify};
 use crate::cache::tier::slots;
 use crate::error::Error;
+use crate::pg::resp::board::Board;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -143,9 +144,13 @@ fn pending(tier: &Tier) -> u64 {
     stripes + slots + tier.control().global_pending_writers.load(SeqCst)
 }
 
-/// Sets the figures of one cache, or of all in this database and of the tier, back to 0.
+/// Sets the figures of one cache, or of all in this database, of the tier and of the Redis protocol,
+/// back to 0.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
+    if let (None, Some(board)) = (cache, Board::of_server()) {
+        board.reset();
+    }
     let Some(tier) = tier() else {
         return Ok(());
     };

@@ -1,4 +1,6 @@
-//! Reading: get, lookup, exists, ttl, scan, keys, count.
+//! Reading: get, lookup, exists, ttl, scan, keys, count; and on which of several servers a key is.
+
+use std::num::NonZeroU32;
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -138,6 +140,18 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
 fn cache_count(cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_read(cache, TO_READ)?;
     Ok(entries::count(&cache)?)
+}
+
+/// The server of a key where entries are spread over several by the rule of Postgres' hash partitions. Reads no
+/// entry: only which type keys have.
+#[pg_extern]
+fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
+    let nodes = nodes.ok_or(Error::NullArgument("nodes"))?;
+    let nodes = u32::try_from(nodes).ok().and_then(NonZeroU32::new);
+    let nodes = nodes.ok_or(Error::NodesNotPositive)?;
+    let key = Key::of_read(key)?;
+    let cache = open::to_read(cache, TO_READ)?;
+    Ok(key.map(|key| cache.key_type.remainder(cache.key(key).text(), nodes)))
 }
 
 /// The live entry under a key; None for a miss and for a NULL key.

@@ -420,7 +420,7 @@ pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64
 }
 
 /// In the order of the keys, each key once: what comes last of it.
-fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
+pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
     let mut numbered = memory::collect(entries.enumerate());
     numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
         (key.bytes(), other_at).cmp(&(other.bytes(), at))

@@ -1,11 +1,14 @@
 //! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a
 //! commit.
 
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
+
 use super::commit::marks::Extent;
-use super::commit::{changes, notify, setup};
-use super::definition::declare;
+use super::commit::{changes, notify, publish, setup};
+use super::definition::{declare, routed};
 use super::expiry::vacuum_need;
-use super::lease::held;
+use super::lease::{held, lowering, unproven};
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::removal;
@@ -13,6 +16,7 @@ use super::table::renew;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{applied, callbacks, ending, source};
 use crate::pg::session::pause::{self, Window};
+use crate::pg::table::probe;
 
 /// Makes this module hear of changes; called when the library is loaded.
 pub fn register() {
@@ -26,6 +30,8 @@ pub fn register() {
             changes::note_row(relation, key, !expired);
         },
         writing: renew::renew,
+        copying: probe::begin,
+        copied: probe::end,
         died: vacuum_need::note_dead,
         truncated: |relation| {
             notify::note_clear(relation);
@@ -43,6 +49,10 @@ pub fn register() {
         },
         inherited: |child, parent| {
             pending::note_child(child, parent);
+            ending::ask_for();
+        },
+        placed: |cache| {
+            pending::note_placed(cache);
             ending::ask_for();
         },
         altered: |relation| changes::note_table(relation, Extent::Definition),
@@ -66,6 +76,7 @@ fn remove_what_depends() {
     applied::see_truncated();
     declare::enable_always();
     declare::follow_children();
+    routed::follow();
     removal::at_commit();
 }
 
@@ -80,6 +91,7 @@ fn remove_what_needs_others() {
         }
         declare::enable_always();
         declare::follow_children();
+        routed::follow();
         removal::at_end();
     }
 }
@@ -97,11 +109,30 @@ fn at_moment(moment: Moment) {
             changes::mark();
             pause::at(Window::MarkToVisible);
         }
-        // With something to tell the transaction cannot be prepared: Postgres says so.
+        // The same. With something to tell the transaction cannot be prepared: Postgres says so.
         Moment::BeforePrepare => {
+            remove_what_depends();
             notify::at_commit();
             setup::at_commit();
-            changes::refuse_to_prepare();
+            changes::prepare();
+            pause::at(Window::MarkToVisible);
+            if let Err(error) = publish::refuse_to_prepare() {
+                ErrorReport::from(error).report(PgLogLevel::ERROR);
+            }
+        }
+        // What is left to be done is in the record. The session ends its part.
+        Moment::Prepared => {
+            pending::forget();
+            notify::forget();
+            setup::forget();
+            changes::forget();
+            publish::forget();
+            held::end(true);
+        }
+        Moment::PreparedEnded => {
+            lowering::lower_decided();
+            lowering::wait_for_others();
+            unproven::prove_all();
         }
         // From here on nothing may fail: the commit is visible.
         Moment::Committed => {
@@ -110,6 +141,8 @@ fn at_moment(moment: Moment) {
             setup::forget();
             pause::at(Window::VisibleToUnmark);
             changes::unmark(true);
+            // Who hears of it finds no older entry any more.
+            publish::send();
             held::end(true);
         }
         Moment::Aborted => {
@@ -117,17 +150,20 @@ fn at_moment(moment: Moment) {
             notify::forget();
             setup::forget();
             changes::unmark(false);
+            publish::forget();
             held::end(false);
         }
         Moment::SubCommitted { level } => {
             pending::release_savepoint(level);
             notify::release_savepoint(level);
+            publish::release_savepoint(level);
             changes::release_savepoint(level);
             held::release_savepoint(level);
         }
         Moment::SubAborted { level } => {
             pending::roll_back_savepoint(level);
             notify::roll_back_savepoint(level);
+            publish::roll_back_savepoint(level);
             changes::roll_back_savepoint(level);
             held::roll_back_savepoint(level);
         }

@@ -22,6 +22,7 @@ const UTF8: i32 = 6;
 // error could not be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
+    fn pg_verifymbstr(bytes: *const c_char, length: c_int, no_error: bool) -> bool;
     fn CopyErrorData() -> *mut pg_sys::ErrorData;
     fn FreeErrorData(error: *mut pg_sys::ErrorData);
     fn errmsg_internal(format: *const c_char, ...) -> c_int;
@@ -31,6 +32,16 @@ unsafe extern "C-unwind" {
 
 fn of_the_database() -> i32 {
     GetDatabaseEncoding()
+}
+
+/// Whether these bytes are text in the server's encoding, which has no character NUL. Raises
+/// nothing.
+pub fn is_text(bytes: &[u8]) -> bool {
+    let Ok(length) = c_int::try_from(bytes.len()) else {
+        return false;
+    };
+    // SAFETY: it reads so many bytes; told to, it says of invalid ones that they are.
+    unsafe { pg_verifymbstr(bytes.as_ptr().cast(), length, true) }
 }
 
 /// Text of the server as UTF-8.

@@ -13,6 +13,10 @@ pub struct Observer {
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
     /// A plain statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
+    /// A COPY into this table begins that tells of each key so; the number is for its end.
+    pub copying: fn(table: Oid) -> usize,
+    /// It has ended, without an error.
+    pub copied: fn(number: usize),
     /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.
@@ -25,6 +29,8 @@ pub struct Observer {
     pub depended_on_all: fn(cache: Oid),
     /// A table on which entries depend has, or had, this child.
     pub inherited: fn(child: Oid, parent: Oid),
+    /// A cache has become a partition of another table, or is such no longer.
+    pub placed: fn(cache: Oid),
     pub created: fn(relation: Oid),
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
@@ -63,8 +69,12 @@ pub enum Moment {
     Ending,
     /// The last one at which it can fail; nobody else sees its writes yet.
     BeforeCommit,
-    /// PREPARE TRANSACTION was called and can still be refused.
+    /// PREPARE TRANSACTION was called and can still fail.
     BeforePrepare,
+    /// It has ended: the transaction belongs to nobody now, and others decide it.
+    Prepared,
+    /// Some prepared transaction was committed or rolled back.
+    PreparedEnded,
     /// Others see its writes; its locks are still held.
     Committed,
     Aborted,
@@ -87,7 +97,7 @@ pub enum Phase {
     /// extensions that run after ours. It must be dealt with at once: the observer is not called
     /// again before others see it.
     Committing,
-    /// It has heard of PREPARE TRANSACTION and has not refused it.
+    /// The same of PREPARE TRANSACTION.
     Preparing,
 }
 
@@ -121,6 +131,12 @@ pub fn nesting_level() -> i32 {
 #[inline]
 pub fn phase() -> Phase {
     PHASE.get()
+}
+
+/// Whether what changes now must be dealt with at once.
+#[inline]
+pub fn is_late() -> bool {
+    phase() != Phase::Open
 }
 
 /// Notes how far the end of the transaction has come.

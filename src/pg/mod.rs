@@ -7,6 +7,7 @@ pub mod encoding;
 pub mod events;
 pub mod hooks;
 pub mod memory;
+pub mod resp;
 pub mod session;
 pub mod shmem;
 pub mod spi;

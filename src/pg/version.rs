@@ -245,6 +245,64 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }
 
+/// By what a table is partitioned: Postgres' PartitionKeyData, of which pgrx has no declaration.
+#[repr(C)]
+struct PartitionKeyData {
+    #[cfg(feature = "pg15")]
+    strategy: std::ffi::c_char,
+    #[cfg(not(feature = "pg15"))]
+    strategy: u32,
+    partnatts: i16,
+    partattrs: *mut pg_sys::AttrNumber,
+    partexprs: *mut pg_sys::List,
+    partopfamily: *mut pg_sys::Oid,
+    partopcintype: *mut pg_sys::Oid,
+    partsupfunc: *mut pg_sys::FmgrInfo,
+    partcollation: *mut pg_sys::Oid,
+    parttypid: *mut pg_sys::Oid,
+    parttypmod: *mut i32,
+    // What follows nobody here asks for.
+}
+
+/// What is asked of it. Each array has an element for each column.
+#[derive(Clone, Copy)]
+pub struct PartitionKey {
+    pub columns: i16,
+    /// The number of the first column; 0 for an expression.
+    pub column: pg_sys::AttrNumber,
+    /// The types and modifiers of the columns.
+    pub kind: *const pg_sys::Oid,
+    pub modifier: *const i32,
+    /// By which they are hashed or compared.
+    pub functions: *mut pg_sys::FmgrInfo,
+    pub collations: *mut pg_sys::Oid,
+}
+
+/// By what a table is partitioned; None for one that has no partitions.
+///
+/// # Safety
+/// `relation` must be open, for as long as the result is used.
+pub unsafe fn partition_key(relation: pg_sys::Relation) -> Option<PartitionKey> {
+    unsafe extern "C-unwind" {
+        fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *const PartitionKeyData;
+    }
+    // SAFETY: the relation is open; the key is its own, and stays as long. The first call builds it, and may raise.
+    unsafe {
+        let key = pg_sys::ffi::pg_guard_ffi_boundary(|| RelationGetPartitionKey(relation));
+        if key.is_null() || (*key).partnatts < 1 {
+            return None;
+        }
+        Some(PartitionKey {
+            columns: (*key).partnatts,
+            column: *(*key).partattrs,
+            kind: (*key).parttypid,
+            modifier: (*key).parttypmod,
+            functions: (*key).partsupfunc,
+            collations: (*key).partcollation,
+        })
+    }
+}
+
 /// Unguarded forms of functions whose arguments differ; see `memory::unguarded` for the rules.
 mod differing {
     use pgrx::pg_sys::*;
@@ -405,6 +463,48 @@ pub fn holders_in_the_way(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> Vec<
     processes
 }
 
+/// Whether a transaction that was prepared before the server's start holds a lock in a mode which
+/// conflicts with this one.
+pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: as in `holders_in_the_way`; the list is this caller's to free.
+    unsafe {
+        let first = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
+        let (mut next, mut found) = (first, false);
+        while !found && (*next).localTransactionId != pg_sys::InvalidLocalTransactionId {
+            found = is_recovered(&*next);
+            next = next.add(1);
+        }
+        pg_sys::pfree(first.cast());
+        found
+    }
+}
+
+/// Of a transaction that the start has taken over nobody knows which session it was of.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
+    id.backendId == pg_sys::InvalidBackendId
+}
+
+/// Of a transaction that the start has taken over nobody knows which session it was of.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
+    id.procNumber == pg_sys::INVALID_PROC_NUMBER
+}
+
+/// The oldest transaction of which the log of commits knows how it has ended.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn oldest_in_log() -> u32 {
+    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
+}
+
+/// The oldest transaction of which the log of commits knows how it has ended.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn oldest_in_log() -> u32 {
+    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    unsafe { (&raw const (*pg_sys::TransamVariables).oldestClogXid).read_volatile() }.into_inner()
+}
+
 /// # Safety
 /// What it gives is looked at at once.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
@@ -462,5 +562,155 @@ pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
             #[cfg(not(any(feature = "pg15", feature = "pg16")))]
             false,
         )
+    }
+}
+
+/// A set of so many things to wait for, which lives as long as the process.
+///
+/// # Safety
+/// In a process whose memory contexts are there.
+pub unsafe fn wait_event_set(room: i32) -> *mut pg_sys::WaitEventSet {
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    // SAFETY: made in the memory context that is never freed.
+    unsafe {
+        pg_sys::CreateWaitEventSet(pg_sys::TopMemoryContext, room)
+    }
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    // SAFETY: without an owner it stays until somebody frees it.
+    unsafe {
+        pg_sys::CreateWaitEventSet(std::ptr::null_mut(), room)
+    }
+}
+
+/// What pg_stat_activity shows while a process of the Redis protocol has nothing to do.
+pub const RESP_WAIT_EVENT: &std::ffi::CStr = c"PgcacheResp";
+
+/// The wait event of that name; only where it was asked for at the start.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn resp_wait_event() -> u32 {
+    thread_local! {
+        // SAFETY: the tranche was requested, and shared memory is there: this is a process of the
+        // Redis protocol.
+        static EVENT: u32 = unsafe { wait_event(RESP_WAIT_EVENT) };
+    }
+    EVENT.with(|event| *event)
+}
+
+/// The wait event of that name.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn resp_wait_event() -> u32 {
+    thread_local! {
+        // SAFETY: gives the number of a name, and makes it where it is new.
+        static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(RESP_WAIT_EVENT.as_ptr()) };
+    }
+    EVENT.with(|event| *event)
+}
+
+/// Whether a role may connect to a database.
+///
+/// # Safety
+/// A syscache look-up: a transaction must be open.
+pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
+    let mode = pg_sys::ACL_CONNECT as pg_sys::AclMode;
+    // SAFETY: the caller's transaction is open; both are any number.
+    #[cfg(feature = "pg15")]
+    let result = unsafe { pg_sys::pg_database_aclcheck(database, role, mode) };
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    let result =
+        unsafe { pg_sys::object_aclcheck(pg_sys::DatabaseRelationId, database, role, mode) };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Whether a role may use what is in a schema.
+///
+/// # Safety
+/// A syscache look-up: a transaction must be open. The schema must be there.
+pub unsafe fn may_use_schema(role: pg_sys::Oid, schema: pg_sys::Oid) -> bool {
+    let mode = pg_sys::ACL_USAGE as pg_sys::AclMode;
+    // SAFETY: the caller's transaction is open, and the schema is there.
+    #[cfg(feature = "pg15")]
+    let result = unsafe { pg_sys::pg_namespace_aclcheck(schema, role, mode) };
+    // SAFETY: as above.
+    #[cfg(not(feature = "pg15"))]
+    let result =
+        unsafe { pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, role, mode) };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}
+
+mod auth_files {
+    use std::ffi::{c_char, c_int};
+
+    use pgrx::pg_sys::*;
+
+    unsafe extern "C-unwind" {
+        #[cfg(feature = "pg15")]
+        pub fn tokenize_auth_file(
+            name: *const c_char,
+            file: *mut FILE,
+            lines: *mut *mut List,
+            level: c_int,
+        ) -> MemoryContext;
+        #[cfg(not(feature = "pg15"))]
+        pub fn tokenize_auth_file(
+            name: *const c_char,
+            file: *mut FILE,
+            lines: *mut *mut List,
+            level: c_int,
+            depth: c_int,
+        );
+        #[cfg(not(feature = "pg15"))]
+        pub fn open_auth_file(
+            name: *const c_char,
+            level: c_int,
+            depth: c_int,
+            error: *mut *mut c_char,
+        ) -> *mut FILE;
+        #[cfg(not(feature = "pg15"))]
+        pub fn free_auth_file(file: *mut FILE, depth: c_int);
+    }
+}
+
+/// Gives the lines of a file in the manner of pg_hba.conf, as words, to `read`; they are there until
+/// it returns. None where the file cannot be opened. What is wrong with a line is told with the line
+/// and, at this level, in the log.
+///
+/// # Safety
+/// Inside of a transaction, which ends what an error leaves.
+pub unsafe fn with_auth_lines<R>(
+    name: &std::ffi::CStr,
+    level: i32,
+    read: impl FnOnce(*mut pg_sys::List) -> R,
+) -> Option<R> {
+    use pg_sys::ffi::pg_guard_ffi_boundary as guarded;
+    use std::ptr::null_mut;
+    let name = name.as_ptr();
+    let mut lines: *mut pg_sys::List = null_mut();
+    let to = &raw mut lines;
+    // SAFETY: the name lives through the calls. Each runs under a guard of its own that an error
+    // leaves with nothing to drop; the file and what was made of it are given back after `read`.
+    #[cfg(feature = "pg15")]
+    unsafe {
+        let file = pg_sys::AllocateFile(name, c"r".as_ptr());
+        if file.is_null() {
+            return None;
+        }
+        let context = guarded(|| auth_files::tokenize_auth_file(name, file, to, level));
+        pg_sys::FreeFile(file);
+        let result = read(lines);
+        pg_sys::MemoryContextDelete(context);
+        Some(result)
+    }
+    // SAFETY: as above; the file is the first of its kind, at depth 0.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        let file = guarded(|| auth_files::open_auth_file(name, level, 0, null_mut()));
+        if file.is_null() {
+            return None;
+        }
+        guarded(|| auth_files::tokenize_auth_file(name, file, to, level, 0));
+        let result = read(lines);
+        guarded(|| auth_files::free_auth_file(file, 0));
+        Some(result)
     }
 }

@@ -96,7 +96,8 @@ pub fn run() {
             launcher.learn();
             launcher.start_due(interval);
         }
-        background::sleep(launcher.pause(interval));
+        let pauses = [launcher.pause(interval), background::do_beside()];
+        background::sleep(pauses.into_iter().flatten().min());
     }
     background::end(1);
 }

@@ -16,12 +16,16 @@ mod turns;
 mod vacuum;
 mod visit;
 
+use std::time::Duration;
+
 use crate::pg::worker::background::{self, Tasks};
 
-/// Registers the launcher; only while preloading.
-pub fn register() {
+/// Registers the launcher; only while preloading. `beside`: what it does besides, whenever it wakes,
+/// and after how long it is to wake again.
+pub fn register(beside: fn() -> Option<Duration>) {
     background::register(Tasks {
         launcher: launcher::run,
+        beside,
         visit: visit::run,
     });
 }

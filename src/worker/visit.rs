@@ -17,6 +17,7 @@ use super::turns::{SlowOwners, Turns};
 use super::vacuum::Vacuums;
 use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
+use crate::cache::lease::{lowering, unproven};
 use crate::guc;
 use crate::pg::catalog::database;
 use crate::pg::session::failure::Failure;
@@ -116,7 +117,12 @@ impl Work {
 
     /// Adds what is due; false when that cannot be found out.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
-        let due = match background::in_transaction(|| upkeep::due(self.shmem)) {
+        let due = match background::in_transaction(|| {
+            // Nobody may ask for what a decided transaction still keeps from its place.
+            lowering::lower_decided();
+            unproven::prove_all();
+            upkeep::due(self.shmem)
+        }) {
             Ok(due) => due,
             Err(failure) => {
                 failure.warn(

@@ -14,7 +14,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::model::deadline::{self, Deadline};
-use crate::cache::model::dialect::Dialect;
+use crate::cache::model::dialect::{Dialect, Rows};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::settings::Settings;
@@ -24,7 +24,7 @@ use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::columns::Columns;
 use crate::pg::catalog::invalidation::Watch;
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{distributed, inheritance, relation};
 use crate::pg::session::lock;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
@@ -40,6 +40,8 @@ use crate::pg::value::stored::Stored;
 thread_local! {
     /// Never dropped: at the end of the process the plans' memory is gone before thread-locals are.
     static CACHES: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
+    /// Partitions of caches, for what is done with one of them alone.
+    static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
 /// Where a cache's entries are.
@@ -74,6 +76,9 @@ pub struct Cache {
     pub key_type: KeyType,
     /// The table as a direct access sees it; `access_path` says when that way is taken.
     pub target: Option<Target>,
+    /// Its rows are those of partitions. It has no copies in the tier: a partition that comes or goes brings or
+    /// takes rows past every trigger.
+    pub partitioned: bool,
     /// The table and its indexes, whose locks a read gives back; none if a statement that reads the
     /// table may run somebody else's code.
     pub own_relations: Vec<Oid>,
@@ -112,6 +117,50 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
+/// A cache as another process of the server has found it, for one that must not look into the
+/// catalogs itself. The caller has heard of no change since that look. Of a table it is good for
+/// looks into the hot tier alone, and only where keys are text and no policy hides rows.
+pub fn adopt(
+    relation: Oid,
+    settings: Settings,
+    value_type: ValueType,
+    storage: Storage,
+) -> Rc<Cache> {
+    if let Some(cache) = remembered(relation)
+        && (cache.settings, cache.value_type, cache.storage) == (settings, value_type, storage)
+    {
+        return cache;
+    }
+    let cache = Rc::new(Cache {
+        relation,
+        id: CacheId::of(relation),
+        settings,
+        value_type,
+        storage,
+        row_security: false,
+        may_be_copied: false,
+        partitioned: false,
+        temporary: false,
+        columns: None,
+        key_type: KeyType::Text,
+        target: None,
+        own_relations: Vec::new(),
+        slot: Cell::new(None),
+        qualified: Default::default(),
+        dialect: OnceCell::new(),
+        plans: RefCell::default(),
+        watch: Watch::over(relation),
+    });
+    let former = forget_changed();
+    CACHES.with(|caches| {
+        caches
+            .borrow_mut()
+            .insert(relation.to_u32(), Rc::clone(&cache))
+    });
+    drop(former); // frees their plans, outside of the borrow
+    cache
+}
+
 /// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a
 /// session that makes and drops caches must not remember them all.
 fn forget_changed() -> Vec<Rc<Cache>> {
@@ -139,6 +188,9 @@ fn load(relation: Oid) -> Result<Cache, Error> {
     if shape.view && shape.temporary {
         return Err(Error::TemporaryView(name()));
     }
+    if !shape.view && distributed::is_distributed(relation) {
+        return Err(Error::Distributed(name()));
+    }
     let broken = |why: String| Error::BrokenCache(name(), why);
     let settings = Settings::from_arguments(arguments).map_err(broken)?;
     let (value_type, columns) = check_columns(&shape).map_err(broken)?;
@@ -147,9 +199,13 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         id: CacheId::of(relation),
         settings,
         value_type,
-        storage: storage(shape.view, shape.unlogged),
+        storage: storage(
+            shape.view,
+            shape.unlogged || has_unlogged_partition(&shape, relation),
+        ),
         row_security: shape.row_security,
-        may_be_copied: shape.triggers_always && !shape.temporary,
+        may_be_copied: shape.triggers_always && !shape.temporary && !shape.partitioned,
+        partitioned: shape.partitioned,
         temporary: shape.temporary,
         key_type: columns.as_ref().map_or(KeyType::Text, |c| c.key_type),
         columns,
@@ -161,6 +217,64 @@ fn load(relation: Oid) -> Result<Cache, Error> {
         plans: RefCell::default(),
         watch,
     })
+}
+
+/// A partition of a cache as a cache of its own, with the settings and the place in the tier of the cache. None
+/// for what is none. The caller holds a lock on it; of the whole nothing is asked, so who writes into a partition
+/// alone need not lock that: DETACH PARTITION locks it before its partitions.
+pub fn partition(table: Oid) -> Option<Rc<Cache>> {
+    let known = PARTITIONS.with(|known| known.borrow().get(&table.to_u32()).cloned());
+    if let Some(known) = known.filter(|known| known.is_present()) {
+        return Some(known);
+    }
+    let found = load_partition(table).map(Rc::new);
+    let former = PARTITIONS.with(|known| {
+        let mut known = known.borrow_mut();
+        let changed = known.extract_if(.., |_, known| !known.is_present());
+        let changed: Vec<(u32, Rc<Cache>)> = changed.collect();
+        if let Some(found) = &found {
+            known.insert(table.to_u32(), Rc::clone(found));
+        }
+        changed
+    });
+    drop(former); // frees their plans, outside of the borrow
+    found
+}
+
+fn load_partition(table: Oid) -> Option<Cache> {
+    let watch = Watch::over(table);
+    let partition = shape::partition(table)?;
+    let persistence = relation::persistence(table);
+    Some(Cache {
+        relation: table,
+        id: CacheId::of(partition.whole),
+        settings: Settings::from_arguments(&partition.settings).ok()?,
+        value_type: partition.columns.value_type,
+        storage: storage(
+            false,
+            persistence == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED),
+        ),
+        row_security: partition.row_security,
+        may_be_copied: false,
+        partitioned: false,
+        temporary: persistence == Some(pgrx::pg_sys::RELPERSISTENCE_TEMP),
+        key_type: partition.columns.key_type,
+        columns: Some(partition.columns),
+        target: partition.target,
+        own_relations: Vec::new(),
+        slot: Cell::new(None),
+        qualified: partition.qualified,
+        dialect: OnceCell::new(),
+        plans: RefCell::default(),
+        watch,
+    })
+}
+
+/// Whether a crash takes rows of a partitioned cache, and a standby has none of them.
+fn has_unlogged_partition(shape: &Shape, relation: Oid) -> bool {
+    let is_unlogged =
+        |&leaf: &Oid| relation::persistence(leaf) == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED);
+    shape.partitioned && inheritance::leaves(relation).iter().any(is_unlogged)
 }
 
 /// What a cache is, for who only asks for that.
@@ -206,7 +320,7 @@ fn check_columns(shape: &Shape) -> Result<(ValueType, Option<Columns>), String> 
             .ok_or("Its view is not one of a memory cache.")?;
         return Ok((value_type, None));
     }
-    if !shape.ordinary_table {
+    if !shape.ordinary_table && !shape.partitioned {
         return Err("It is not an ordinary table.".into());
     }
     match &shape.columns {
@@ -225,6 +339,11 @@ impl Cache {
     pub fn changes_alone(&self) -> bool {
         let plain = self.target.as_ref().is_some_and(|target| target.writable);
         plain || self.storage == Storage::Memory
+    }
+
+    /// Whether reading or changing its rows may run code that is not ours.
+    pub fn runs_others_code(&self) -> bool {
+        self.row_security || !self.changes_alone()
     }
 
     /// The kept plan of a statement over this cache's table; planned at its first use.
@@ -259,7 +378,13 @@ impl Cache {
         self.dialect.get_or_init(|| {
             self.columns
                 .as_ref()
-                .map_or_else(Dialect::default, Dialect::of)
+                .map_or_else(Dialect::default, |columns| {
+                    let rows = match self.partitioned {
+                        true => Rows::OfPartitions,
+                        false => Rows::Own,
+                    };
+                    Dialect::of(columns, rows)
+                })
         })
     }
 

@@ -10,11 +10,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use pgcache_store::{Key as HotKey, RemovalCause};
 use pgrx::pg_sys::Oid;
 
+use super::prepare;
 use crate::cache::lease::leases;
+use crate::cache::lease::lowering::{Mark, NO_SLOT};
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::{slots, walk};
+use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
 /// How a table changed as a whole.
@@ -30,32 +34,13 @@ pub enum Extent {
 #[derive(Default)]
 pub struct Marks(Vec<Mark>);
 
-enum Mark {
-    Key {
-        hash: u64,
-        voids_lease: bool,
-    },
-    /// The leases of a whole cache.
-    Leases(CacheId),
-    Cache(u32),
-    /// A cache of which unnamed keys are removed: its copies stay, as each removed row has its own
-    /// mark.
-    Removal(u32),
-    /// A key of a memory cache that nobody may store.
-    Fence(u64),
-    /// A memory cache in which nobody may store anything.
-    FencedCache(u32),
-    /// A writer whose cache has no slot, because all are taken.
-    Global,
-}
-
 impl Marks {
     /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
     /// the commit is visible. Tokens that were taken before no longer hold, whatever their cache:
     /// this is rare, and one more word in each token would cost every read.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_global(tier, cache) {
-            memory::push(&mut self.0, Mark::Removal(number));
+            memory::push(&mut self.0, Mark::Pending(number));
             tier.slot(number).pending_writers.fetch_add(1, SeqCst);
             tier.control().global_epoch.fetch_add(1, SeqCst);
         }
@@ -93,7 +78,7 @@ impl Marks {
         if extent == Extent::Definition {
             slot.suspended.store(1, SeqCst);
         }
-        slot.version.store(tier.new_version(), SeqCst);
+        tier.renew_version(number);
     }
 
     /// Keys of a table cache; with each whether its lease is void.
@@ -107,14 +92,19 @@ impl Marks {
         // The slot first: whoever gets one later finds the stripes or the global pair marked.
         let slot = self.slot_or_global(tier, cache);
         for (bytes, voids_lease) in keys {
-            let key = hot_key(tier, cache, slot.unwrap_or(u32::MAX), bytes);
+            let key = hot_key(tier, cache, slot.unwrap_or(NO_SLOT), bytes);
             self.key(tier, &key, voids_lease);
         }
     }
 
     fn key(&mut self, tier: &Tier, key: &HotKey, voids_lease: bool) {
         let hash = key.hash;
-        memory::push(&mut self.0, Mark::Key { hash, voids_lease });
+        let mark = Mark::Key {
+            hash,
+            slot: key.cache,
+            voids_lease,
+        };
+        memory::push(&mut self.0, mark);
         let voided = tier.change(tier.region().partition_of(hash), |partition| {
             partition.mark(key);
             voids_lease && leases::void(tier, hash)
@@ -137,7 +127,7 @@ impl Marks {
         for bytes in keys {
             let key = hot_key(tier, cache, slot, bytes);
             // The fence first: what is stored before it stands is removed after it.
-            if !all_fenced && !self.fence_key(tier, key.hash) {
+            if !all_fenced && !self.fence_key(tier, slot, key.hash) {
                 all_fenced = true;
                 self.fence_cache(tier, slot);
             }
@@ -146,8 +136,8 @@ impl Marks {
     }
 
     /// False when there is no room for another fence.
-    fn fence_key(&mut self, tier: &Tier, hash: u64) -> bool {
-        memory::push(&mut self.0, Mark::Fence(hash));
+    fn fence_key(&mut self, tier: &Tier, slot: u32, hash: u64) -> bool {
+        memory::push(&mut self.0, Mark::Fence { hash, slot });
         let raised = tier.control().fences.raise(hash);
         if !raised {
             self.0.pop();
@@ -165,7 +155,7 @@ impl Marks {
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.fence_cache(tier, slot);
         self.void_leases(tier, cache);
-        tier.slot(slot).version.store(tier.new_version(), SeqCst);
+        tier.renew_version(slot);
         let version = tier.slot(slot).version.load(SeqCst);
         walk::remove_entries(tier, slot, RemovalCause::Invalidated, |entry| {
             entry.header().version < version
@@ -187,43 +177,34 @@ impl Marks {
         slot
     }
 
-    /// Undoes all of them, backwards.
-    pub fn undo(self, tier: &Tier) {
-        for mark in self.0.iter().rev() {
-            mark.undo(tier);
+    /// Hands all of them over to the record of a transaction that is being prepared.
+    pub fn hand_over(&mut self, tier: &Tier, record: Record) -> Result<(), Error> {
+        prepare::hand_over(tier, record, &mut self.0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts some before the others: they are undone last.
+    pub fn put_first(&mut self, mut marks: Vec<Mark>) {
+        if !marks.is_empty() {
+            for mark in std::mem::take(&mut self.0) {
+                memory::push(&mut marks, mark);
+            }
+            self.0 = marks;
         }
     }
-}
 
-impl Mark {
-    fn undo(&self, tier: &Tier) {
-        match *self {
-            Mark::Key { hash, voids_lease } => {
-                let voided = tier.change(tier.region().partition_of(hash), |partition| {
-                    partition.unmark(hash);
-                    voids_lease && leases::void(tier, hash)
-                });
-                if voided {
-                    leases::wake_waiting(tier, hash);
-                }
-            }
-            Mark::Leases(cache) => leases::void_all(tier, cache),
-            Mark::Cache(number) => {
-                let slot = tier.slot(number);
-                slot.version.store(tier.new_version(), SeqCst);
-                slot.pending_writers.fetch_sub(1, SeqCst);
-            }
-            Mark::Removal(number) => {
-                tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
-            }
-            Mark::Fence(hash) => tier.control().fences.lower(hash),
-            Mark::FencedCache(number) => {
-                tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
-            }
-            Mark::Global => {
-                tier.control().global_epoch.fetch_add(1, SeqCst);
-                tier.control().global_pending_writers.fetch_sub(1, SeqCst);
-            }
+    /// Adds one that is set already, or that only says what is to be done at the end.
+    pub fn add(&mut self, mark: Mark) {
+        memory::push(&mut self.0, mark);
+    }
+
+    /// Undoes all of them, backwards.
+    pub fn undo(self, tier: &Tier, committed: bool) {
+        for mark in self.0.iter().rev() {
+            mark.undo(tier, Some(committed));
         }
     }
 }

@@ -3,4 +3,7 @@
 pub mod changes;
 pub mod marks;
 pub mod notify;
+pub mod prepare;
+pub mod publish;
 pub mod setup;
+pub mod told;

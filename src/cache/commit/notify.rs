@@ -13,7 +13,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry;
 use crate::cache::model::savepoints::{Join, Savepoints};
-use crate::pg::events::{self, Phase, RowChange};
+use crate::pg::events::{self, RowChange};
 use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
@@ -85,7 +85,7 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
         make_room(last, 1);
         last.insert(place, (turn, word));
     });
-    if events::phase() == Phase::Committing {
+    if events::is_late() {
         at_commit();
     }
 }

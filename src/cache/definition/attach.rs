@@ -19,8 +19,9 @@ use crate::cache::model::settings::Settings;
 use crate::cache::model::{ddl, settings};
 use crate::error::Error;
 use crate::pg::catalog::columns::{self, Columns};
-use crate::pg::catalog::{name, relation};
+use crate::pg::catalog::{distributed, inheritance, name, relation};
 use crate::pg::encoding::printable;
+use crate::pg::session::lock::Mode;
 use crate::pg::table::shape;
 
 /// What `cache_attach` is told of a table's columns.
@@ -146,19 +147,19 @@ fn require_column(
     }
 }
 
-/// Raises 42804 for what is no table of a user's own, and 42P07 for a cache.
+/// Raises 42804 for what is no table of a user's own, 42P07 for a cache, and 42809 for a table of
+/// Citus' own keeping.
 fn check_kind(table: Oid) -> Result<(), Error> {
     if shape::is_marked_as_cache(table) {
         return Err(Error::AttachedAlready(relation::display_name(table)));
+    }
+    if distributed::is_distributed(table) {
+        return Err(Error::Distributed(relation::display_name(table)));
     }
     let refuse = |why, hint| {
         let name = relation::display_name(table);
         Err(Error::AttachedKind(name, why, hint))
     };
-    if relation::is_partitioned(table) {
-        let hint = "Keep the entries in one table. A cache can be a partition of it.";
-        return refuse("It is partitioned, and a cache is one table.", Some(hint));
-    }
     if !relation::is_table(table) {
         return refuse("It is not a table.", None);
     }
@@ -175,6 +176,15 @@ fn check_kind(table: Oid) -> Result<(), Error> {
     if relation::is_partition(table) {
         let hint = "ALTER TABLE ... DETACH PARTITION first; once it is a cache, it can be a partition again.";
         return refuse("It is a partition.", Some(hint));
+    }
+    // Its trigger would take the place of the partition's own.
+    if relation::is_partitioned(table)
+        && inheritance::family(table, Mode::Remove)
+            .into_iter()
+            .any(shape::is_marked_as_cache)
+    {
+        let hint = "Make plain tables of such partitions first, with cache_detach().";
+        return refuse("One of its partitions is a cache.", Some(hint));
     }
     Ok(())
 }

@@ -59,14 +59,14 @@ pub fn give_back(cache: &Cache, columns: &Columns) {
 }
 
 fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
+    // Who writes into a partition gets the partition's.
+    let alter: &[u8] = match relation::is_partitioned(table) {
+        true => b"ALTER TABLE ",
+        false => b"ALTER TABLE ONLY ",
+    };
     let table = relation::qualified(table);
     let column = columns.deadline.name.to_bytes();
-    let begin: [&[u8]; 4] = [
-        b"ALTER TABLE ONLY ",
-        table.to_bytes(),
-        b" ALTER COLUMN ",
-        column,
-    ];
+    let begin: [&[u8]; 4] = [alter, table.to_bytes(), b" ALTER COLUMN ", column];
     let end: [&[u8]; 2] = match default {
         Some(default) => [b" SET DEFAULT ", default],
         None => [b" DROP DEFAULT", b""],

@@ -4,4 +4,5 @@ pub mod attach;
 pub mod declare;
 pub mod default;
 pub mod define;
+pub mod routed;
 pub mod view;

@@ -1,5 +1,6 @@
 //! Sweeps of expired rows and of rows beyond `max_entries`, and when VACUUM pays.
 
+mod blocks;
 pub mod cron;
 pub mod on_demand;
 pub mod pass;

@@ -8,6 +8,7 @@ use pgrx::pg_sys::Oid;
 use super::sweep::{StepSize, Sweep};
 use super::sweepable;
 use crate::cache::catalog::registry::{self, Cache, Storage};
+use crate::cache::memory::handle::TierHandle;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::table::ops::as_owner_unless;
 use crate::error::Error;
@@ -29,7 +30,8 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     if cache.storage == Storage::Memory {
         return memory_cache::expire(cache, max_rows);
     }
-    let _owner = as_owner_unless(cache, Privileges::SELECT.and(Privileges::UPDATE));
+    let needs = Privileges::SELECT.and(Privileges::UPDATE);
+    let _owner = (!cache.partitioned).then(|| as_owner_unless(cache, needs));
     let alone = advisory::try_sweep(cache.relation);
     let mut sweep = Sweep::on_demand(cache, state_of(cache), max_rows, alone);
     while !sweep.is_complete() {
@@ -93,7 +95,14 @@ pub fn could_not_sweep(name: &str) -> String {
 
 fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
     match sweepable::open(relation) {
+        // Nothing is in it, and it must not take a slot that another cache may need.
+        Some(sweepable) if is_untouched(&sweepable.cache) => Ok(0),
         Some(sweepable) => expire(&sweepable.cache, max_rows),
         None => Ok(0),
     }
+}
+
+/// Whether a memory cache has no slot in the tier, or there is no tier: nothing was ever stored.
+fn is_untouched(cache: &Cache) -> bool {
+    cache.storage == Storage::Memory && TierHandle::known(cache).is_none()
 }

@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::blocks::{Blocks, Chunk};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline;
 use crate::cache::model::expiring::Expiring;
@@ -18,7 +19,6 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::worker_state::SweepState;
 use crate::pg::spi::output::Output;
-use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
 /// Blocks that one look covers: 4 MB, some milliseconds' reading.
@@ -28,7 +28,9 @@ pub const CHUNK: u32 = 512;
 #[derive(Default)]
 pub struct Pass {
     /// The table's blocks when the pass began.
-    blocks: u32,
+    blocks: Blocks,
+    /// Some of them could not be looked at.
+    passed_over: bool,
     /// The block at which it began and how many it has left behind.
     first: u32,
     walked: u32,
@@ -67,11 +69,11 @@ struct Look {
 impl Pass {
     /// A pass that begins where the last one ended. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, state: Option<&SweepState>) -> Pass {
-        let blocks = storage::blocks(cache.relation);
+        let blocks = Blocks::of(cache);
         let first = state.map_or(0, |state| state.cursor.load(Relaxed));
         Pass {
+            first: if first < blocks.count() { first } else { 0 },
             blocks,
-            first: if first < blocks { first } else { 0 },
             reach: CHUNK,
             ..Pass::default()
         }
@@ -79,22 +81,21 @@ impl Pass {
 
     /// Whether it has met the whole table.
     pub fn is_complete(&self) -> bool {
-        self.walked >= self.blocks && self.left.is_none()
+        self.walked >= self.blocks.count() && self.left.is_none()
     }
 
     /// The block at which the next pass should begin.
     fn position(&self) -> u32 {
         match self.first + self.walked {
-            position if position >= self.blocks => position - self.blocks,
+            position if position >= self.blocks.count() => position - self.blocks.count(),
             position => position,
         }
     }
 
-    /// The blocks of the present chunk; it ends with the table, and where the pass began.
-    fn chunk(&self) -> (u32, u32) {
-        let from = self.position();
-        let end = (self.blocks - from).min(self.blocks - self.walked);
-        (from, from + end.min(self.reach))
+    /// The blocks of the present chunk; it ends with a table, and where the pass began.
+    fn chunk(&self) -> Option<Chunk> {
+        let left = self.blocks.count() - self.walked;
+        self.blocks.chunk(self.position(), left.min(self.reach))
     }
 
     /// From the next chunk on they have so many blocks.
@@ -107,23 +108,33 @@ impl Pass {
     /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller
     /// holds a writer's lock on the table, and has the privileges.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
-        let (from, to) = self.chunk();
+        let Some(chunk) = self.chunk() else {
+            return Step {
+                removed: 0,
+                worthwhile: false,
+            };
+        };
         let limit = deadline::swept_until(clock::now(), cache.settings.grace);
-        let expired = match self.left {
-            Some(left) => left,
-            None => self.look(cache, from, to, limit),
-        };
-        let wanted = expired.min(max_rows);
-        let removed = match wanted > 0 {
-            true => remove(cache, from, to, limit, wanted),
-            false => 0,
-        };
+        let done = chunk.within(cache, |cache| {
+            let expired = match self.left {
+                Some(left) => left,
+                None => self.look(cache, chunk, limit),
+            };
+            let wanted = expired.min(max_rows);
+            let removed = match wanted > 0 {
+                true => remove(cache, chunk, limit, wanted),
+                false => 0,
+            };
+            (expired, wanted, removed)
+        });
+        self.passed_over |= done.is_none();
+        let (expired, wanted, removed) = done.unwrap_or_default();
         self.removed += removed;
         // Fewer than wanted: somebody has the others locked, and they stay for the next sweep.
         let more = removed == wanted && removed < expired;
         self.left = more.then_some(expired - removed);
         if !more {
-            self.walked += to - from;
+            self.walked += chunk.count();
         }
         Step {
             removed,
@@ -133,14 +144,16 @@ impl Pass {
 
     /// Goes past the present chunk without removing anything there, and counts it.
     pub fn count_on(&mut self, cache: &Cache) {
+        let Some(chunk) = self.chunk() else {
+            return;
+        };
         if self.left.is_none() {
-            let (from, to) = self.chunk();
             let limit = deadline::swept_until(clock::now(), cache.settings.grace);
-            self.look(cache, from, to, limit);
+            let looked = chunk.within(cache, |cache| self.look(cache, chunk, limit));
+            self.passed_over |= looked.is_none();
         }
-        let (from, to) = self.chunk();
         self.left = None;
-        self.walked += to - from;
+        self.walked += chunk.count();
     }
 
     /// Rows that are in the table, expired or not; known when the pass is complete.
@@ -148,8 +161,8 @@ impl Pass {
         self.live + self.found - self.removed
     }
 
-    fn look(&mut self, cache: &Cache, from: u32, to: u32, limit: Timestamp) -> i64 {
-        let look = look(cache, from, to, limit);
+    fn look(&mut self, cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
+        let look = look(cache, chunk, limit);
         self.rows_here = look.live + look.expired;
         self.live += look.live;
         self.found += look.expired;
@@ -162,7 +175,7 @@ impl Pass {
 
     /// Expired rows that are still there: known where it has looked, estimated where not.
     fn waiting(&self) -> i64 {
-        let unseen = i64::from(self.blocks.saturating_sub(self.walked));
+        let unseen = i64::from(self.blocks.count().saturating_sub(self.walked));
         let seen = i64::from(self.walked.max(1));
         (self.found - self.removed) + self.found.saturating_mul(unseen) / seen
     }
@@ -173,11 +186,15 @@ impl Pass {
         state.waiting.store(self.waiting(), Relaxed);
         state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
-            let next = self.next_deadline.unwrap_or(clock::INFINITY);
+            // What was not seen may be due.
+            let next = match self.passed_over {
+                true => clock::BEGIN,
+                false => self.next_deadline.unwrap_or(clock::INFINITY),
+            };
             state.next_deadline.store(next, Relaxed);
         }
         // One visit may not get through a large table: each pass that reaches its end counts.
-        if self.first + self.walked >= self.blocks {
+        if self.first + self.walked >= self.blocks.count() {
             state.last_sweep.store(clock::now(), Relaxed);
         }
     }
@@ -191,12 +208,12 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
 }
 
 /// The parameters that name a chunk: the first row address in it and the first behind it.
-pub fn range(from: u32, to: u32) -> [Typed; 2] {
-    [Typed::address(from), Typed::address(to)]
+pub fn range(chunk: Chunk) -> [Typed; 2] {
+    [Typed::address(chunk.from), Typed::address(chunk.to)]
 }
 
-fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
-    let [from, to] = range(from, to);
+fn look(cache: &Cache, chunk: Chunk, limit: Timestamp) -> Look {
+    let [from, to] = range(chunk);
     let read = |output: &Output| {
         let number = |column| output.number(0, column);
         Look {
@@ -211,10 +228,10 @@ fn look(cache: &Cache, from: u32, to: u32, limit: Timestamp) -> Look {
         .run_as_of_now(&[from, to, Typed::moment(Some(limit))], read)
 }
 
-fn remove(cache: &Cache, from: u32, to: u32, limit: Timestamp, max_rows: i64) -> i64 {
-    let [from, to] = range(from, to);
+fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
+    let [from, to] = range(chunk);
     let limit = Typed::moment(Some(limit));
-    let _expiring = Expiring::begin(cache.relation);
+    let _expiring = Expiring::begin(cache.id.relation()); // a partition's trigger speaks of the whole;
     let removed = cache
         .plan(Statement::Expire)
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {

@@ -34,7 +34,13 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    let owner = (!privilege::row_security_applies(relation)).then(|| AsOwner::to_remove(relation));
+    // The triggers of partitions are judged where each is swept, as its owner: all of them here would have to
+    // be waited for.
+    let as_owner = match cache.partitioned {
+        true => AsOwner::to_maintain,
+        false => AsOwner::to_remove,
+    };
+    let owner = (!privilege::row_security_applies(relation)).then(|| as_owner(relation));
     privilege::has(relation, TO_SWEEP).then_some(Sweepable {
         cache,
         _owner: owner,

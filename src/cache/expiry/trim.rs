@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use super::blocks::{Blocks, Chunk};
 use super::pass::{self, CHUNK};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key::Key;
@@ -15,7 +16,6 @@ use crate::cache::model::statement::Statement;
 use crate::cache::table::copies;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::tier;
-use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
 /// Classes of age for each factor of e, as in `Statement::Census`.
@@ -23,7 +23,7 @@ const CLASSES: f64 = 64.0;
 
 /// The state of a trimming.
 pub struct Trim {
-    blocks: u32,
+    blocks: Blocks,
     walked: u32,
     /// Rows that must still go.
     excess: i64,
@@ -49,7 +49,7 @@ impl Trim {
     /// A trimming that removes `excess` rows. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, excess: i64, spare: Spare) -> Trim {
         Trim {
-            blocks: storage::blocks(cache.relation),
+            blocks: Blocks::of(cache),
             walked: 0,
             excess,
             spare,
@@ -69,18 +69,21 @@ impl Trim {
     /// Whether it has removed what it can.
     pub fn is_complete(&self) -> bool {
         let removing = matches!(self.stage, Stage::Remove { .. });
-        self.excess <= 0 || (removing && self.walked >= self.blocks)
+        self.excess <= 0 || (removing && self.walked >= self.blocks.count())
     }
 
     /// Goes one chunk further and removes at most about `max_rows` rows there. The caller holds a
     /// writer's lock on the table, has the privileges, and is the only sweeper.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> i64 {
-        let (from, to) = (self.walked, (self.walked + CHUNK).min(self.blocks));
+        let chunk = self.blocks.chunk(self.walked, CHUNK);
+        let end = self.walked + chunk.map_or(0, |chunk| chunk.count());
         let age = match &mut self.stage {
             Stage::Census(classes) => {
-                census(cache, from, to, classes);
-                self.walked = to;
-                if self.walked >= self.blocks {
+                if let Some(chunk) = chunk {
+                    chunk.within(cache, |cache| census(cache, chunk, classes));
+                }
+                self.walked = end;
+                if self.walked >= self.blocks.count() {
                     self.end_census(cache);
                 }
                 return 0;
@@ -88,11 +91,14 @@ impl Trim {
             Stage::Remove { age } => *age,
         };
         let wanted = self.excess.min(max_rows);
-        let removed = remove(cache, from, to, age, self.spare, wanted);
+        let spare = self.spare;
+        let removed = chunk
+            .and_then(|chunk| chunk.within(cache, |cache| remove(cache, chunk, age, spare, wanted)))
+            .unwrap_or(0);
         self.excess -= removed;
         // As many as wanted: the chunk may have more.
         if removed < wanted {
-            self.walked = to;
+            self.walked = end;
         }
         removed
     }
@@ -138,10 +144,10 @@ fn copies_in_tier(cache: &Cache) -> i64 {
         })
 }
 
-fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
+fn census(cache: &Cache, chunk: Chunk, classes: &mut BTreeMap<i64, i64>) {
     cache
         .plan(Statement::Census)
-        .run_as_of_now(&pass::range(from, to), |output| {
+        .run_as_of_now(&pass::range(chunk), |output| {
             let number = |row, column| output.number(row, column).unwrap_or(0);
             for row in 0..output.rows() {
                 *classes.entry(number(row, 0)).or_default() += number(row, 1);
@@ -151,9 +157,9 @@ fn census(cache: &Cache, from: u32, to: u32, classes: &mut BTreeMap<i64, i64>) {
 
 /// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked
 /// stay.
-fn remove(cache: &Cache, from: u32, to: u32, age: i64, spare: Spare, wanted: i64) -> i64 {
+fn remove(cache: &Cache, chunk: Chunk, age: i64, spare: Spare, wanted: i64) -> i64 {
     let age = Typed::number(age);
-    let [from, to] = pass::range(from, to);
+    let [from, to] = pass::range(chunk);
     let aged = cache.plan(Statement::Aged);
     let keys: Vec<Key> = aged.run_as_of_now(&[from, to, age], |output| {
         (0..output.rows())

@@ -15,7 +15,7 @@ use crate::cache::catalog::registry::{self, Storage};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::tier::{slots, walk};
 use crate::guc;
-use crate::pg::catalog::{database, relation};
+use crate::pg::catalog::{database, inheritance, relation};
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::{self, lock, subtransaction};
@@ -23,7 +23,7 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::tier;
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem, worker_shmem};
-use crate::pg::table::storage;
+use crate::pg::table::storage::{self, Counted};
 
 /// The longest time that a failing cache is put off.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
@@ -110,7 +110,7 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     if relation::is_temporary_elsewhere(relation) {
         return None;
     }
-    let counted = storage::counted(relation);
+    let counted = counted(relation);
     let changes = counted.map_or(NEVER_COUNTED, |counted| counted.changes);
     let now = clock::now();
     if let Some(state) = state
@@ -127,6 +127,20 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
         name: relation::display_name(relation),
         changes,
     })
+}
+
+/// Postgres' counters of a table, or of all its partitions. Where one has come or gone it is another sum.
+fn counted(relation: Oid) -> Option<Counted> {
+    if !relation::is_partitioned(relation) {
+        return storage::counted(relation);
+    }
+    let leaves = inheritance::leaves(relation);
+    let mut all = storage::counted_of(&leaves)?;
+    all.changes += leaves
+        .iter()
+        .map(|leaf| i64::from(leaf.to_u32()))
+        .sum::<i64>();
+    Some(all)
 }
 
 /// Lets the next sweep look at a table in which nothing has changed: because its settings have,

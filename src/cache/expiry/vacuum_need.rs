@@ -18,7 +18,7 @@ use super::sweepable;
 use super::upkeep::{self, Due};
 use crate::cache::catalog::registry;
 use crate::cache::model::expiring::Expiring;
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{inheritance, relation};
 use crate::pg::events::DeadBytes;
 use crate::pg::session::{clock, lock};
 use crate::pg::shmem::cache_id::CacheId;
@@ -39,12 +39,14 @@ const DEAD_BYTES_RATIO: u64 = 8;
 /// Microseconds without a request for a VACUUM after which a table has come to rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// The place of a TOAST table in the state.
+/// The places in the state: of the tables with the rows, and of the TOAST tables.
+const OWN: usize = 0;
 const TOAST: usize = 1;
 
 /// A table that is worth a VACUUM, and its place in the state: 0 the cache's own, 1 its TOAST
 /// table.
 pub struct VacuumNeed {
+    cache: Oid,
     pub table: Oid,
     pub place: usize,
     /// Whether the file may be shortened, see `may_shorten`.
@@ -104,8 +106,8 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
 /// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because
 /// an old snapshot still sees it, is not counted again until as much has been added.
 pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
-    tables(cache, state, |table, place| {
-        needs_vacuum(table, place, state)
+    tables(cache, state, |tables, place| {
+        needs_vacuum(tables, place, state)
     })
 }
 
@@ -116,29 +118,60 @@ pub fn tables_to_shorten(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     need
 }
 
-fn tables(cache: Oid, state: &SweepState, wanted: impl Fn(Oid, usize) -> bool) -> Vec<VacuumNeed> {
-    [Some(cache), storage::toast_table(cache)]
-        .into_iter()
-        .enumerate()
-        .filter_map(|(place, table)| {
-            let table = table.filter(|&table| wanted(table, place))?;
-            if !lock::try_relation(table, lock::Mode::Verify) {
-                // Another VACUUM is there, or who makes an index: ours would be passed over with a
-                // warning. Once they are gone it is looked at again, though nothing may change in
-                // the table any more.
-                if needs_vacuum(table, place, state) {
-                    upkeep::look_again(cache);
-                }
-                state.dead_bytes[place].store(0, Relaxed);
-                return None;
-            }
-            Some(VacuumNeed {
-                table,
-                place,
-                shorten: may_shorten(table, state),
-            })
-        })
-        .collect()
+fn tables(
+    cache: Oid,
+    state: &SweepState,
+    wanted: impl Fn(&[Oid], usize) -> bool,
+) -> Vec<VacuumNeed> {
+    let mut need = Vec::new();
+    for place in [OWN, TOAST] {
+        let all = tables_at(cache, place);
+        if wanted(&all, place) {
+            let tables = all.iter().filter(|&&table| is_worth_it(table, &all));
+            need.extend(tables.filter_map(|&table| open(cache, table, place, state)));
+        }
+    }
+    need
+}
+
+/// The tables with a cache's rows, or those with their long values. Partitions are not locked: one may be
+/// gone when it is looked at.
+fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
+    let tables = match relation::is_partitioned(cache) {
+        true => inheritance::leaves(cache),
+        false => vec![cache],
+    };
+    match place {
+        TOAST => tables
+            .into_iter()
+            .filter_map(storage::toast_table)
+            .collect(),
+        _ => tables,
+    }
+}
+
+/// Of several partitions those in which much has died.
+fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
+    all.len() <= 1 || storage::counted(table).is_some_and(|counted| has_died(counted, 0))
+}
+
+fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<VacuumNeed> {
+    if !lock::try_relation(table, lock::Mode::Verify) {
+        // Another VACUUM is there, or who makes an index: ours would be passed over with a
+        // warning. Once they are gone it is looked at again, though nothing may change in
+        // the table any more.
+        if needs_vacuum(&tables_at(cache, place), place, state) {
+            upkeep::look_again(cache);
+        }
+        state.dead_bytes[place].store(0, Relaxed);
+        return None;
+    }
+    relation::is_there(table).then(|| VacuumNeed {
+        cache,
+        table,
+        place,
+        shorten: may_shorten(table, state),
+    })
 }
 
 /// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die
@@ -148,10 +181,10 @@ fn may_shorten(table: Oid, state: &SweepState) -> bool {
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
 }
 
-fn needs_vacuum(table: Oid, place: usize, state: &SweepState) -> bool {
+fn needs_vacuum(tables: &[Oid], place: usize, state: &SweepState) -> bool {
     let left = state.unremoved_rows[place].load(Relaxed);
     state.dead_bytes[place].load(Relaxed) >= dead_bytes_limit(state, place)
-        || storage::counted(table).is_some_and(|counted| has_died(counted, left))
+        || storage::counted_of(tables).is_some_and(|counted| has_died(counted, left))
 }
 
 fn has_died(counted: Counted, left: i64) -> bool {
@@ -166,11 +199,11 @@ pub fn begin(need: &VacuumNeed, state: &SweepState) {
 
 /// Writes down what a VACUUM has left, and how large the table is.
 pub fn note(need: &VacuumNeed, state: &SweepState) {
-    let counted = storage::counted(need.table);
+    let counted = storage::counted_of(&tables_at(need.cache, need.place));
     let dead = counted.map_or(0, |counted| counted.dead);
     state.unremoved_rows[need.place].store(dead, Relaxed);
-    if !lock::try_relation(need.table, lock::Mode::Read) {
-        return;
+    if relation::is_partitioned(need.cache) || !lock::try_relation(need.table, lock::Mode::Read) {
+        return; // partitions count no dead bytes: see the trigger of a row
     }
     let size = storage::bytes(need.table);
     // What an old snapshot still sees counts as live: else ever more of it would be read again for

@@ -6,6 +6,8 @@
 use super::held;
 use super::leases::Lease;
 use super::load_token::{self, LoadToken};
+use super::lowering;
+use super::unproven;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key_set::Keys;
 use crate::cache::tier::hashed_key::HashedKey;
@@ -39,7 +41,7 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     if held::is_full() || cache.temporary {
         return untracked(tier, cache, key);
     }
-    let (lease, asked) = ask(tier, cache, key, For::Session);
+    let (lease, asked) = ask_twice(tier, cache, key, For::Session);
     if matches!(asked, Asked::Won) {
         held::hold(lease);
     }
@@ -52,7 +54,7 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
     if cache.temporary {
         return Ok(untracked(tier, cache, key));
     }
-    let (lease, asked) = ask(tier, cache, key, For::Client);
+    let (lease, asked) = ask_twice(tier, cache, key, For::Client);
     Ok(turn(tier, cache, key, lease, asked))
 }
 
@@ -62,12 +64,28 @@ enum For {
     /// Who computes outside of the database is told to do so in any case: also while a change is
     /// being committed, but then what they compute cannot be stored.
     Client,
+    /// The same, where a change may be about to be committed.
+    Doomed,
 }
 
-fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
+/// Asks; where something pends, once more after what pends for nothing any more is lowered.
+fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
+    let proven = unproven::is_cache_proven(tier, cache);
+    let ask = |whom| ask(tier, cache, key, whom, proven);
+    let mut answer = ask(whom);
+    if matches!(answer.1, Asked::Pending) && lowering::lower_decided() {
+        answer = ask(whom);
+    }
+    match answer.1 {
+        Asked::Pending if whom == For::Client => ask(For::Doomed),
+        _ => answer,
+    }
+}
+
+fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For, proven: bool) -> (Lease, Asked) {
     let hash = key.hash;
     let now = clock::now();
-    let client = whom == For::Client;
+    let client = whom != For::Session;
     let mut claim = Claim {
         id: random::number().max(1),
         cache: cache.id,
@@ -80,8 +98,9 @@ fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) 
     let partition = tier.region().partition_of(hash);
     let leases = tier.leases().of(partition);
     let asked = tier.change(partition, |partition| {
-        claim.doomed = load_token::has_pending_writer(tier, cache, partition.stripe(hash));
-        match claim.doomed && !client {
+        let stripe = partition.stripe(hash);
+        claim.doomed = !proven || load_token::has_pending_writer(tier, cache, stripe);
+        match claim.doomed && whom != For::Doomed {
             true => Asked::Pending,
             false => leases.ask(hash, &claim),
         }
@@ -100,7 +119,14 @@ fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked:
 }
 
 fn untracked(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Turn {
-    match LoadToken::take(tier, cache, key) {
+    if !unproven::is_cache_proven(tier, cache) {
+        return Turn::Pending;
+    }
+    let token = LoadToken::take(tier, cache, key).or_else(|| {
+        let lowered = lowering::lower_decided();
+        LoadToken::take(tier, cache, key).filter(|_| lowered)
+    });
+    match token {
         None => Turn::Pending,
         token => Turn::Untracked(token),
     }

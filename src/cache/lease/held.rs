@@ -165,6 +165,34 @@ pub fn end(committed: bool) {
     with(std::mem::take).parts.into_one().end(committed);
 }
 
+/// Before PREPARE TRANSACTION: the session's leases end, those of clients under which it has stored
+/// included. Who waits for one asks again.
+pub fn give_up() {
+    let held = with(|session| {
+        let parts = session.parts.iter_mut();
+        let mut held = Vec::new();
+        for part in parts {
+            held.join(std::mem::take(&mut part.held));
+        }
+        held
+    });
+    for held in held {
+        leases::end(held.lease);
+    }
+}
+
+/// Gives away what says in which caches the transaction has stored loaded values: whoever takes it
+/// counts them down at the end.
+pub fn take_stores() -> Vec<CacheId> {
+    with(|session| {
+        let mut stored_in = Vec::new();
+        for part in session.parts.iter_mut() {
+            stored_in.join(std::mem::take(&mut part.stored_in));
+        }
+        stored_in
+    })
+}
+
 /// The savepoint of this level was released.
 pub fn release_savepoint(level: i32) {
     with(|session| session.parts.release(level));

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pgcache_store::{PartitionRef, Stripe};
 
+use super::unproven;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::tier::hashed_key::HashedKey;
@@ -19,15 +20,17 @@ use crate::pg::session::{clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Whether the commit of somebody who changes the key or the cache is not visible yet. Asked under
+/// Whether the commit of somebody who changes the key or the cache is not visible yet, that of a
+/// transaction included which was prepared before the server's start. Asked under
 /// the partition's lock: whoever marks the whole cache voids its leases under it after
 /// `pending_writers` has risen.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
+    let pends = |slot| {
+        tier.slot(slot).pending_writers.load(SeqCst) > 0 || unproven::is_suspended(tier, slot)
+    };
     stripe.pending_writers > 0
         || tier.control().global_pending_writers.load(SeqCst) > 0
-        || cache
-            .slot(tier)
-            .is_some_and(|slot| tier.slot(slot).pending_writers.load(SeqCst) > 0)
+        || cache.slot(tier).is_some_and(pends)
 }
 
 /// Entries of a cache were removed by a change that is visible now.

@@ -9,10 +9,13 @@
 //! - Any change of the key by others voids it.
 //!
 //! [`leases`]: records in the tier. [`held`]: what a transaction has of them. [`ask`] and [`wait`]:
-//! what a caller does who has missed a key. [`load_token`]: storing without a lease.
+//! what a caller does who has missed a key. [`load_token`]: storing without a lease. [`lowering`]: how marks
+//! are undone, which keep leases from being granted; [`unproven`]: what keeps them from it after a restart.
 
 pub mod ask;
 pub mod held;
 pub mod leases;
 pub mod load_token;
+pub mod lowering;
+pub mod unproven;
 pub mod wait;

@@ -9,12 +9,12 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, PartitionRef, RemovalCause};
+use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, NewEntry, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::Cache;
-use crate::cache::lease::leases;
+use crate::cache::lease::{leases, lowering, unproven};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
@@ -23,7 +23,7 @@ use crate::cache::tier::io::{self, StoreOutcome};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
-use crate::pg::session::clock;
+use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::Text;
 
@@ -52,6 +52,16 @@ impl TierHandle {
         })
     }
 
+    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog.
+    pub fn known(cache: &Cache) -> Option<TierHandle> {
+        let tier = tier()?;
+        Some(TierHandle {
+            tier,
+            slot: cache.slot(tier)?,
+            relation: cache.relation,
+        })
+    }
+
     /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile,
     /// and a slot that is given after the drop would be freed by nobody.
     fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
@@ -70,7 +80,9 @@ impl TierHandle {
         self.tier.slot(self.slot).version.load(SeqCst)
     }
 
-    fn belongs_to(&self, cache: &Cache) -> bool {
+    /// Whether the slot is still the cache's.
+    #[inline]
+    pub fn belongs_to(&self, cache: &Cache) -> bool {
         self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
@@ -140,9 +152,10 @@ impl TierHandle {
         }
     }
 
-    /// Whether a transaction that commits right now keeps this key from being stored.
+    /// Whether a transaction that commits right now, or is prepared, keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
         self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
+            || unproven::is_suspended(self.tier, self.slot)
             || self.tier.control().fences.stands_before(hash)
     }
 
@@ -156,19 +169,40 @@ impl TierHandle {
         still: impl Fn(&PartitionRef) -> bool,
     ) -> Result<bool, Error> {
         let record = io::record(self.version(), entry, cache.value_type)?;
+        self.put_record(cache, key, &record, clock::now(), still)
+    }
+
+    /// The same for an entry as the tier keeps it, made for the version that the cache had.
+    pub fn put_record(
+        &self,
+        cache: &Cache,
+        key: &HotKey,
+        record: &NewEntry,
+        now: Timestamp,
+        still: impl Fn(&PartitionRef) -> bool,
+    ) -> Result<bool, Error> {
         check_size(key.bytes, record.value)?;
+        if self.is_fenced(key.hash) {
+            // Perhaps for nothing: what it stands for is decided.
+            unproven::is_proven(self.tier, self.slot, self.relation);
+            lowering::lower_decided();
+        }
         let (voided, fenced) = (Cell::new(false), Cell::new(false));
         let stored = io::store(
             self.tier,
             key,
-            &record,
+            record,
+            now,
             |partition| {
                 let holds =
                     self.version() == record.version && self.belongs_to(cache) && still(partition);
                 fenced.set(holds && self.is_fenced(key.hash));
                 holds && !fenced.get()
             },
-            || voided.set(leases::void(self.tier, key.hash)),
+            || {
+                voided.set(leases::void(self.tier, key.hash));
+                self.tier.control().changes.note(key.hash);
+            },
         );
         if voided.get() {
             leases::wake_waiting(self.tier, key.hash);
@@ -232,11 +266,16 @@ impl TierHandle {
 
 /// Raises 54000 for an entry that the tier cannot hold.
 pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    check_length(key, value.len())
+}
+
+/// The same for a value that is still to be made.
+pub fn check_length(key: &[u8], value: usize) -> Result<(), Error> {
     let tier = tier().ok_or(Error::NoTier)?;
     let limit = tier.region().layout().max_value(key.len());
-    if value.len() <= limit.min(guc::hot_max_value()) {
+    if value <= limit.min(guc::hot_max_value()) {
         return Ok(());
     }
     tier.control().rejected.fetch_add(1, Relaxed);
-    Err(Error::EntryTooLarge(value.len()))
+    Err(Error::EntryTooLarge(value))
 }

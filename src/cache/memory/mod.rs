@@ -3,4 +3,5 @@
 pub mod handle;
 pub mod ops;
 pub mod pages;
+pub mod raw;
 mod window;

@@ -5,7 +5,7 @@
 //! not, it is made again.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgcache_store::{NO_DEADLINE, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
@@ -176,8 +176,12 @@ pub fn touch<R>(
         let answer = project(&entry);
         let place = handle.tier.region().partition_of(hot_key.hash);
         let touched = handle.tier.change(place, |partition| {
-            handle.is_unchanged(partition, &hot_key, Some(&entry))
-                && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE))
+            let touched = handle.is_unchanged(partition, &hot_key, Some(&entry))
+                && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE));
+            if touched {
+                handle.tier.control().changes.note(hot_key.hash);
+            }
+            touched
         });
         if touched {
             note(cache, key.bytes(), RowChange::Set);
@@ -232,15 +236,20 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
+/// Makes all entries former ones, which nobody finds and which only take room; the version from
+/// which on they are none.
+pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
+    load_token::note_removal(handle.tier, cache.id);
+    leases::void_all(handle.tier, cache.id);
+    handle.tier.renew_version(handle.slot);
+    leases::void_all(handle.tier, cache.id); // those that began while the first were voided
+    handle.version()
+}
+
 /// Removes all entries.
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
-    let slot = handle.tier.slot(handle.slot);
-    load_token::note_removal(handle.tier, cache.id);
-    leases::void_all(handle.tier, cache.id);
-    slot.version.store(handle.tier.new_version(), SeqCst);
-    leases::void_all(handle.tier, cache.id); // those that began while the first were voided
-    let version = handle.version();
+    let version = disown_all(cache, &handle);
     notify::note_clear(cache.relation);
     walk::remove_entries(handle.tier, handle.slot, RemovalCause::Cleared, |entry| {
         entry.header().version < version

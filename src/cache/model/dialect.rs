@@ -17,12 +17,21 @@ type Piece = (&'static str, Vec<u8>);
 #[derive(Default)]
 pub struct Dialect(Vec<Piece>);
 
+/// Whose rows a statement is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Those of ONLY this table: children of it are no entries.
+    Own,
+    /// Those of its partitions; it has none itself.
+    OfPartitions,
+}
+
 /// 9999-12-31, from which on a deadline that must not be NULL means never.
 const LAST_DAY: &str = "'9999-12-31 00:00:00+00'::pg_catalog.timestamptz";
 
 impl Dialect {
     /// How to speak to a table with these columns.
-    pub fn of(columns: &Columns) -> Dialect {
+    pub fn of(columns: &Columns, rows: Rows) -> Dialect {
         let [key, value, deadline] =
             [&columns.key, &columns.value, &columns.deadline].map(|column| &*column.name);
         let mut pieces = Dialect(vec![
@@ -30,6 +39,8 @@ impl Dialect {
             ("v", value.to_bytes().to_vec()),
             ("e", deadline.to_bytes().to_vec()),
         ]);
+        let only: &[u8] = if rows == Rows::Own { b"ONLY " } else { b"" };
+        pieces.0.push(("only", only.to_vec()));
         pieces.spell_keys(columns);
         pieces.spell_values(columns);
         pieces.spell_deadlines(columns.deadline_form);

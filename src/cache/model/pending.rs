@@ -80,6 +80,8 @@ struct Transaction {
     /// Children, and their parents, that have come to a table on which entries depend, or have left
     /// it.
     children: Vec<(Oid, Oid)>,
+    /// Caches that have become partitions, or are such no longer.
+    placed: Vec<Oid>,
     /// Keys of memory caches, by cache, that this session has stored itself since they were last
     /// noted.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
@@ -159,6 +161,19 @@ pub fn note_child(child: Oid, parent: Oid) {
     refuse_if_preparing();
 }
 
+/// A cache has become a partition of another table, or is such no longer.
+pub fn note_placed(cache: Oid) {
+    with(|t| bytes::push(&mut t.placed, cache));
+}
+
+/// Takes one of these.
+pub fn take_placed() -> Option<Oid> {
+    match look(|t| t.placed.is_empty()) {
+        true => None,
+        false => with(|t| t.placed.pop()),
+    }
+}
+
 fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
     let level = events::nesting_level();
     with(|t| {
@@ -184,9 +199,9 @@ pub fn note_end() {
     with(|t| t.ended |= ended);
 }
 
-/// Whether tables have come, or gone, as children of those on which entries depend.
+/// Whether tables have come, or gone, as children of those on which entries depend, or caches as partitions.
 pub fn has_children() -> bool {
-    look(|t| !t.children.is_empty())
+    look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
 
 /// The caches with entries to remove, in the order of their oids, and whether that is all of them.
@@ -205,9 +220,8 @@ pub fn is_to_follow(child: Oid, parent: Oid) -> bool {
     inheritance::is_plain(child) && inheritance::is_child(child, parent)
 }
 
-/// PREPARE TRANSACTION was let pass because nothing had changed, and now another extension's
-/// callback changes something: nobody would remove what depends on it when the transaction is
-/// committed.
+/// What depends on changed rows was removed before PREPARE TRANSACTION, and now another extension's
+/// callback changes more of them: then locks that keep loaders out were given up already.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing && has_noted() {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);

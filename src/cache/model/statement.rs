@@ -2,7 +2,8 @@
 //!
 //! Guards three rules. No name in them is looked up through the caller's search_path: operators,
 //! functions and types are qualified. Deadlines are judged by `clock_timestamp()` where a row is
-//! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table.
+//! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table,
+//! or where it is partitioned, its partitions.
 //!
 //! Their aliases of the table are those of `hooks::hiding`, so that they find expired rows.
 
@@ -15,6 +16,8 @@ use crate::pg::spi::plan::Paths;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Statement {
     Get,
+    /// A look that keeps others from changing the row.
+    Lock,
     GetMany,
     Set,
     SetMany,
@@ -42,6 +45,8 @@ pub enum Statement {
         bounded: bool,
     },
     Count,
+    /// A live key in this block or a later one.
+    KeyFrom,
     DeleteExpired,
     IsExpired,
     Look,
@@ -93,9 +98,11 @@ impl Statement {
     /// How the planner must find the rows: by the primary key, or by their addresses.
     pub fn paths(self) -> Paths {
         match self {
-            Statement::Look | Statement::Expire | Statement::Census | Statement::Aged => {
-                Paths::Address
-            }
+            Statement::Look
+            | Statement::Expire
+            | Statement::Census
+            | Statement::Aged
+            | Statement::KeyFrom => Paths::Address,
             Statement::DeleteAll | Statement::Count => Paths::Any,
             _ => Paths::Index,
         }
@@ -104,7 +111,7 @@ impl Statement {
     pub fn parameters(self) -> &'static [Parameter] {
         use Parameter::*;
         match self {
-            Statement::Get | Statement::Persist => &[Key],
+            Statement::Get | Statement::Lock | Statement::Persist => &[Key],
             Statement::Delete | Statement::DeleteIfNegative => &[Key],
             Statement::DeleteExpired | Statement::IsExpired => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
@@ -125,6 +132,7 @@ impl Statement {
             Statement::Scan { bounded: false } | Statement::ScanKeys { bounded: false } => {
                 &[Key, Key, Number]
             }
+            Statement::KeyFrom => &[Address],
             Statement::Look => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
             Statement::Census => &[Address, Address],
@@ -161,11 +169,15 @@ impl Statement {
     fn template(self) -> &'static str {
         match self {
             Statement::Get => {
-                "SELECT $$value, $$until FROM ONLY $$T AS pgcache_c \
+                "SELECT $$value, $$until FROM $$only$$T AS pgcache_c \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1"
             }
+            Statement::Lock => {
+                "SELECT $$value, $$until FROM $$only$$T AS pgcache_c \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 FOR NO KEY UPDATE"
+            }
             Statement::GetMany => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                "SELECT $$value, $$until, $$key FROM $$only$$T AS pgcache_c \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
             Statement::Set => {
@@ -185,11 +197,11 @@ impl Statement {
                  $$e = excluded.$$e WHERE NOT $$live"
             }
             Statement::Replace => {
-                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                "UPDATE $$only$$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::ReplaceIf => {
-                "UPDATE ONLY $$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
+                "UPDATE $$only$$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
                  AND $$equal OPERATOR(pg_catalog.=) $4"
             }
@@ -209,72 +221,76 @@ impl Statement {
                  RETURNING $$value"
             }
             Statement::IncrementExisting => {
-                "UPDATE ONLY $$T AS pgcache_c SET $$v = CASE WHEN pgcache_c.$$v IS NULL THEN $$fresh \
+                "UPDATE $$only$$T AS pgcache_c SET $$v = CASE WHEN pgcache_c.$$v IS NULL THEN $$fresh \
                  ELSE $$counter END \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value"
             }
             Statement::Touch => {
-                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$until2 \
+                "UPDATE $$only$$T AS pgcache_c SET $$e = $$until2 \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value, $$until"
             }
             Statement::Persist => {
-                "UPDATE ONLY $$T AS pgcache_c SET $$e = $$never \
+                "UPDATE $$only$$T AS pgcache_c SET $$e = $$never \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Delete => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 \
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 \
                  RETURNING $$value, $$until"
             }
             Statement::DeleteMany => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) ANY ($$keys)"
             }
-            Statement::DeleteAll => "DELETE FROM ONLY $$T AS pgcache_c",
+            Statement::DeleteAll => "DELETE FROM $$only$$T AS pgcache_c",
             Statement::DeleteIf => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
                  AND $$equal OPERATOR(pg_catalog.=) $2"
             }
             Statement::DeleteIfNegative => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
                  AND pgcache_c.$$v IS NULL"
             }
             Statement::DeleteExpired => {
-                "DELETE FROM ONLY $$T AS pgcache_c \
+                "DELETE FROM $$only$$T AS pgcache_c \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
             }
             Statement::IsExpired => {
-                "SELECT FROM ONLY $$T AS pgcache_c \
+                "SELECT FROM $$only$$T AS pgcache_c \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {
-                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  AND $$order OPERATOR(pg_catalog.<) $2 ORDER BY $$order"
             }
             Statement::Keys { bounded: false } => {
-                "SELECT $$key FROM ONLY $$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  ORDER BY $$order"
             }
             Statement::Scan { bounded: true } => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                "SELECT $$value, $$until, $$key FROM $$only$$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$order OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Scan { bounded: false } => {
-                "SELECT $$value, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                "SELECT $$value, $$until, $$key FROM $$only$$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::ScanKeys { bounded: true } => {
-                "SELECT $$novalue, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                "SELECT $$novalue, $$until, $$key FROM $$only$$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$order OPERATOR(pg_catalog.<) $4 AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::ScanKeys { bounded: false } => {
-                "SELECT $$novalue, $$until, $$key FROM ONLY $$T AS pgcache_c \
+                "SELECT $$novalue, $$until, $$key FROM $$only$$T AS pgcache_c \
                  WHERE $$order OPERATOR(pg_catalog.>=) $$from1 AND $$behind2 \
                  AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Count => {
-                "SELECT pg_catalog.count(*) FROM ONLY $$T AS pgcache_c WHERE $$live"
+                "SELECT pg_catalog.count(*) FROM $$only$$T AS pgcache_c WHERE $$live"
+            }
+            Statement::KeyFrom => {
+                "SELECT $$key FROM $$only$$T AS pgcache_c \
+                 WHERE pgcache_c.ctid OPERATOR(pg_catalog.>=) $1 AND $$live LIMIT 1"
             }
             Statement::Look => {
                 "SELECT pg_catalog.count(*) FILTER (WHERE $$euntil IS NULL \
@@ -282,24 +298,24 @@ impl Statement {
                  pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.<=) $3), \
                  pg_catalog.min($$euntil), \
                  pg_catalog.min($$euntil) FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3) \
-                 FROM ONLY $$T AS pgcache_e WHERE $$chunk"
+                 FROM $$only$$T AS pgcache_e WHERE $$chunk"
             }
             Statement::Expire => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE $$chunk \
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM $$only$$T AS pgcache_e WHERE $$chunk \
                  AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
             Statement::Census => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
                  OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
-                 pg_catalog.count(*) FROM ONLY $$T AS pgcache_e WHERE $$chunk GROUP BY 1"
+                 pg_catalog.count(*) FROM $$only$$T AS pgcache_e WHERE $$chunk GROUP BY 1"
             }
             Statement::Aged => {
-                "SELECT $$ekey FROM ONLY $$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+                "SELECT $$ekey FROM $$only$$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
             }
             Statement::Trim => {
-                "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
-                 SELECT pgcache_e.ctid FROM ONLY $$T AS pgcache_e WHERE pgcache_e.$$k OPERATOR(pg_catalog.=) ANY ($$keys) \
+                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
+                 SELECT pgcache_e.ctid FROM $$only$$T AS pgcache_e WHERE pgcache_e.$$k OPERATOR(pg_catalog.=) ANY ($$keys) \
                  AND $$age OPERATOR(pg_catalog.>=) $2 FOR UPDATE SKIP LOCKED))"
             }
         }

@@ -16,18 +16,17 @@ use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::commit::{changes, notify};
-use crate::cache::lease::{ask, held};
+use crate::cache::lease::{ask, held, unproven};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::remove_many;
 use crate::error::Error;
 use crate::pg::catalog::privilege::AsOwner;
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{inheritance, relation};
 use crate::pg::events::RowChange;
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
-use crate::pg::table::storage;
 
 /// Removes what depends on rows that this transaction has changed, before it looks at a cache
 /// itself. A parallel query cannot: what it reads is asked for with `pending::is_due`.
@@ -118,17 +117,29 @@ fn remove(when: When) {
 /// one before, would wait for each other. What it was before the lock is no help: it may have a
 /// trigger or a foreign key by now.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
-    let mode = match (registry::find(relation).ok()?.storage, clears) {
+    let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
         (_, true) => lock::Mode::Remove,
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
         // Before the table: who loads holds no lock on it yet, and would wait for ours.
-        ask::keep_loaders_out(&*registry::find(relation).ok()?, None);
+        ask::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
-    registry::find(relation).ok()
+    find(relation)
+}
+
+/// None for what is no cache. Raises 42809 for one whose entries are on Citus' shards: they would
+/// outlive the change.
+fn find(relation: Oid) -> Option<Rc<Cache>> {
+    match registry::find(relation) {
+        Err(error @ Error::Distributed(_)) => {
+            ErrorReport::from(error).report(PgLogLevel::ERROR);
+            None
+        }
+        found => found.ok(),
+    }
 }
 
 /// Raises 0A000.
@@ -155,7 +166,7 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
 /// A TRUNCATE is told to whoever depends on the cache, also one of an empty table. Caches that depend on each other
 /// would clear each other without an end, so the second time it is done only for rows that have come since.
 fn clear(cache: &Cache) {
-    if !pending::note_cleared(cache.relation) || storage::blocks(cache.relation) > 0 {
+    if !pending::note_cleared(cache.relation) || inheritance::has_content(cache.relation) {
         remove_many::truncate(cache);
     }
 }
@@ -169,14 +180,16 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
         Some(tier) => {
             changes::mark_early();
             pause::at(Window::MarkToRemove);
-            if held::has_open_stores(tier, cache.id) {
+            // A transaction that was prepared before the server's start is counted no more.
+            if held::has_open_stores(tier, cache.id) || !unproven::is_cache_proven(tier, cache) {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }
         // Who waits for us may have stored already: then we wait for their row, and Postgres ends
         // the deadlock.
         None => {
-            if !ask::keep_loaders_out(cache, Some(keys)) {
+            // A loader that is prepared has no lock any more.
+            if !ask::keep_loaders_out(cache, Some(keys)) || lock::is_touched(cache.relation) {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }

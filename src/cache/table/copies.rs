@@ -12,12 +12,13 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::lease::{lowering, unproven};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::{HashedKey, hot_key};
 use crate::cache::tier::io;
 use crate::guc;
-use crate::pg::session::{self, lock};
+use crate::pg::session::{self, clock, lock};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -74,6 +75,18 @@ pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     if tier.slot(slot).suspended.load(SeqCst) != 0 && !verify_triggers(tier, slot, cache.relation) {
         return None;
     }
+    if !unproven::is_proven(tier, slot, cache.relation) {
+        return None;
+    }
+    take_token(tier, cache, key, slot).or_else(|| {
+        let lowered = lowering::lower_decided();
+        lowered
+            .then(|| take_token(tier, cache, key, slot))
+            .flatten()
+    })
+}
+
+fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<Token> {
     let control = tier.control();
     let global_epoch = control.global_epoch.load(SeqCst);
     let version = tier.slot(slot).version.load(SeqCst);
@@ -117,7 +130,14 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
         let stripe = partition.stripe(key.hash);
         holds(tier, token, cache.id, stripe)
     };
-    io::store(tier, &key.in_slot(token.slot), &record, still, || ());
+    io::store(
+        tier,
+        &key.in_slot(token.slot),
+        &record,
+        clock::now(),
+        still,
+        || (),
+    );
 }
 
 /// Lets a suspended cache be filled again, if its triggers see every row.

@@ -199,7 +199,8 @@ pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> O
     })
 }
 
-fn change<R>(
+/// Changes the row under a key as `decide` says, which is shown it, live or not, once it is locked.
+pub fn change<R>(
     target: &Target,
     key: Key,
     seek: Seek,

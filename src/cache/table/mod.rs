@@ -1,6 +1,7 @@
 //! Entries of table caches: by a kept plan or directly, and their copies in the hot tier.
 
 pub mod access_path;
+pub mod change;
 pub mod copies;
 pub mod direct;
 pub mod ops;

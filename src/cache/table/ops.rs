@@ -430,7 +430,7 @@ fn remove<R>(
 }
 
 /// Runs a statement whose first parameter is the key, over the row of this address if one is given.
-fn run_at<R>(
+pub fn run_at<R>(
     cache: &Cache,
     statement: Statement,
     key: Key,

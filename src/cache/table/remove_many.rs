@@ -8,6 +8,7 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key::{Key, after_prefix};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::statement::Statement;
+use crate::pg::catalog::inheritance;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
 use crate::pg::session::lock;
@@ -34,7 +35,7 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
         return cache.plan(Statement::DeleteMany).change_as_of_now(&array);
     }
     let array = [Typed::byte_texts(&sorted)];
-    let sql = "DELETE FROM ONLY $$T AS pgcache_c WHERE pgcache_c.$$k IN \
+    let sql = "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k IN \
          (SELECT e.k FROM pg_catalog.unnest($$keys) AS e (k))";
     let sql = cache
         .dialect()
@@ -54,8 +55,15 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
         let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
         search::wait_for_unseen(target, texts).is_ok()
     });
-    if !waited {
-        lock::wait_for_writers(cache.relation);
+    if waited {
+        return;
+    }
+    lock::wait_for_writers(cache.relation);
+    if cache.partitioned {
+        // Who writes into a partition alone holds no lock on the whole.
+        for partition in inheritance::leaves(cache.relation) {
+            lock::wait_for_writers(partition);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Before a plain statement writes a row: the expired one under its key goes.
 
+use std::rc::Rc;
+
 use pgrx::pg_sys::Oid;
 
 use super::{access_path, direct};
@@ -7,26 +9,41 @@ use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::AsOwner;
-use crate::pg::table::search;
+use crate::pg::catalog::relation;
+use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 
-/// Removes the row under this key if it has expired. The statement holds its lock on the table. A
-/// table that has come to be no cache keeps its rows.
+/// Removes the row under this key if it has expired. `written` is what the statement writes, and has locked: a
+/// cache, or partitions of one. A table that has come to be no cache keeps its rows.
 ///
 /// Who may write a key needs no right to delete: that nothing is there is what a SELECT says, too.
 /// Triggers of the cache's own run as its owner, as they do in a sweep.
-pub fn renew(relation: Oid, key: &[u8]) {
-    let Ok(cache) = registry::find(relation) else {
+pub fn renew(written: Oid, key: &[u8]) {
+    let key = Key::stored(Text::new(key));
+    let Some(cache) = holder(written, key) else {
         return;
     };
-    let key = Key::stored(Text::new(key));
     let asked = match &cache.target {
-        Some(target) if !cache.is_stale() => search::has_expired(target, key.text()).ok(),
+        Some(target) if !cache.is_stale() => probe::has_expired(target, key.text(), written).ok(),
         _ => None,
     };
     if asked.unwrap_or_else(|| finds_expired(&cache, key)) {
         remove(&cache, key);
     }
+}
+
+/// The cache that has the row of this key among its own: of one that has partitions, the partition. That alone is
+/// looked at and changed, as its owner. What is above it and was not written is not locked: DETACH PARTITION
+/// locks from above, and would wait for a statement that waits for it.
+fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
+    let own = registry::remembered(written);
+    if let Some(cache) = own.filter(|cache| !cache.partitioned) {
+        return Some(cache);
+    }
+    if relation::is_partitioned(written) {
+        return registry::partition(routing::leaf(written, key.text())?);
+    }
+    registry::partition(written).or_else(|| registry::find(written).ok())
 }
 
 /// The same of a table that is not read directly. Asked first, because a removal may be refused, and

@@ -140,18 +140,18 @@ pub enum StoreOutcome {
     Crowded,
 }
 
-/// Stores a record if `still` holds under the lock, with room made in other partitions if need be;
-/// `stored` runs under the same lock when it is there.
+/// Stores a record if `still` holds under the lock, with room made in other partitions if need be: what
+/// has expired by `now` is met first. `stored` runs under the same lock when it is there.
 pub fn store(
     tier: &Tier,
     key: &HotKey,
     record: &NewEntry,
+    now: Timestamp,
     still: impl Fn(&PartitionRef) -> bool,
     stored: impl Fn(),
 ) -> StoreOutcome {
     let partition = tier.region().partition_of(key.hash);
     let mut grant = tier.region().grant();
-    let now = clock::now();
     for _ in 0..SET_ROUNDS {
         let set = tier.change(partition, |partition| {
             still(partition).then(|| {

@@ -13,7 +13,7 @@ use pgrx::pg_sys::Oid;
 
 use super::walk;
 use crate::pg::catalog::{database, relation};
-use crate::pg::session;
+use crate::pg::session::{self, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
@@ -75,7 +75,9 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.forget_loads();
     slot.memory_id.store(memory_id, SeqCst);
     slot.suspended.store(1, SeqCst);
-    slot.version.store(tier.new_version(), SeqCst);
+    let may_be_recovered = transaction::most_prepared() > 0;
+    slot.unproven.store(u32::from(may_be_recovered), SeqCst);
+    tier.renew_version(number);
     tier.cache_of(number).store(Some(cache), SeqCst);
     Some(number)
 }
@@ -84,7 +86,7 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
 pub fn free(tier: &Tier, cache: CacheId) {
     let Some(number) = tier.assigning(|| {
         let number = find(tier, cache)?;
-        tier.slot(number).version.store(tier.new_version(), SeqCst);
+        tier.renew_version(number);
         tier.cache_of(number).store(Some(CacheId::VACATED), SeqCst);
         Some(number)
     }) else {

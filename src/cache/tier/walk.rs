@@ -101,6 +101,65 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
     removed
 }
 
+/// A place in a walk over the whole tier, as a number that can be told to somebody: slots of the
+/// store's index do not move as long as the server runs. 0 is where a walk begins, and where it has
+/// come when it is complete.
+pub type Place = u64;
+
+/// One step of a walk that goes on later, at the place that this gives: `visit` is called under the
+/// partition's lock for the entries of the next slots, until it gives false.
+pub fn look_on(tier: &Tier, place: Place, mut visit: impl FnMut(&EntryRef) -> bool) -> Place {
+    step(tier, place, |partition, cursor| {
+        tier.read_at(partition, |partition| {
+            partition.scan(cursor, STEP, &mut visit)
+        })
+    })
+}
+
+/// The same for a walk that removes the entries of a slot which `judge` names.
+pub fn remove_on(
+    tier: &Tier,
+    slot: u32,
+    place: Place,
+    why: RemovalCause,
+    judge: impl Fn(&EntryRef) -> bool,
+) -> Place {
+    step(tier, place, |partition, cursor| {
+        let judge = |entry: &EntryRef| match entry.header().cache == slot && judge(entry) {
+            true => Verdict::Remove(why),
+            false => Verdict::Keep,
+        };
+        tier.change(partition, |partition| {
+            partition.sweep(cursor, STEP, judge).done
+        })
+    })
+}
+
+/// How many places there are.
+pub fn places(tier: &Tier) -> u64 {
+    u64::from(tier.partitions()) * u64::from(tier.region().layout().slots())
+}
+
+/// A place that nobody has told is beyond the end.
+fn step(tier: &Tier, place: Place, walk: impl FnOnce(u32, &mut Cursor) -> bool) -> Place {
+    let slots = u64::from(tier.region().layout().slots());
+    let (Some(partition), Some(slot)) = (place.checked_div(slots), place.checked_rem(slots)) else {
+        return 0;
+    };
+    let Some(partition) = u32::try_from(partition)
+        .ok()
+        .filter(|&partition| partition < tier.partitions())
+    else {
+        return 0;
+    };
+    let mut cursor = Cursor::at(slot as u32);
+    let next = match walk(partition, &mut cursor) {
+        true => (u64::from(partition) + 1) * slots,
+        false => u64::from(partition) * slots + u64::from(cursor.slot()),
+    };
+    if next < places(tier) { next } else { 0 }
+}
+
 /// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are
 /// copied under the locks into memory that was reserved before.
 pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {

@@ -14,7 +14,7 @@ use std::ffi::{CStr, CString};
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Oid};
 
-use super::{own, relation};
+use super::{name, own, relation};
 use crate::pg::encoding;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
@@ -183,6 +183,18 @@ pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
     }
 }
 
+/// The name of the key's column, quoted as a statement needs it. The caller holds a lock on the table.
+pub fn key_name(table: Oid) -> Option<CString> {
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    unsafe {
+        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
+        let key = key_column(open);
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        let name = relation::column_name(table, key?.0)?;
+        Some(name::quote_identifier(&name))
+    }
+}
+
 /// The type of a cache's keys as the catalogs have it, without a lock on the cache. Text for what no
 /// marker speaks of: a cache of our own, or no cache at all.
 pub fn key_type(cache: Oid) -> KeyType {
@@ -219,14 +231,14 @@ pub struct Marked {
     pub unit: Option<Vec<u8>>,
 }
 
-/// The columns of an attached table as its marker has them; None for another table.
+/// The columns of an attached table as its marker has them, and of its partitions; None for another table.
 ///
 /// # Safety
 /// `table` must be open.
 pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
     // SAFETY: the table is open, by the caller's word; what is read are copies.
     unsafe {
-        marker(table, |marker| {
+        let own = marker(table, |marker| {
             let [key, value, deadline] = attached_numbers(marker);
             Marked {
                 key,
@@ -234,7 +246,47 @@ pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
                 deadline,
                 unit: argument(marker, b"unit="),
             }
-        })
+        });
+        match own {
+            None if (*(*table).rd_rel).relispartition => marked_above((*table).rd_id),
+            own => own,
+        }
+    }
+}
+
+/// The columns of a partition, by the marker of the cache above it. They have the same names there; their
+/// numbers may be others.
+fn marked_above(partition: Oid) -> Option<Marked> {
+    let cache = relation::above(partition, own::RECORD.oid())?;
+    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
+    let arguments = relation::trigger_arguments(cache, own::COLUMNS.oid())?;
+    let unit = arguments
+        .iter()
+        .find_map(|text| text.strip_prefix(b"unit="));
+    let number = |at: usize| {
+        let name = relation::column_name(cache, *numbers.get(at)?)?;
+        relation::column_number(partition, &name)
+    };
+    Some(Marked {
+        key: number(0)?,
+        value: number(1)?,
+        deadline: number(2)?,
+        unit: unit.map(<[u8]>::to_vec),
+    })
+}
+
+/// The columns of the key in a partition of a cache: its number there, and type.
+///
+/// # Safety
+/// `partition` must be open.
+pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyType)> {
+    // SAFETY: the partition is open, by the caller's word.
+    unsafe {
+        let Some(marked) = marked(partition) else {
+            return key_column(partition);
+        };
+        let column = attribute(partition, marked.key)?;
+        Some((marked.key, KeyType::of(column.atttypid, column.atttypmod)?))
     }
 }
 

@@ -10,8 +10,14 @@ use crate::pg::session::lock;
 /// and a worker in one would be in the way of CREATE DATABASE.
 pub fn connectable() -> Vec<Oid> {
     let mut databases = Vec::new();
+    each_connectable(|database, _| databases.push(database));
+    databases
+}
+
+/// Shows each of them with its name. Not by an index, which a process without a database may not have.
+fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
-    // next one is fetched.
+    // next one is fetched, and a name ends with a zero.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::DatabaseRelationId,
@@ -33,13 +39,30 @@ pub fn connectable() -> Vec<Oid> {
             let form: pg_sys::Form_pg_database = pg_sys::GETSTRUCT(tuple).cast();
             // -2: a DROP DATABASE was interrupted.
             if (*form).datallowconn && !(*form).datistemplate && (*form).datconnlimit != -2 {
-                databases.push((*form).oid);
+                show((*form).oid, CStr::from_ptr((*form).datname.data.as_ptr()));
             }
         }
         pg_sys::systable_endscan(scan);
         pg_sys::table_close(catalog, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
     }
-    databases
+}
+
+/// The database of this name, if one can connect to it and nobody is dropping or renaming it: who
+/// connected now would wait for that, and fail.
+pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
+    let find = || {
+        let mut found = None;
+        each_connectable(|database, its_name| {
+            if its_name == name {
+                found = Some(database);
+            }
+        });
+        found
+    };
+    let database = find()?;
+    // The lock that a session takes when it connects; the transaction's end releases it.
+    let free = lock::try_database(database);
+    find().filter(|&again| free && again == database)
 }
 
 /// Whether there is such a database.
@@ -67,7 +90,17 @@ pub fn has_extension() -> bool {
     }
 }
 
-/// The same for who reads that view in this transaction: nobody can put another one in its place
+/// Whether the script runs that makes the extension, or updates it.
+pub fn extension_is_being_made() -> bool {
+    // SAFETY: variables of this process; a look-up by name that raises nothing.
+    unsafe {
+        pg_sys::creating_extension
+            && pg_sys::CurrentExtensionObject
+                == pg_sys::get_extension_oid(c"pgcache".as_ptr(), true)
+    }
+}
+
+/// As [`has_extension`], for who reads that view in this transaction: nobody can put another one in its place
 /// meanwhile. Not while somebody changes it.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");

@@ -26,6 +26,26 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     }
 }
 
+/// The partitions of a partitioned table that hold its rows, however deep. None is locked, so each may be
+/// gone when it is looked at.
+pub fn leaves(table: Oid) -> Vec<Oid> {
+    // SAFETY: one call, which without a lock looks at nothing but pg_inherits, and gives a list of oids in
+    // the memory context of the caller, where `oids` copies it.
+    let mut all = unsafe {
+        let no_lock = pg_sys::NoLock as pg_sys::LOCKMODE;
+        let inheritors =
+            unguarded::guarded(|| find_all_inheritors(table, no_lock, std::ptr::null_mut()));
+        pg_list::oids(inheritors)
+    };
+    all.retain(|&member| relation::is_table(member) && !relation::is_partitioned(member));
+    all
+}
+
+/// Whether a table that is locked now is still such a partition.
+pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
+    leaves(root).contains(&table)
+}
+
 /// Whether one table inherits from the other, directly or through others.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)

@@ -81,6 +81,18 @@ impl Roles {
     }
 }
 
+/// A state of all relations, roles, functions and schemas. Two that are equal have seen no change
+/// between them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Everything(u64, Functions);
+
+impl Everything {
+    /// As far as this session has heard. A role's change counts as one of all relations.
+    pub fn now() -> Everything {
+        Everything(REVOCATIONS.get(), Functions::now())
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         WATCHES.with(|watches| {

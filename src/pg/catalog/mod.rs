@@ -3,6 +3,7 @@
 pub mod called_functions;
 pub mod columns;
 pub mod database;
+pub mod distributed;
 pub mod inheritance;
 pub mod invalidation;
 pub mod lookup;

@@ -108,6 +108,21 @@ fn longest_prefix(name: &[u8]) -> usize {
     }
 }
 
+/// The relation that SQL would find under this name; None where there is none. Raises 42602 for a
+/// malformed name, and 0A000 for one in another database.
+pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
+    let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+    // SAFETY: textToQualifiedNameList gives a list of at least one name; everything is palloc'd in
+    // the call's memory context. No lock is taken, and nothing is called back.
+    let relation = unsafe {
+        let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
+        let range = pg_sys::makeRangeVarFromNameList(names);
+        let lock = pg_sys::NoLock as i32;
+        pg_sys::RangeVarGetRelidExtended(range, lock, missing_ok, None, std::ptr::null_mut())
+    };
+    (relation != pg_sys::InvalidOid).then_some(relation)
+}
+
 /// The relation of that name in that schema, if any.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     // SAFETY: a syscache look-up inside of a transaction; the name lives through it.

@@ -16,10 +16,11 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Node, Oid};
 
 use super::called_functions::{is_of_a_user, shows_its_functions};
-use super::{name, own, relation};
+use super::{inheritance, name, own, relation};
 use crate::error::Error;
 use crate::pg::encoding;
 use crate::pg::memory::unguarded;
+use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
 /// The triggers that fire where rows are removed: Postgres' tgtype bits.
@@ -42,9 +43,16 @@ const HARMLESS: [u32; 11] = [
 
 /// Raises 42501 if a removal of rows, made as the table's owner, would run code of a role that has
 /// not the owner's privileges. The caller holds a writer's lock on the table.
+///
+/// Where the table is partitioned those of its partitions run, too: all of them get the lock.
 pub fn refuse(table: Oid) {
     let owner = relation::owner(table);
-    if let Some(error) = first_of_others(table, owner) {
+    let all = match relation::is_partitioned(table) {
+        true => inheritance::family(table, Mode::Write),
+        false => vec![table],
+    };
+    let found = all.into_iter().find_map(|one| first_of_others(one, owner));
+    if let Some(error) = found {
         ErrorReport::from(error).report(PgLogLevel::ERROR);
     }
 }

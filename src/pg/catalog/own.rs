@@ -32,8 +32,10 @@ const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
 pub const RECORD: Function = in_c(c"record", &[]);
 pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
+/// What looks before each row of a cache that is a partition of a plain table; from 0.4.0 on.
+pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
 /// What the triggers call that make a table a cache, or say how.
-pub const OF_A_CACHE: [Function; 3] = [RECORD, RECORD_TRUNCATE, COLUMNS];
+pub const OF_A_CACHE: [Function; 4] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW];
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
 pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);

@@ -139,6 +139,25 @@ fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
     }
 }
 
+/// What a role has on a relation that is there: all of its privileges. None without USAGE on the
+/// schema, in which SQL could not name it.
+pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
+    let all = pg_sys::AclMaskHow::ACLMASK_ALL;
+    // SAFETY: syscache look-ups inside of a transaction, of a relation that is there, and so is its
+    // schema.
+    unsafe {
+        if !version::may_use_schema(role, pg_sys::get_rel_namespace(relation)) {
+            return Privileges::NONE;
+        }
+        let mask = pg_sys::AclMode::MAX;
+        // In 15 the mask has half as many bits.
+        #[allow(clippy::useless_conversion)]
+        Privileges(u64::from(pg_sys::pg_class_aclmask(
+            relation, role, mask, all,
+        )))
+    }
+}
+
 /// Asks the catalogs. pg_class_aclcheck answers for any of the privileges; this is for all.
 fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let (mask, all) = (

@@ -242,17 +242,39 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     })
 }
 
-/// Whether a table has a trigger that calls `function`; without a lock on the table.
+/// The table on which a trigger was made: of a partition's copy, the one above it.
+pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    let mut row = trigger_row(trigger)?;
+    while row.parent != pg_sys::InvalidOid {
+        row = trigger_row(row.parent)?;
+    }
+    Some(row.table)
+}
+
+/// Whether a table has a trigger of its own that calls `function`; without a lock on the table.
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
     first_trigger(column, table, index, |row| {
-        (row.form.tgfoid == function).then_some(())
+        let is_own = row.form.tgparentid == pg_sys::InvalidOid;
+        (row.form.tgfoid == function && is_own).then_some(())
     })
     .is_some()
 }
 
-/// The arguments of a table's trigger that calls `function`; without a lock on the table.
+/// The table above a partition whose trigger that calls `function` the partition has a copy of; without a
+/// lock on either.
+pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    let column = pg_sys::Anum_pg_trigger_tgrelid;
+    let index = pg_sys::TriggerRelidNameIndexId;
+    let parent = first_trigger(column, partition, index, |row| {
+        let is_copied = row.form.tgparentid != pg_sys::InvalidOid;
+        (row.form.tgfoid == function && is_copied).then_some(row.form.tgparentid)
+    })?;
+    made_on(parent)
+}
+
+/// The arguments of a table's trigger that calls `function`, its own or a copy; without a lock on the table.
 pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -361,6 +383,15 @@ fn first_trigger<R>(
 pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
+}
+
+/// The name of a column, by its number.
+pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> {
+    // SAFETY: a syscache look-up, which gives NULL or a palloc'd copy.
+    unsafe {
+        let name = pg_sys::get_attname(relation, number, true);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
+    }
 }
 
 /// The number of a live column; None where there is none of this name.

@@ -2,9 +2,9 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{applied, dependency, ending, source};
+use super::{applied, dependency, ending, prepared, source};
 use crate::pg::catalog::relation::{self, TriggerRow};
-use crate::pg::catalog::{own, privilege};
+use crate::pg::catalog::{lookup, own, privilege};
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
 use crate::pg::session::advisory;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
@@ -21,6 +21,7 @@ static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
 pub fn register(observer: Observer) {
     events::set_observer(observer);
     applied::register();
+    prepared::register();
     // SAFETY: called once while the library is loaded; the callbacks live as long as the process.
     unsafe {
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());
@@ -42,15 +43,17 @@ unsafe extern "C-unwind" fn at_transaction_event(
         XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
         XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
         // A process of a parallel query has changed nothing, but may have leases of its own.
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE | XACT_EVENT_PARALLEL_COMMIT => {
-            (Moment::Committed, Phase::Open)
-        }
+        XACT_EVENT_COMMIT | XACT_EVENT_PARALLEL_COMMIT => (Moment::Committed, Phase::Open),
+        XACT_EVENT_PREPARE => (Moment::Prepared, Phase::Open),
         XACT_EVENT_ABORT | XACT_EVENT_PARALLEL_ABORT => (Moment::Aborted, Phase::Open),
         _ => return,
     };
     match moment {
         Moment::BeforeCommit | Moment::BeforePrepare => ending::pass(),
-        _ => ending::reset(),
+        _ => {
+            ending::reset();
+            prepared::forget();
+        }
     }
     if transaction_local::any_changed() {
         guarded(|| transaction_event(moment));
@@ -83,11 +86,16 @@ fn transaction_event(moment: Moment) {
     if moment == Moment::BeforePrepare {
         advisory::before_prepare();
     }
-    if matches!(moment, Moment::Committed | Moment::Aborted) {
+    if matches!(
+        moment,
+        Moment::Committed | Moment::Prepared | Moment::Aborted
+    ) {
         advisory::at_end();
         let changed = EXTENSION_CHANGED.with(|changed| changed.change(std::mem::take));
-        if changed && moment == Moment::Committed {
-            worker_state::extension_changed();
+        match moment {
+            Moment::Committed if changed => worker_state::extension_changed(),
+            Moment::Prepared if changed => worker_state::extension_prepared(),
+            _ => {}
         }
         source::forget();
         applied::forget();
@@ -121,6 +129,7 @@ unsafe extern "C-unwind" fn at_object_access(
     if class == source::INHERITANCE && access == pg_sys::ObjectAccessType::OAT_POST_ALTER {
         // SAFETY: `arg` is what Postgres gives with OAT_POST_ALTER, which this event is.
         guarded(|| source::inheritance_changed(object, unsafe { source::parent_in(arg) }));
+        guarded(|| placed(object));
     }
 }
 
@@ -128,6 +137,16 @@ unsafe extern "C-unwind" fn at_object_access(
 fn guarded(run: impl FnOnce()) {
     // SAFETY: our three callbacks above call this directly from C, and their own frames hold nothing to drop.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
+}
+
+/// A table has come to another one as its child or partition, or left it. What is done about it comes at the end of
+/// the transaction, when it stands. Not where a partition is made a cache by hand: a dump does that, and then brings
+/// the trigger itself.
+fn placed(table: Oid) {
+    let has_triggers = lookup::class(table).is_some_and(|class| class.has_triggers);
+    if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
+        emit(|observer| (observer.placed)(table));
+    }
 }
 
 fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid, part: i32) {
@@ -152,7 +171,13 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
     match access {
-        OAT_TRUNCATE => dependency::partition_truncated(relation),
+        OAT_TRUNCATE => {
+            dependency::partition_truncated(relation);
+            // Nor does it fire the cache's.
+            if let Some(cache) = relation::above(relation, own::RECORD.oid()) {
+                emit(|observer| (observer.truncated)(cache));
+            }
+        }
         OAT_POST_CREATE if part != 0 => source::changed(relation),
         OAT_POST_ALTER if part != 0 => source::column_altered(relation, part),
         OAT_POST_ALTER => source::altered(relation),

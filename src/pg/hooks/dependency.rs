@@ -317,11 +317,7 @@ pub fn enable_always(table: Oid, trigger: &CStr) {
 
 /// The table on which a partition's trigger was declared.
 pub fn declared_on(trigger: Oid) -> Option<Oid> {
-    let mut row = relation::trigger_row(trigger)?;
-    while row.parent != pg_sys::InvalidOid {
-        row = relation::trigger_row(row.parent)?;
-    }
-    Some(row.table)
+    relation::made_on(trigger)
 }
 
 /// The same; raises 39P01 where a trigger that it was copied from is gone. Postgres drops the copies

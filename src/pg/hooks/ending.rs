@@ -11,6 +11,7 @@ use std::ffi::CString;
 
 use pgrx::pg_sys;
 
+use super::prepared;
 use crate::pg::events::{self, Moment};
 use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
@@ -54,7 +55,7 @@ pub fn reset() {
 pub fn close_cursors() {
     // SAFETY: what the commit itself calls, and lets the cleanup of a portal call anything; it passes over
     // ours, which is active, and looks at all portals anew after each one that it has closed.
-    unsafe { pg_sys::PreCommit_Portals(false) };
+    unsafe { pg_sys::PreCommit_Portals(prepared::is_asked_for()) };
 }
 
 /// Postgres calls this when the portal goes: at the end of the transaction, of its savepoint, with CLOSE ALL.

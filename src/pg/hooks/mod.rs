@@ -8,5 +8,6 @@ pub mod ending;
 pub mod hiding;
 pub mod name_guard;
 pub mod panic_hook;
+mod prepared;
 pub mod source;
 pub mod trigger;

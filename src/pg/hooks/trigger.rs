@@ -5,13 +5,14 @@
 //! replication's apply, too.
 
 use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::pg_sys::{self, Datum};
+use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
 use crate::error::Error;
-use crate::pg::catalog::columns;
+use crate::pg::catalog::{columns, relation};
 use crate::pg::events::{self, DeadBytes, NotedBy, RowChange};
 use crate::pg::memory::emergency;
+use crate::pg::value::key_type::KeyType;
 
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -57,21 +58,59 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
         let (old, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
         let inserted =
             (*trigger).tg_event & pg_sys::TRIGGER_EVENT_OPMASK == pg_sys::TRIGGER_EVENT_INSERT;
-        note_row(
-            relation,
-            old,
-            if inserted {
-                RowChange::Set
-            } else {
-                RowChange::Gone
-            },
-        );
-        note_row(relation, new, RowChange::Set);
+        let former = match inserted {
+            true => RowChange::Set,
+            false => RowChange::Gone,
+        };
+        if (*(*trigger).tg_trigger).tgisclone {
+            let part = &*part_of(call, &*trigger);
+            note_row(part.cache, relation, part.key, old, former);
+            note_row(part.cache, relation, part.key, new, RowChange::Set);
+            return Datum::null();
+        }
+        let key = columns::key_column(relation);
+        note_row((*relation).rd_id, relation, key, old, former);
+        note_row((*relation).rd_id, relation, key, new, RowChange::Set);
         if !inserted {
             note_dead(relation, old, new);
         }
     }
     Datum::null()
+}
+
+/// A partition of a cache, as its trigger needs to know it: the cache, and where the key is in its rows.
+///
+/// Which of many partitions has how many dead bytes nobody keeps, so the trigger counts none: VACUUM comes
+/// with the sweeps, by what Postgres has counted.
+struct Part {
+    cache: Oid,
+    key: Option<(i16, KeyType)>,
+}
+
+/// Looked up once for each statement, with which the function's own memory ends.
+///
+/// # Safety
+/// The call is one of the trigger's, which is a copy of the one above.
+unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData) -> *const Part {
+    // SAFETY: Postgres gives a trigger function what it is called by, with room for a pointer of its own
+    // that begins as NULL, and memory that lives as long. The number is read before a catalog is looked at;
+    // the partition is open.
+    unsafe {
+        let function = (*call).flinfo;
+        if (*function).fn_extra.is_null() {
+            let number = (*trigger.tg_trigger).tgoid;
+            let partition = trigger.tg_relation;
+            let part = Part {
+                // Gone only in a damaged catalog, where it counts as a table that is no cache.
+                cache: relation::made_on(number).unwrap_or((*partition).rd_id),
+                key: columns::key_in_partition(partition),
+            };
+            let room = pg_sys::MemoryContextAlloc((*function).fn_mcxt, size_of::<Part>());
+            room.cast::<Part>().write(part);
+            (*function).fn_extra = room;
+        }
+        (*function).fn_extra.cast()
+    }
 }
 
 /// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Apply of logical replication
@@ -90,24 +129,29 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
 /// put this trigger on their own table, whatever its columns.
 ///
 /// # Safety
-/// `relation` is open and `row` is NULL or one of its rows.
-unsafe fn note_row(relation: pg_sys::Relation, row: pg_sys::HeapTuple, change: RowChange) {
+/// `relation` is open, `row` is NULL or one of its rows, and the key is in that column.
+unsafe fn note_row(
+    cache: Oid,
+    relation: pg_sys::Relation,
+    key: Option<(i16, KeyType)>,
+    row: pg_sys::HeapTuple,
+    change: RowChange,
+) {
     if row.is_null() {
         return;
     }
     // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr
     // reads a column that was just found in it, of the type that was found.
     unsafe {
-        let relation_oid = (*relation).rd_id;
         let mut null = true;
-        let key = columns::key_column(relation).and_then(|(number, key_type)| {
+        let key = key.and_then(|(number, key_type)| {
             let descriptor = (*relation).rd_att;
             let key = pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null);
             (!null).then(|| key_type.bytes_of(key))
         });
         events::emit(|observer| match key {
-            None => (observer.truncated)(relation_oid),
-            Some(key) => (observer.row)(relation_oid, key, change, NotedBy::Trigger),
+            None => (observer.truncated)(cache),
+            Some(key) => (observer.row)(cache, key, change, NotedBy::Trigger),
         });
     }
 }

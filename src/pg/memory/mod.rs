@@ -6,6 +6,7 @@
 
 pub mod emergency;
 pub mod pg_list;
+pub mod scratch;
 pub mod unguarded;
 
 use std::ptr::NonNull;

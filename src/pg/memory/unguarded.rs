@@ -53,6 +53,8 @@ unsafe extern "C-unwind" {
     );
     pub fn RelationIdGetRelation(relation: Oid) -> Relation;
     pub fn RelationClose(relation: Relation);
+    pub fn RelationDecrementReferenceCount(relation: Relation);
+    pub fn DecrTupleDescRefCount(descriptor: TupleDesc);
     pub fn table_open(relation: Oid, lock: LOCKMODE) -> Relation;
     pub fn table_close(relation: Relation, lock: LOCKMODE);
     pub fn index_open(relation: Oid, lock: LOCKMODE) -> Relation;

@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
-use super::lock::give_back;
+use super::lock::{give_back, is_touched};
 use super::transaction_local::TransactionLocal;
 use super::wait;
 use crate::error::Error;
@@ -124,13 +124,17 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
 /// Exclusive. While a gate is shut, of the cache or of the key, no loader takes any of them.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
-    let open = is_open(gate(relation)) && is_open(gate_of(name));
+    let open = is_open(gate(relation)) && is_open(gate_of(name)) && !is_touched(relation);
     if !open || !try_in(cache, pg_sys::RowShareLock) {
         return Leased::Pending;
     }
     let key = lease(name);
     if try_in(key, pg_sys::ExclusiveLock) {
-        return Leased::Won;
+        // Once more, with the lock: who was prepared meanwhile has said so before the lock was free.
+        return match is_touched(relation) {
+            true => Leased::Pending,
+            false => Leased::Won,
+        };
     }
     match is_free(key, pg_sys::AccessShareLock) {
         true => Leased::Busy,
@@ -142,7 +146,8 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
 /// once. False while a change of the source keeps loaders out.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
-    is_open(gate(relation)) && try_in(cache, pg_sys::ShareLock)
+    let open = is_open(gate(relation)) && !is_touched(relation);
+    open && try_in(cache, pg_sys::ShareLock) && !is_touched(relation) // as in `try_lease`
 }
 
 /// Waits until nobody loads one of these keys (with None: any key of the cache), and keeps loaders
@@ -318,8 +323,10 @@ fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Gives up the locks that a prepared transaction must not hold: PREPARE would pass them on to it,
-/// where they outlive the session and restarts. Only transactions that have changed nothing of a
-/// cache get here, so nobody relies on them.
+/// where they outlive the session and restarts, and others wait for them. What they guard is guarded by
+/// marks from now on, or without a tier by `lock::touch`: who asks for a lease looks for that. A loader
+/// has its lock before it looks, and who changes its source waits for it, so one of the two sees the
+/// other.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {

@@ -85,3 +85,12 @@ pub fn between(from: Timestamp, to: Timestamp) -> Option<Interval> {
         )
     }
 }
+
+/// Microseconds from 1970 to 2000.
+const UNIX: i64 = 946_684_800_000_000;
+
+/// Seconds since 1970, and the microseconds of the last one.
+pub fn unix(moment: Timestamp) -> (i64, i64) {
+    let micros = moment.saturating_add(UNIX);
+    (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000))
+}

@@ -11,6 +11,7 @@ use crate::error::Error;
 /// An error that was caught.
 pub struct Failure {
     pub message: String,
+    pub code: PgSqlErrorCode,
     /// The statement was cancelled, by a user or by a session that wanted one of our locks: nothing
     /// is broken.
     pub cancelled: bool,
@@ -34,6 +35,7 @@ impl Failure {
         };
         Failure {
             hint,
+            code: report.sql_error_code(),
             message: report.message().to_owned(),
             cancelled: report.sql_error_code() == PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
             locked: report.sql_error_code() == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
@@ -63,6 +65,16 @@ pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
         .set_detail(detail)
         .set_hint(hint)
         .report(PgLogLevel::WARNING);
+}
+
+/// A line of the log that is no warning.
+pub fn log(what: String) {
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        what,
+        "pgcache",
+    )
+    .report(PgLogLevel::LOG);
 }
 
 /// Runs `work`. An error of Postgres that leaves it goes on as what `other` makes of it, if anything:

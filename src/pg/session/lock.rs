@@ -98,7 +98,7 @@ pub struct Brief(pg_sys::Oid, Mode);
 impl Brief {
     /// None if anybody is in the way.
     pub fn try_on(oid: pg_sys::Oid, mode: Mode) -> Option<Brief> {
-        try_relation(oid, mode).then_some(Brief(oid, mode))
+        try_relation(oid, mode).then(|| Brief(oid, mode))
     }
 }
 
@@ -168,6 +168,78 @@ impl Drop for Scope<'_> {
                 pg_sys::ResourceOwnerDelete(self.own);
             }
         }
+    }
+}
+
+/// Takes the lock that a session takes on the database to which it connects, until the transaction's
+/// end; false where it would have to wait.
+pub fn try_database(database: pg_sys::Oid) -> bool {
+    let tag = pg_sys::LOCKTAG {
+        // Of an object that all databases share.
+        locktag_field1: 0,
+        locktag_field2: pg_sys::DatabaseRelationId.to_u32(),
+        locktag_field3: database.to_u32(),
+        locktag_field4: 0,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
+    };
+    let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+    let mut local = std::ptr::null_mut();
+    // SAFETY: the entry is not looked at.
+    let taken = unsafe { version::try_lock(&tag, mode, &mut local) };
+    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+/// Number of the lock on a cache that says "changed by a transaction that is being prepared, or is
+/// prepared". Postgres locks a relation as a relation, so nobody else takes it as an object.
+const TOUCHED: u16 = 1;
+/// The same, and that the whole cache counts as changed.
+const TOUCHED_AS_A_WHOLE: u16 = 2;
+
+/// Says that the transaction, which is being prepared, has changed a cache. Others only look: nobody
+/// ever waits for this. It lasts until the transaction is decided, over restarts, too. The relation gets
+/// a writer's lock: nobody drops it meanwhile, or alters it.
+pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
+    relation(cache, Mode::Write);
+    let tags = [(TOUCHED, true), (TOUCHED_AS_A_WHOLE, as_a_whole)];
+    for (number, _) in tags.into_iter().filter(|&(_, wanted)| wanted) {
+        // SAFETY: LockAcquire copies the tag. It is the transaction's, whose end gives it back; all who
+        // take it take it in this mode, which does not conflict with itself.
+        unsafe {
+            let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+            pg_sys::LockAcquire(&touched(cache, number), mode, false, false);
+        }
+    }
+}
+
+/// Whether another transaction that is being prepared, or is prepared, has changed a cache.
+pub fn is_touched(cache: pg_sys::Oid) -> bool {
+    // SAFETY: the list ends with an invalid id, and has nothing else where nobody is in the way.
+    unsafe {
+        let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
+        let first = pg_sys::GetLockConflicts(&touched(cache, TOUCHED), mode, std::ptr::null_mut());
+        let found = (*first).localTransactionId != pg_sys::InvalidLocalTransactionId;
+        pg_sys::pfree(first.cast());
+        found
+    }
+}
+
+/// Whether a transaction that was prepared before the server's start has changed a cache, and is not
+/// decided.
+pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
+    let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
+    version::has_recovered_holder(&touched(cache, TOUCHED), mode)
+}
+
+fn touched(cache: pg_sys::Oid, number: u16) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        // SAFETY: a plain C variable of this process.
+        locktag_field1: unsafe { pg_sys::MyDatabaseId }.to_u32(),
+        locktag_field2: pg_sys::RelationRelationId.to_u32(),
+        locktag_field3: cache.to_u32(),
+        locktag_field4: number,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_OBJECT as u8,
+        locktag_lockmethodid: pg_sys::DEFAULT_LOCKMETHOD as u8,
     }
 }
 

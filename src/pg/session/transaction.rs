@@ -99,6 +99,78 @@ pub fn snapshot_is_of_a_standby() -> bool {
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
 }
 
+/// How many transactions may be prepared at a time; 0: none, as PREPARE TRANSACTION says itself.
+pub fn most_prepared() -> usize {
+    unsafe extern "C" {
+        static max_prepared_xacts: std::ffi::c_int;
+    }
+    // SAFETY: a plain C variable of this process, which only the postmaster sets.
+    unsafe { max_prepared_xacts }.max(0) as usize
+}
+
+/// The 64-bit id of the transaction, of the uppermost if there are savepoints; it gets one if it has
+/// none.
+pub fn full_xid() -> u64 {
+    // SAFETY: inside a transaction; raises an error where it cannot have one.
+    unsafe { pg_sys::GetTopFullTransactionId() }.value
+}
+
+/// Whether it can be asked which transactions are decided: in a transaction, and by no process of a
+/// parallel query, which takes no snapshots.
+pub fn can_ask_for_decided() -> bool {
+    // SAFETY: reads what this process knows of its own transaction.
+    unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
+}
+
+/// Which of these transactions, each given by its 64-bit id, are committed or rolled back and seen as
+/// that by whoever takes a snapshot now. Nothing else says so: the log of commits is written before
+/// others see the rows, and the list of prepared transactions names none that is still being prepared.
+///
+/// Under no lightweight lock.
+pub struct Decided {
+    next: u64,
+}
+
+impl Decided {
+    /// Asked in a transaction. Without a snapshot Postgres takes a transaction for decided that is
+    /// older than any it has heard of.
+    pub fn ask() -> Decided {
+        // SAFETY: in a transaction, as the caller says; the snapshot is not kept, its xmin is.
+        unsafe {
+            pg_sys::GetLatestSnapshot();
+            Decided {
+                next: pg_sys::ReadNextFullTransactionId().value,
+            }
+        }
+    }
+
+    /// No transaction is in progress so long that its number comes again.
+    pub fn is(&self, xid: u64) -> bool {
+        const ROUND: u64 = 1 << 31;
+        let in_progress = || {
+            // SAFETY: any number may be asked for; no lightweight lock is held.
+            unsafe {
+                pg_sys::TransactionIdIsInProgress(pg_sys::TransactionId::from_inner(xid as u32))
+            }
+        };
+        self.next.saturating_sub(xid) > ROUND || !in_progress()
+    }
+}
+
+/// How a transaction that is decided has ended; None where the log of commits no longer says so.
+pub fn outcome(xid: u64) -> Option<bool> {
+    // SAFETY: a number that the log still has, as the comparison says: what is cut off it is older than
+    // any transaction of interest to others, and cut off long after.
+    unsafe {
+        let next = pg_sys::ReadNextFullTransactionId().value;
+        let oldest = u64::from(crate::pg::version::oldest_in_log());
+        let age = |number: u64| (next as u32).wrapping_sub(number as u32);
+        let is_there = next - xid <= u64::from(age(oldest));
+        is_there
+            .then(|| pg_sys::TransactionIdDidCommit(pg_sys::TransactionId::from_inner(xid as u32)))
+    }
+}
+
 /// When the transaction began, by the wall clock; its snapshots are younger.
 pub fn began() -> crate::pg::session::clock::Timestamp {
     // SAFETY: reads a variable of this process.

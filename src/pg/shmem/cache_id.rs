@@ -40,6 +40,15 @@ impl CacheId {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
+    /// The id as a number that can be kept, and made an id again by [`CacheId::from_bits`].
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub fn from_bits(bits: u64) -> CacheId {
+        CacheId(bits)
+    }
+
     /// A seed for a hash that is the same in every process, and over restarts.
     pub fn seed(self) -> u64 {
         self.0

@@ -1,10 +1,15 @@
 //! What lies in shared memory: the hot tier, its slots, fences and leases, and the worker's state.
 
 pub mod cache_id;
+pub mod changes;
 pub mod fence;
 pub mod lease;
 pub mod mapping;
+pub mod prepared;
+pub mod ring;
 pub mod slot;
 pub mod sweep_state;
+pub mod telling;
 pub mod tier;
 pub mod worker_state;
+pub mod zeroed;

@@ -37,8 +37,13 @@ pub struct Slot {
     pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until somebody has verified the triggers under a lock.
     pub suspended: AtomicU32,
+    /// 1: nobody has seen yet that no transaction which was prepared before the server's start has
+    /// changed the cache. What such a transaction has marked is known no more.
+    pub unproven: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
     pub memory_id: AtomicU64,
+    /// Processes that want to know which of its entries change, a bit each.
+    pub trackers: AtomicU64,
     /// When an entry was last removed because somebody said that its source has changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,
@@ -55,6 +60,18 @@ pub struct Slot {
 struct Counters([AtomicU64; 8]);
 
 impl Slot {
+    /// Whether it holds copies of a table's entries.
+    #[inline]
+    pub fn is_table(&self) -> bool {
+        self.memory_id.load(Ordering::SeqCst) == 0
+    }
+
+    /// Whether each change of a row of its table is heard of: not while triggers are in doubt, or what a
+    /// transaction from before the start has changed.
+    pub fn hears_all(&self) -> bool {
+        self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
+    }
+
     /// Counts something that happened so many times.
     #[inline]
     pub fn count(&self, figure: Figure, times: u64) {

@@ -18,16 +18,19 @@ use std::mem::size_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use pgcache_store::{EntryEvent, Layout, PartitionMut, PartitionRef, Region};
+use pgcache_store::{EntryEvent, Layout, Ledger, PartitionMut, PartitionRef, Region, RemovalCause};
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::cache_id::{AtomicCacheId, CacheId};
+use super::changes::Changes;
 use super::fence::Fences;
 use super::lease::{Leases, Shape};
+use super::prepared::{self, Records};
 use super::slot::Slot;
-use super::{mapping, worker_state};
+use super::telling::Telling;
+use super::{mapping, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
 use crate::pg::version;
@@ -66,6 +69,12 @@ pub struct Control {
     pub waits: AtomicU64,
     /// Keys of memory caches that must not be stored now.
     pub fences: Fences,
+    /// How often keys of memory caches that somebody watches have changed.
+    pub changes: Changes,
+    /// Processes that want to know which entries change, of whatever cache, a bit each.
+    trackers: AtomicU64,
+    /// Transactions that will tell them.
+    pub telling: Telling,
     /// As a slot's, of all caches that had none.
     pub removed_at: AtomicI64,
     /// Transactions that have stored what they loaded and have not ended; caches share a place.
@@ -76,6 +85,7 @@ pub struct Control {
 pub struct Tier {
     region: Region,
     leases: Leases,
+    prepared: Records,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
     /// Which cache has which slot.
@@ -102,6 +112,8 @@ struct ShmemLayout {
     region: Layout,
     leases: Shape,
     leases_at: usize,
+    prepared: prepared::Shape,
+    prepared_at: usize,
     slots: usize,
     region_at: usize,
     total: usize,
@@ -115,13 +127,17 @@ impl ShmemLayout {
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
-        let region_at = (leases_at + leases.bytes()).next_multiple_of(4096);
+        let prepared = prepared::Shape::of(size);
+        let prepared_at = (leases_at + leases.bytes()).next_multiple_of(64);
+        let region_at = (prepared_at + prepared.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
         let region = Layout::new(room, partitions).ok()?;
         Some(ShmemLayout {
             leases,
             leases_at,
+            prepared,
+            prepared_at,
             slots,
             region_at,
             total: region_at + region.region_bytes() + 4096,
@@ -152,7 +168,7 @@ impl Tier {
     /// Changes a partition under its exclusive lock.
     #[inline]
     pub fn change<R>(&self, partition: u32, change: impl FnOnce(&mut PartitionMut<'_>) -> R) -> R {
-        let mut ledger = |change: EntryEvent| self.account(change);
+        let mut ledger = Books(self);
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_EXCLUSIVE);
         // SAFETY: lock `partition` is held exclusively until the end of this function.
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
@@ -166,6 +182,11 @@ impl Tier {
     /// The leases of all partitions.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// What is to be undone of prepared transactions.
+    pub fn prepared(&self) -> &Records {
+        &self.prepared
     }
 
     /// How many partitions there are; they have the numbers below.
@@ -213,6 +234,63 @@ impl Tier {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
 
+    /// Makes all entries of a slot former ones. Who is told of a memory cache's changes is told of this
+    /// twice: what was read between the first time and the new version is former, too; and nobody may
+    /// see the new content before it is told. Of a table only copies go.
+    pub fn renew_version(&self, slot: u32) {
+        let tell = || {
+            if !self.slot(slot).is_table() && self.is_told(slot) {
+                ring::note_all(slot);
+            }
+        };
+        tell();
+        self.slot(slot)
+            .version
+            .store(self.new_version(), Ordering::SeqCst);
+        tell();
+    }
+
+    /// Whether anybody wants to be told of changes.
+    #[inline]
+    pub fn is_tracked(&self) -> bool {
+        self.control.trackers.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether anybody wants to be told of this cache's.
+    fn is_told(&self, slot: u32) -> bool {
+        self.slot(slot).trackers.load(Ordering::SeqCst) != 0
+    }
+
+    /// Tells that the row of a key of a table cache has changed, by this client's doing, or by 0.
+    pub fn tell_row(&self, slot: u32, key: &[u8], author: u64) {
+        if self.is_told(slot) {
+            ring::note(slot, key, author);
+        }
+    }
+
+    /// Tells that any row of a table cache may have changed.
+    pub fn tell_rows(&self, slot: u32) {
+        if self.slot(slot).is_table() && self.is_told(slot) {
+            ring::note_all(slot);
+        }
+    }
+
+    /// Wants to be told of a cache's changes from now on. Each partition's lock is taken once: who
+    /// changes an entry without having seen this has finished.
+    pub fn track(&self, slot: u32, reader: u64) {
+        self.slot(slot).trackers.fetch_or(reader, Ordering::SeqCst);
+        self.control.trackers.fetch_or(reader, Ordering::SeqCst);
+        (0..self.partitions()).for_each(|partition| self.read_at(partition, |_| ()));
+    }
+
+    /// Wants to be told of no change any more.
+    pub fn untrack_all(&self, reader: u64) {
+        self.control.trackers.fetch_and(!reader, Ordering::SeqCst);
+        for slot in self.slots {
+            slot.trackers.fetch_and(!reader, Ordering::SeqCst);
+        }
+    }
+
     /// All shared memory of the tier in bytes, locks included.
     pub fn size(&self) -> usize {
         self.size
@@ -230,10 +308,36 @@ impl Tier {
             Held(lock)
         }
     }
+}
 
-    /// Keeps the sums by cache. Called by the store for each entry that comes or goes.
-    fn account(&self, change: EntryEvent) {
-        self.slot(change.cache).account(change);
+/// What the store tells of entries goes to their slots' sums, and to who wants to know their keys.
+struct Books<'t>(&'t Tier);
+
+impl Ledger for Books<'_> {
+    #[inline]
+    fn report(&mut self, event: EntryEvent) {
+        self.0.slot(event.cache).account(event);
+    }
+
+    #[inline]
+    fn wants_names(&self, cache: u32) -> bool {
+        let slot = self.0.slot(cache);
+        // A table's copy comes and goes, its row does not change by that.
+        slot.trackers.load(Ordering::Relaxed) != 0 && !slot.is_table()
+    }
+
+    fn name(&mut self, event: &EntryEvent, key: &[u8]) {
+        // That one of a former version goes changes nothing that anybody could see.
+        if event.version != self.0.slot(event.cache).version.load(Ordering::SeqCst) {
+            return;
+        }
+        // An entry that makes room for another is not what a client has changed.
+        let by_author = !matches!(
+            event.removed,
+            Some(RemovalCause::Evicted | RemovalCause::Expired)
+        );
+        let author = if by_author { ring::author() } else { 0 };
+        ring::note(event.cache, key, author);
     }
 }
 
@@ -378,6 +482,7 @@ fn attach(layout: &ShmemLayout) -> Tier {
         let tier = Tier {
             region,
             leases: Leases::attach(base.add(layout.leases_at), layout.leases, found, wait_event),
+            prepared: Records::attach(base.add(layout.prepared_at), layout.prepared),
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),
             slots: std::slice::from_raw_parts(base.add(slots_at).cast(), layout.slots),

@@ -60,6 +60,8 @@ pub enum Outcome {
 struct Head {
     /// Grows whenever an extension is made or updated in any database.
     extension_generation: AtomicU64,
+    /// 1: a transaction that has made or updated an extension was prepared.
+    extension_prepared: AtomicU32,
     /// Grows whenever a writer requests a VACUUM.
     vacuum_requests: AtomicU64,
     /// The partition of the tier at which the next sweep of memory caches begins.
@@ -134,6 +136,21 @@ pub fn attach(hot_size: usize) {
 pub fn extension_changed() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_generation.fetch_add(1, Relaxed);
+    }
+}
+
+/// Notes the same of a transaction that is prepared: whoever decides it does not know what it did.
+pub fn extension_prepared() {
+    if let Some(shmem) = worker_shmem() {
+        shmem.head.extension_prepared.store(1, Relaxed);
+    }
+}
+
+/// A prepared transaction was decided. If any has made or updated an extension since the server's start,
+/// it may be this one.
+pub fn prepared_ended() {
+    if worker_shmem().is_some_and(|shmem| shmem.head.extension_prepared.load(Relaxed) != 0) {
+        extension_changed();
     }
 }
 

@@ -2,7 +2,9 @@
 
 pub mod dead_bytes;
 pub mod new_row;
+pub mod probe;
 pub mod read;
+pub mod routing;
 pub mod search;
 pub mod shape;
 pub mod step;

@@ -13,7 +13,6 @@ use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory;
 use crate::pg::memory::unguarded::{self, guarded};
-use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
@@ -95,89 +94,6 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
         guarded(|| close(&search, index));
     }
     Ok(())
-}
-
-/// Whether the row under a key has expired, as whoever inserts that key finds it: the latest version,
-/// committed or our own. Somebody who changes or removes it is waited for, as the insertion would.
-pub fn has_expired(target: &Target, key: Text) -> Result<bool, UsePlan> {
-    let key = target.key_datum(key);
-    // SAFETY: one sequence of plain values. The relations exist, since the caller holds a lock on
-    // the table; a wait begins only after `latest` has ended its scan and let go of its pages.
-    let found = unsafe {
-        guarded(|| {
-            let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
-            let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
-            let mut expired = None;
-            if target.value_type(table, index).is_some() {
-                let slot = unguarded::MakeSingleTupleTableSlot(
-                    (*table).rd_att,
-                    unguarded::table_slot_callbacks(table),
-                );
-                let search = Search {
-                    table,
-                    slot,
-                    snapshot: null_mut(),
-                };
-                let mut found = latest(target, &search, index, key);
-                while let Latest::Changing(writer) = found {
-                    let none = pg_sys::XLTW_Oper::XLTW_None;
-                    unguarded::XactLockTableWait(writer, null_mut(), null_mut(), none);
-                    found = latest(target, &search, index, key);
-                }
-                expired = Some(matches!(found, Latest::Expired));
-                unguarded::ExecDropSingleTupleTableSlot(slot);
-            }
-            unguarded::index_close(index, pg_sys::AccessShareLock as i32);
-            unguarded::table_close(table, pg_sys::NoLock as i32);
-            expired
-        })
-    };
-    found.ok_or(UsePlan)
-}
-
-/// What there is under a key.
-#[derive(Clone, Copy)]
-enum Latest {
-    /// Nothing, or a row that is live.
-    InOrder,
-    Expired,
-    /// A row that this transaction is changing or removing.
-    Changing(pg_sys::TransactionId),
-}
-
-/// # Safety
-/// Inside of `guarded`; the relations of the search, and its slot, are open.
-unsafe fn latest(target: &Target, search: &Search, index: pg_sys::Relation, key: Datum) -> Latest {
-    // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
-    // and ends here. The column of the deadline is one of the table's.
-    unsafe {
-        let mut dirty = pg_sys::SnapshotData {
-            snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
-            ..Default::default()
-        };
-        let scan = version::index_beginscan(search.table, index, &raw mut dirty);
-        let mut by_key = key_equals(target, key);
-        unguarded::index_rescan(scan, &mut by_key, 1, null_mut(), 0);
-        let forward = pg_sys::ScanDirection::ForwardScanDirection;
-        let mut latest = Latest::InOrder;
-        // A row that somebody else is inserting may stand beside the one that it replaces.
-        while matches!(latest, Latest::InOrder)
-            && unguarded::index_getnext_slot(scan, forward, search.slot)
-        {
-            if dirty.xmax != pg_sys::InvalidTransactionId {
-                latest = Latest::Changing(dirty.xmax);
-            } else if dirty.xmin == pg_sys::InvalidTransactionId
-                && let Some(deadline) = unguarded::column(search.slot, target.deadline)
-                && let Some(deadline) = target.deadline_form.read(deadline)
-                && deadline <= clock::now()
-            {
-                latest = Latest::Expired;
-            }
-        }
-        unguarded::index_endscan(scan);
-        unguarded::clear_slot(search.slot);
-        latest
-    }
 }
 
 /// A transaction in progress that has written a row under this key.

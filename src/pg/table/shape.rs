@@ -20,6 +20,8 @@ pub struct Shape {
     pub qualified: CString,
     /// Tables of the ordinary kind; not partitions' parents, views, foreign tables.
     pub ordinary_table: bool,
+    /// A table that has partitions in place of rows.
+    pub partitioned: bool,
     /// A view, as memory caches have.
     pub view: bool,
     /// `UNLOGGED`.
@@ -63,6 +65,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
         let shape = Shape {
             qualified: relation::qualified(relation),
             ordinary_table: class.relkind == pg_sys::RELKIND_RELATION as i8,
+            partitioned: class.relkind == pg_sys::RELKIND_PARTITIONED_TABLE as i8,
             view: class.relkind == pg_sys::RELKIND_VIEW as i8,
             unlogged: class.relpersistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
             row_security: class.relrowsecurity,
@@ -130,7 +133,53 @@ fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
-/// The trigger that calls `function`.
+/// A partition of a cache, as what is done with it alone needs to know it.
+pub struct Partition {
+    /// The cache.
+    pub whole: pg_sys::Oid,
+    /// `schema.name`, quoted as a statement needs it.
+    pub qualified: CString,
+    pub columns: Columns,
+    /// The arguments of its copy of the cache's trigger.
+    pub settings: Vec<Vec<u8>>,
+    pub row_security: bool,
+    /// The partition as a direct access sees it, which may only read.
+    pub target: Option<Target>,
+}
+
+/// The facts of a partition, from what it has itself: the whole is not looked at, nor locked. None for what is
+/// no partition of a cache. The caller holds a lock on it.
+pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
+    let rows = own::RECORD.oid();
+    let whole = relation::above(partition, rows)?;
+    let settings = relation::trigger_arguments(partition, rows)?;
+    // SAFETY: try_relation_open gives NULL for a relation that is gone, else an entry that stays valid until
+    // the close below; what is kept are copies.
+    unsafe {
+        let open = pg_sys::try_relation_open(partition, pg_sys::NoLock as i32);
+        if open.is_null() {
+            return None;
+        }
+        let columns = columns::of_cache(open);
+        let target = columns
+            .as_ref()
+            .ok()
+            .and_then(|columns| target::target(open, columns));
+        let row_security = (*(*open).rd_rel).relrowsecurity;
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        Some(Partition {
+            whole,
+            qualified: relation::spelled(partition)?,
+            columns: columns.ok()?,
+            settings,
+            row_security,
+            target,
+        })
+    }
+}
+
+/// The trigger of the relation's own that calls `function`: a partition has copies of its parent's, and is
+/// no cache for that.
 ///
 /// # Safety
 /// `relation` must be open for as long as the result is used.
@@ -143,7 +192,9 @@ unsafe fn trigger_calling<'a>(
     }
     // SAFETY: the relation is open, by the caller's word.
     let triggers = unsafe { relation::triggers(relation) };
-    triggers.iter().find(|trigger| trigger.tgfoid == function)
+    triggers
+        .iter()
+        .find(|trigger| trigger.tgfoid == function && !trigger.tgisclone)
 }
 
 /// The names of the triggers that make a table a cache, or say how.

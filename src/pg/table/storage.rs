@@ -71,3 +71,21 @@ pub fn counted(relation: Oid) -> Option<Counted> {
         dead: count(pg_sys::pg_stat_get_dead_tuples),
     })
 }
+
+/// The same of several tables together.
+pub fn counted_of(tables: &[Oid]) -> Option<Counted> {
+    let none = Counted {
+        changes: 0,
+        live: 0,
+        dead: 0,
+    };
+    let mut all = tables.iter().map(|&table| counted(table));
+    all.try_fold(none, |sum, one| {
+        let one = one?;
+        Some(Counted {
+            changes: sum.changes + one.changes,
+            live: sum.live + one.live,
+            dead: sum.dead + one.dead,
+        })
+    })
+}

@@ -4,35 +4,44 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Oid};
 
+use crate::pg::catalog::{inheritance, relation};
+use crate::pg::memory::pg_list;
+use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// What `TRUNCATE TABLE ONLY` does with the table of this number. The number says which table is
-/// meant: its name may have come to stand for another one, and the owner of a cache, as whom we
-/// empty it, need not have the right to use its schema.
+/// What `TRUNCATE TABLE ONLY` does with the table of this number, and TRUNCATE with one that is
+/// partitioned. The number says which table is meant: its name may have come to stand for another one, and
+/// the owner of a cache, as whom we empty it, need not have the right to use its schema.
 ///
-/// The caller holds the lock that TRUNCATE takes, has the right to it and an active snapshot.
-/// Raises 0A000 where a foreign key refers to the table, 55006 where the session still reads it.
+/// The caller holds the lock that TRUNCATE takes, has the right to it and an active snapshot; partitions are
+/// locked here. Raises 0A000 where a foreign key refers to the table, 55006 where the session still reads it.
 pub fn truncate(relation: Oid) {
-    // SAFETY: the table is there and stays, by the caller's lock; it is open until the end. What
-    // Postgres asks of TRUNCATE's caller is asked here: the table is not in use, and whoever
-    // watches accesses of objects is told. The lists are made of what they say.
+    let all = match relation::is_partitioned(relation) {
+        true => inheritance::family(relation, Mode::Remove),
+        false => vec![relation],
+    };
+    // SAFETY: the tables are there and stay, by the caller's lock and `family`'s; they are open until the
+    // end. What Postgres asks of TRUNCATE's caller is asked here: no table is in use, and whoever watches
+    // accesses of objects is told. The lists are made of what they say.
     unsafe {
         pg_sys::CommandCounterIncrement();
-        let table = pg_sys::table_open(relation, pg_sys::NoLock as i32);
-        pg_sys::CheckTableNotInUse(table, c"TRUNCATE".as_ptr());
-        if (&raw const pg_sys::object_access_hook).read().is_some() {
-            pg_sys::RunObjectTruncateHook(relation);
+        let (mut tables, mut numbers, mut logged) = (null_mut(), null_mut(), null_mut());
+        for number in all {
+            let table = pg_sys::table_open(number, pg_sys::NoLock as pg_sys::LOCKMODE);
+            pg_sys::CheckTableNotInUse(table, c"TRUNCATE".as_ptr());
+            if (&raw const pg_sys::object_access_hook).read().is_some() {
+                pg_sys::RunObjectTruncateHook(number);
+            }
+            tables = pg_sys::lappend(tables, table.cast());
+            numbers = pg_sys::lappend_oid(numbers, number);
+            if is_logically_logged(table) {
+                logged = pg_sys::lappend_oid(logged, number);
+            }
         }
-        let logged = match is_logically_logged(table) {
-            true => pg_sys::lappend_oid(null_mut(), relation),
-            false => null_mut(),
-        };
-        version::truncate(
-            pg_sys::lappend(null_mut(), table.cast()),
-            pg_sys::lappend_oid(null_mut(), relation),
-            logged,
-        );
-        pg_sys::table_close(table, pg_sys::NoLock as i32);
+        version::truncate(tables, numbers, logged);
+        for table in pg_list::pointers(tables) {
+            pg_sys::table_close(table, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
         pg_sys::CommandCounterIncrement();
     }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use pgrx::pg_sys::panic::{ErrorReport, ErrorReportWithLevel};
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
-use super::datum::{Value, ValueType, new_c_string, new_varlena, varlena_bytes};
+use super::datum::{Text, Value, ValueType, new_c_string, new_varlena, varlena_bytes};
 use super::stored::Stored;
 use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
@@ -98,6 +98,20 @@ fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
     // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
     let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
     failure::replacing(parse, no_json).unwrap_or(text)
+}
+
+/// The jsonb that a text stands for; an error, which is not raised, for one that stands for none.
+pub fn json(text: Text) -> Result<Stored, Error> {
+    let no_json = [PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION];
+    let unknown = [PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER];
+    let input = new_c_string(text.bytes());
+    // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
+    let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
+    let parsed = failure::unless(&unknown, || failure::unless(&no_json, parse));
+    let parsed = parsed.ok_or(Error::UnknownCharacter)?;
+    let json = parsed.flatten().ok_or(Error::NotJson)?;
+    // SAFETY: what the function gives is a jsonb.
+    Ok(unsafe { Stored::new(json, ValueType::Json) })
 }
 
 /// What is said in place of Postgres' words, which name the piece of the value that is wrong.

@@ -185,6 +185,13 @@ impl Text {
     }
 }
 
+impl Bytes {
+    /// A new bytea with these bytes.
+    pub fn new(bytes: &[u8]) -> Bytes {
+        Bytes(new_varlena(bytes))
+    }
+}
+
 /// The payload of a varlena, detoasted when needed.
 ///
 /// The borrow is as long as the datum's own memory context lives, which is at least the call.

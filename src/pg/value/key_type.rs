@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
+use std::num::NonZeroU32;
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -33,6 +34,10 @@ const NO_KEY: [PgSqlErrorCode; 2] = [
     PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
     PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 ];
+
+/// HASH_PARTITION_SEED of Postgres' catalog/partition.h, and what its hash_combine64 adds.
+const PARTITION_SEED: u64 = 0x7A5B_2236_7996_DCFD;
+const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
 /// The bytes of a uuid.
 const UUID: usize = 16;
@@ -123,6 +128,31 @@ impl KeyType {
             KeyType::Bigint => number(one).cmp(&number(other)),
             _ => one.cmp(other),
         }
+    }
+
+    /// The remainder of the hash partition that a key falls into, of so many: what `FOR VALUES WITH (MODULUS,
+    /// REMAINDER)` says of a table partitioned by this column. The text is one that stands for a key.
+    ///
+    /// Postgres guards the function: rows on disk are where it has said.
+    pub fn remainder(self, key: Text, partitions: NonZeroU32) -> i32 {
+        let hash = match self {
+            KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_HASHTEXTEXTENDED,
+            KeyType::Uuid => pg_sys::F_UUID_HASH_EXTENDED,
+            KeyType::Bigint => pg_sys::F_HASHINT8EXTENDED,
+        };
+        // SAFETY: the second support function of the type's default hash class, which partitions use, over a key
+        // of that type and an int64. It gives one. Each deterministic collation has the hash of "C".
+        let hash = unsafe {
+            pg_sys::OidFunctionCall2Coll(
+                Oid::from_u32(hash),
+                pg_sys::C_COLLATION_OID,
+                self.datum(key),
+                Datum::from(PARTITION_SEED as i64),
+            )
+        };
+        // One column: Postgres mixes its hash into a 0.
+        let mixed = (hash.value() as u64).wrapping_add(MIXED_IN);
+        (mixed % u64::from(partitions.get())) as i32
     }
 
     /// Whether the column has room for the key's characters.

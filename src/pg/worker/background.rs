@@ -24,6 +24,8 @@ const RESTART_AFTER: i32 = 5;
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
+    /// What the launcher does besides, whenever it wakes; after how long it is to wake again.
+    pub beside: fn() -> Option<Duration>,
     /// Gets the place of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
@@ -51,9 +53,20 @@ pub fn register(tasks: Tasks) {
 /// A worker that was started, as its starter knows it.
 pub struct Started(*mut pg_sys::BackgroundWorkerHandle);
 
+/// What the launcher does besides its own work.
+pub fn do_beside() -> Option<Duration> {
+    TASKS.get().and_then(|tasks| (tasks.beside)())
+}
+
 /// Starts a worker for the visit at this place; None when all of max_worker_processes are taken.
 pub fn start(place: usize) -> Option<Started> {
-    let mut worker = description(c"pgcache worker", c"pgcache_worker_main");
+    start_process(c"pgcache worker", c"pgcache_worker_main", place)
+}
+
+/// Starts a process of this name that begins in a function of the library and gets this number; None
+/// when all of max_worker_processes are taken.
+pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Started> {
+    let mut worker = description(name, function);
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
     worker.bgw_main_arg = pg_sys::Datum::from(place);
     let mut handle = std::ptr::null_mut();
@@ -179,10 +192,33 @@ pub fn wake(pid: u32) {
     }
 }
 
-/// Whether the launcher was asked to end.
+/// Ends the process where the postmaster is gone: one that never sleeps is not woken by that.
+pub fn end_with_postmaster() {
+    unsafe extern "C-unwind" {
+        // Asks the system; raises nothing.
+        safe fn PostmasterIsAliveInternal() -> bool;
+    }
+    if !PostmasterIsAliveInternal() {
+        end(1);
+    }
+}
+
+/// Whether there is a process of this number in the server.
+pub fn is_there(pid: u32) -> bool {
+    // SAFETY: looks through the array of processes, which lies in shared memory.
+    unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
+}
+
+/// Whether a process with this handler of SIGTERM (`connect`) was asked to end.
 pub fn asked_to_end() -> bool {
     // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
+}
+
+/// Asks this process to end, as SIGTERM does.
+pub fn ask_to_end() {
+    // SAFETY: a variable of this process that only its signal handlers write besides.
+    unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
 }
 
 /// Ends the process. Code 1 lets the postmaster start the launcher again.
@@ -192,15 +228,17 @@ pub fn end(code: i32) -> ! {
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was told to reload. Outside of transactions
-/// only.
-pub fn reload_if_asked() {
+/// Reads the configuration file again if the server was told to reload; whether it was. Outside of
+/// transactions only.
+pub fn reload_if_asked() -> bool {
     // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
     unsafe {
-        if (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0 {
+        let asked = (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0;
+        if asked {
             (&raw mut pg_sys::ConfigReloadPending).write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
+        asked
     }
 }
 
@@ -221,6 +259,37 @@ pub fn sleep(time: Option<Duration>) {
         pg_sys::ResetLatch(pg_sys::MyLatch);
     }
     pgrx::check_for_interrupts!();
+}
+
+/// Sleeps until somebody wakes the process; signals are for the caller to look at. Ends with the
+/// postmaster.
+pub fn rest() {
+    let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
+    // SAFETY: the latch is the process' own.
+    unsafe {
+        pg_sys::WaitLatch(pg_sys::MyLatch, events, -1, version::resp_wait_event());
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+    }
+}
+
+/// The same for at most this time; whether somebody has woken it.
+pub fn rest_for(time: Duration) -> bool {
+    let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
+    let milliseconds = time.as_millis().min(i32::MAX as u128) as std::ffi::c_long;
+    // SAFETY: the latch is the process' own.
+    unsafe {
+        let event = version::resp_wait_event();
+        let came = pg_sys::WaitLatch(pg_sys::MyLatch, events, milliseconds, event);
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+        came & pg_sys::WL_LATCH_SET as i32 != 0
+    }
+}
+
+/// Reports statistics of what was done, outside of a transaction: now, or if some time has passed since it
+/// was done last.
+pub fn report_statistics(now: bool) {
+    // SAFETY: no transaction is open.
+    unsafe { pg_sys::pgstat_report_stat(now) };
 }
 
 /// Shows in pg_stat_activity what the process does; None: it waits.
@@ -268,9 +337,37 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
+/// Runs in a transaction that looks at no table, and takes in before it what others have told since the
+/// last one. It waits for nobody, so nothing may in `work`.
+pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+    caught(|| {
+        // SAFETY: no transaction is open in a worker's main loop.
+        unsafe { pg_sys::StartTransactionCommand() };
+        let result = work();
+        // SAFETY: the transaction started above.
+        unsafe { pg_sys::CommitTransactionCommand() };
+        result
+    })
+}
+
+/// Does what others have asked of this process by a signal: a barrier, a report. A cancel is for
+/// nobody here.
+pub fn obey_interrupts() -> Result<(), Failure> {
+    // SAFETY: plain C variables of this process that signal handlers write.
+    unsafe {
+        (&raw mut pg_sys::QueryCancelPending).write_volatile(0);
+        if (&raw const pg_sys::InterruptPending).read_volatile() == 0 {
+            return Ok(());
+        }
+    }
+    caught(|| {
+        pgrx::check_for_interrupts!();
+    })
+}
+
 /// Catches an error of Postgres and ends the transaction in which it came. Session state of ours is
 /// reset at each transaction's end, so nothing is looked at in the state that an error left.
-fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
+pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {
             // SAFETY: rolls back whatever is open, locks and SPI included.

@@ -26,7 +26,7 @@ pub fn as_launcher() {
     // SAFETY: first thing in a background worker. The launcher looks at the flag that this handler
     // of SIGTERM sets.
     unsafe {
-        version::on_signal(pg_sys::SIGTERM, SignalHandlerForShutdownRequest);
+        version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(pg_sys::InvalidOid);
     }
     set(c"application_name", c"pgcache launcher");
@@ -50,6 +50,32 @@ pub fn as_worker(database: Oid) {
     set_as_autovacuum();
     for (name, value) in &of_server {
         set(name, value);
+    }
+}
+
+/// Makes the process one that serves clients of its own in a database. SIGTERM is a flag that it looks
+/// at between two turns, and it gives way to nobody: its clients would be gone. Gives the search_path of the
+/// database, which it does not take for itself.
+pub fn as_server(database: Oid, name: &CStr) -> CString {
+    // SAFETY: first thing in a background worker, which looks at the flag of this handler.
+    unsafe {
+        version::on_signal(pg_sys::SIGTERM, end_soon);
+        connect(database);
+    }
+    let search_path = setting(c"search_path");
+    set(c"application_name", name);
+    set_neutral();
+    search_path
+}
+
+/// The flag, and a cancel: who waits for a lock of a catalog, that a prepared transaction may hold for
+/// ever, would not look at the flag, and the server would not stop.
+unsafe extern "C-unwind" fn end_soon(signal: i32) {
+    // SAFETY: what Postgres' own handlers of signals do; plain C variables of this process.
+    unsafe {
+        (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
+        (&raw mut pg_sys::InterruptPending).write_volatile(1);
+        SignalHandlerForShutdownRequest(signal);
     }
 }
 
@@ -173,19 +199,28 @@ fn is_there(name: &CStr) -> bool {
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 
-/// What a worker must not take from the settings of a database: the same as autovacuum's.
-fn set_as_autovacuum() {
+/// What no process of ours takes from the settings of a database.
+fn set_neutral() {
     for (name, value) in [
-        (c"application_name", c"pgcache worker"),
         (c"role", c"none"),
         (c"search_path", c""),
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_isolation", c"read committed"),
         (c"default_transaction_deferrable", c"off"),
         (c"session_replication_role", c"origin"),
+        (c"exit_on_error", c"off"),
+    ] {
+        set(name, value);
+    }
+}
+
+/// What a worker must not take from the settings of a database: the same as autovacuum's.
+fn set_as_autovacuum() {
+    set_neutral();
+    for (name, value) in [
+        (c"application_name", c"pgcache worker"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
-        (c"exit_on_error", c"off"),
         // A sweep that a crash undoes is done again.
         (c"synchronous_commit", c"off"),
     ] {

@@ -167,6 +167,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         if !is_cache {
             return None;
         }
+        // Catalogs are looked at from here on.
         let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
         let Some(marked) = columns::marked(relation) else {
             let named = |name: &CStr, kind: Oid| {

@@ -15,6 +15,8 @@ use pgrx::pg_sys::{self, Oid};
 use super::cached::{Column, cached};
 use super::live::shows_expired;
 use super::writes::OURS;
+use crate::pg::catalog::relation;
+use crate::pg::events;
 use crate::pg::memory::unguarded;
 
 static mut FORMER: pg_sys::ProcessUtility_hook_type = None;
@@ -32,7 +34,7 @@ pub fn register() {
 /// Postgres calls this for each statement that it does not plan, of which few are COPY, without pgrx's
 /// guard.
 unsafe extern "C-unwind" fn run(
-    statement: *mut pg_sys::PlannedStmt,
+    given: *mut pg_sys::PlannedStmt,
     text: *const c_char,
     read_only: bool,
     context: pg_sys::ProcessUtilityContext::Type,
@@ -44,10 +46,16 @@ unsafe extern "C-unwind" fn run(
     // SAFETY: the arguments are Postgres' own and are passed on; a statement in place of the given one
     // is a copy of it. No frame here holds anything to drop.
     unsafe {
-        let statement = match is_copy_from((*statement).utilityStmt) {
-            true => pg_sys::panic::pgrx_extern_c_guard(|| renewing(statement)),
-            false => statement,
+        let renewing = match is_copy_from((*given).utilityStmt) {
+            true => pg_sys::panic::pgrx_extern_c_guard(|| renewing(given)),
+            false => None,
         };
+        let statement = renewing.map_or(given, |(statement, _)| statement);
+        let mut number = 0;
+        if let Some((_, table)) = renewing {
+            let begin = || events::emit(|observer| number = (observer.copying)(table));
+            pg_sys::panic::pgrx_extern_c_guard(begin);
+        }
         let run = FORMER.unwrap_or(unguarded::standard_ProcessUtility);
         run(
             statement,
@@ -59,6 +67,10 @@ unsafe extern "C-unwind" fn run(
             receiver,
             completion,
         );
+        if renewing.is_some() {
+            let end = || events::emit(|observer| (observer.copied)(number));
+            pg_sys::panic::pgrx_extern_c_guard(end);
+        }
     }
 }
 
@@ -73,11 +85,11 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
     }
 }
 
-/// The statement, or a copy that renews the keys which it writes.
+/// A copy of the statement that renews the keys which it writes, and the table; None where it need not.
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
-unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt {
+unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> Option<(*mut pg_sys::PlannedStmt, Oid)> {
     // SAFETY: as the caller says. The table gets the lock that COPY takes next, under its name too,
     // before it is looked at. What is changed is a copy: the statement may be kept.
     unsafe {
@@ -89,17 +101,13 @@ unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt
             None,
             std::ptr::null_mut(),
         );
-        let is_table = table != pg_sys::InvalidOid
-            && pg_sys::get_rel_relkind(table) as u8 == pg_sys::RELKIND_RELATION;
-        if shows_expired() || !is_table {
-            return former;
+        if shows_expired() || table == pg_sys::InvalidOid || !relation::is_table(table) {
+            return None;
         }
         let found = unguarded::guarded(|| cached(table));
-        let Some((found, key)) = found.and_then(|found| Some((found, found.key?))) else {
-            return former;
-        };
+        let (found, key) = found.and_then(|found| Some((found, found.key?)))?;
         if found.renew == pg_sys::InvalidOid || is_empty(table) {
-            return former;
+            return None;
         }
         let statement: *mut pg_sys::PlannedStmt =
             pg_sys::copyObjectImpl(former.cast_const().cast()).cast();
@@ -111,19 +119,24 @@ unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> *mut pg_sys::PlannedStmt
             pg_sys::get_rel_name(table),
         );
         if schema.is_null() || name.is_null() {
-            return former;
+            return None;
         }
         (*(*copy).relation).schemaname = schema;
         (*(*copy).relation).relname = name;
         (*copy).whereClause = and_renewed((*copy).whereClause, key, table);
-        statement
+        Some((statement, table))
     }
 }
 
+/// Whether there is no row. A partitioned table is not asked: its partitions would have to be locked.
+///
 /// # Safety
-/// The table is locked, and has a file.
+/// The table is locked.
 unsafe fn is_empty(table: Oid) -> bool {
-    // SAFETY: as the caller says; it is open while it is asked for its size.
+    if relation::is_partitioned(table) {
+        return false;
+    }
+    // SAFETY: as the caller says, and it has a file; it is open while it is asked for its size.
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let blocks =
@@ -141,12 +154,12 @@ unsafe fn is_empty(table: Oid) -> bool {
 ///
 /// # Safety
 /// The key is a column of the table, and the condition is NULL or has not been analysed.
-unsafe fn and_renewed(condition: *mut pg_sys::Node, key: Column, table: Oid) -> *mut pg_sys::Node {
+unsafe fn and_renewed(condition: *mut pg_sys::Node, key: Column, cache: Oid) -> *mut pg_sys::Node {
     // SAFETY: nodes in the current memory context, with what each kind of them has. COPY knows one
     // relation, under the number 1.
     unsafe {
         let arguments = pg_sys::lappend(std::ptr::null_mut(), text_of(key.of_row(1).cast(), key));
-        let cache = constant(table.to_u32() as c_int);
+        let cache = constant(cache.to_u32() as c_int);
         let call = pg_sys::makeFuncCall(
             pg_sys::lappend(name(c"pgcache"), name_part(c"renew_copied")),
             pg_sys::lappend(arguments, cache.cast()),

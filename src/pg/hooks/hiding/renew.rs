@@ -8,7 +8,9 @@ use pgrx::prelude::*;
 
 use super::live::shows_expired;
 use super::writes::OURS;
+use crate::pg::catalog::columns;
 use crate::pg::events;
+use crate::pg::hooks::trigger::called_as_trigger;
 use crate::pg::value::datum::varlena_bytes;
 
 /// Tells Postgres that the function below uses calling convention version 1.
@@ -23,6 +25,12 @@ pub extern "C" fn pg_finfo_renew_wrapper() -> *const pg_sys::Pg_finfo_record {
 /// Tells Postgres the calling convention of `pgcache.renew_copied()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_renew_copied_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// Tells Postgres the calling convention of `pgcache.renew_row()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
@@ -61,6 +69,42 @@ pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallI
         (*call).isnull = false;
         renew(call, &arguments[0], &arguments[1]);
         Datum::from(true)
+    }
+}
+
+/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table: the same for what
+/// comes through that table, whose statement does not say to which partition a row goes.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    let trigger = called_as_trigger(call, "renew_row");
+    // SAFETY: Postgres fills TriggerData: the relation is open, and for a row trigger the rows are there as the event
+    // says, of which the one that is to be written is given back. The key is in a column of the type that was found.
+    unsafe {
+        let table = (*trigger).tg_relation;
+        let (row, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
+        let (former, written) = match new.is_null() {
+            true => (std::ptr::null_mut(), row),
+            false => (row, new),
+        };
+        let is_table = (*(*table).rd_rel).relkind as u8 == pg_sys::RELKIND_RELATION;
+        if is_table && !written.is_null() && !shows_expired() {
+            let key = match (*(*trigger).tg_trigger).tgisclone {
+                true => columns::key_in_partition(table),
+                false => columns::key_column(table),
+            };
+            let key_of = |row: pg_sys::HeapTuple| {
+                let (number, key_type) = key.filter(|_| !row.is_null())?;
+                let mut null = true;
+                let descriptor = (*table).rd_att;
+                let key = pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null);
+                (!null).then(|| key_type.bytes_of(key))
+            };
+            if let Some(key) = key_of(written).filter(|&key| key_of(former) != Some(key)) {
+                events::emit(|observer| (observer.writing)((*table).rd_id, key));
+            }
+        }
+        Datum::from(written)
     }
 }
 

@@ -77,20 +77,21 @@ unsafe fn renew_in(query: *mut pg_sys::Query) {
         let place = (*query).resultRelation as usize - 1;
         let target: *mut pg_sys::RangeTblEntry =
             (*(*(*query).rtable).elements.add(place)).ptr_value.cast();
+        let kind = (*target).relkind;
         let is_table = (*target).rtekind == pg_sys::RTEKind::RTE_RELATION
-            && (*target).relkind == pg_sys::RELKIND_RELATION as c_char;
+            && (kind == pg_sys::RELKIND_RELATION as c_char
+                || kind == pg_sys::RELKIND_PARTITIONED_TABLE as c_char);
         if is_table
             && !is_own(target)
             && let Some(found) = cached((*target).relid)
         {
-            let table = (*target).relid;
-            pg_sys::panic::pgrx_extern_c_guard(|| renew_keys(query, table, found));
+            pg_sys::panic::pgrx_extern_c_guard(|| renew_keys(query, (*target).relid, found));
         }
     }
 }
 
 /// # Safety
-/// The query writes rows of this table, which was found to be a cache.
+/// The query writes rows of this table, which was found to be a cache, or a partition of one.
 unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
         return;
@@ -157,7 +158,7 @@ unsafe fn renew_key(
                 continue;
             }
             let value = as_text((*column).expr.cast(), key);
-            let cache = pg_sys::makeConst(
+            let table = pg_sys::makeConst(
                 pg_sys::REGCLASSOID,
                 -1,
                 pg_sys::InvalidOid,
@@ -167,7 +168,7 @@ unsafe fn renew_key(
                 true,
             );
             let arguments = pg_sys::lappend(std::ptr::null_mut(), value.cast());
-            let arguments = pg_sys::lappend(arguments, cache.cast());
+            let arguments = pg_sys::lappend(arguments, table.cast());
             let collation = pg_sys::exprCollation(value);
             let call = pg_sys::makeFuncExpr(
                 function,

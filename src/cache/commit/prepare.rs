@@ -1,0 +1,103 @@
+//! PREPARE TRANSACTION: what the transaction has marked goes to a record in shared memory, because
+//! another session decides it, and no callback of ours runs for that.
+//!
+//! Guards that each mark has one owner at any moment: the session's list, or the record. What may fail
+//! comes first; an error here is an ordinary rollback of the transaction.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::cache::lease::lowering::{self, Mark, NO_SLOT};
+use crate::error::Error;
+use crate::pg::session::transaction;
+use crate::pg::shmem::prepared::Record;
+use crate::pg::shmem::tier::Tier;
+
+/// A record for this transaction. Raises 53400 when all are in use by transactions that are not
+/// decided.
+pub fn make_record(tier: &Tier) -> Result<Record, Error> {
+    let xid = transaction::full_xid();
+    lowering::lower_decided();
+    tier.prepared().make(xid).ok_or(Error::TooManyPrepared)
+}
+
+/// Hands marks over, in their order. What stands for a single key, and finds no room, becomes a mark on
+/// its whole cache. Raises 53400 where there is no room for that either: then the rest of the list is
+/// the session's still.
+pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
+    let mut handed = 0;
+    let mut result = Ok(());
+    for &mark in marks.iter() {
+        result = hand_one(tier, record, mark);
+        if result.is_err() {
+            break;
+        }
+        handed += 1;
+    }
+    marks.drain(..handed);
+    result
+}
+
+fn hand_one(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
+    if tier.prepared().put(record, mark.item()) {
+        return Ok(());
+    }
+    let slot = match mark {
+        Mark::Key { slot, .. } | Mark::Fence { slot, .. } => slot,
+        // Nothing else could stand for it.
+        _ => return keep_own(tier, record, mark),
+    };
+    // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
+    match slot {
+        NO_SLOT => stand(tier, record, Mark::Global)?,
+        slot => {
+            stand(tier, record, Mark::Pending(slot))?;
+            if let Some(cache) = tier.cache_of(slot).load(SeqCst) {
+                put_own(tier, record, Mark::Leases(cache))?;
+            }
+        }
+    }
+    mark.undo(tier, None);
+    Ok(())
+}
+
+/// Puts a mark among the record's own. One like it may be there: that stands for both, and what this one has
+/// counted is counted back.
+fn keep_own(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
+    let is_counted = matches!(
+        mark,
+        Mark::Cache(_) | Mark::Pending(_) | Mark::FencedCache(_) | Mark::Global | Mark::Stores(_)
+    );
+    if !put_own(tier, record, mark)? && is_counted {
+        mark.undo(tier, None);
+    }
+    Ok(())
+}
+
+/// Puts a mark once among the record's own; whether it is new there.
+fn put_own(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
+    let (records, item) = (tier.prepared(), mark.item());
+    if records.has_own(record, item) {
+        return Ok(false);
+    }
+    match records.put_own(record, item) {
+        true => Ok(true),
+        false => Err(Error::TooManyPrepared),
+    }
+}
+
+/// Sets a mark that stands for many others of the record, once.
+fn stand(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
+    if !put_own(tier, record, mark)? {
+        return Ok(());
+    }
+    match mark {
+        Mark::Pending(slot) => {
+            tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
+        }
+        _ => {
+            tier.control().global_pending_writers.fetch_add(1, SeqCst);
+            tier.control().global_epoch.fetch_add(1, SeqCst);
+        }
+    }
+    Ok(())
+}

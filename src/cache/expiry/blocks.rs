@@ -1,0 +1,105 @@
+//! The blocks of a cache's rows, one after the other: those of its table, or of all its partitions.
+//!
+//! A sweep goes through them as if they were one table: so it is as bounded and as fair with a hundred
+//! partitions as with none, and goes on in the next one where it has left this one. What is here was true
+//! when the walk began. A partition that has come since is met by the next walk; one that is gone, or that
+//! somebody has locked against writers, is passed over.
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::{self, Cache};
+use crate::pg::catalog::inheritance;
+use crate::pg::catalog::privilege::{self, AsOwner};
+use crate::pg::memory;
+use crate::pg::session::lock::{self, Brief, Mode};
+use crate::pg::table::storage;
+
+/// The blocks of one cache.
+#[derive(Default)]
+pub struct Blocks(Vec<Part>);
+
+/// A table, and the number of the first block behind its own.
+#[derive(Clone, Copy)]
+struct Part {
+    table: Oid,
+    end: u32,
+}
+
+/// Blocks of one table, by their numbers there.
+#[derive(Clone, Copy)]
+pub struct Chunk {
+    table: Oid,
+    pub from: u32,
+    pub to: u32,
+}
+
+impl Blocks {
+    /// The caller holds a lock on the table.
+    pub fn of(cache: &Cache) -> Blocks {
+        let mut parts = Vec::new();
+        if !cache.partitioned {
+            let end = storage::blocks(cache.relation);
+            memory::push(
+                &mut parts,
+                Part {
+                    table: cache.relation,
+                    end,
+                },
+            );
+            return Blocks(parts);
+        }
+        let mut end: u32 = 0;
+        for table in inheritance::leaves(cache.relation) {
+            // Gone, or locked against readers: it has no blocks this time.
+            let lock = Brief::try_on(table, Mode::Read);
+            if lock.is_some() && inheritance::is_leaf_of(table, cache.relation) {
+                end = end.saturating_add(storage::blocks(table));
+                memory::push(&mut parts, Part { table, end });
+            }
+        }
+        Blocks(parts)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.0.last().map_or(0, |part| part.end)
+    }
+
+    /// From this block on at most so many, of one table; none behind the last.
+    pub fn chunk(&self, from: u32, most: u32) -> Option<Chunk> {
+        let place = self.0.partition_point(|part| part.end <= from);
+        let part = self.0.get(place)?;
+        let begin = place.checked_sub(1).map_or(0, |before| self.0[before].end);
+        Some(Chunk {
+            table: part.table,
+            from: from - begin,
+            to: from - begin + most.min(part.end - from),
+        })
+    }
+}
+
+impl Chunk {
+    /// How many blocks it has.
+    pub fn count(&self) -> u32 {
+        self.to - self.from
+    }
+
+    /// Does something with the table of the chunk. None where that is a partition no longer, or cannot be
+    /// had without waiting, or where policies hold for the caller: a partition does not know them.
+    ///
+    /// It is swept as its owner, who may be another role than the owner of the whole: its own triggers are
+    /// that role's code.
+    pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
+        if !cache.partitioned {
+            return Some(work(cache));
+        }
+        if privilege::row_security_applies(cache.relation)
+            || !lock::try_relation(self.table, Mode::Write)
+        {
+            return None;
+        }
+        let partition = registry::partition(self.table).filter(|part| part.id == cache.id)?;
+        let _owner = AsOwner::to_remove(self.table);
+        Some(work(&partition))
+    }
+}

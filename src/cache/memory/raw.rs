@@ -1,0 +1,411 @@
+//! Entries of a memory cache as bytes: for the door, which makes no datums and has no transaction.
+//!
+//! As [`super::ops`] it acts at once, and what changes an entry voids its lease under the same lock.
+//! Guards what the door's loop needs: nothing waits, nothing asks a catalog, nothing raises. So a
+//! cache is given no slot here, which may wait; whoever decides that a role may use it does so. And
+//! the caller brings the clock and the memory.
+//!
+//! It is asked in processes that change no rows, so no entry is hidden from them (`model::pending`).
+
+use std::cell::Cell;
+
+use pgcache_store::{EntryRef, Header, Key as HotKey, NewEntry, PartitionRef, RemovalCause};
+use pgcache_store::{GetOutcome, NO_DEADLINE};
+
+use super::handle::{self, TierHandle};
+use super::ops;
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::tier::io;
+use crate::cache::tier::walk::{self, Place};
+use crate::error::Error;
+use crate::pg::session::clock::Timestamp;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::Tier;
+use crate::pg::value::datum::ValueType;
+use crate::pg::value::stored::Kind;
+
+/// Keys that are asked for from memory at once.
+const AT_ONCE: usize = 32;
+
+thread_local! {
+    static HITS: Cell<u64> = const { Cell::new(0) };
+    static MISSES: Cell<u64> = const { Cell::new(0) };
+    /// The first deadline of the copies of rows that were read since it was asked for.
+    static SOONEST: Cell<Timestamp> = const { Cell::new(NO_DEADLINE) };
+}
+
+/// The entries of a memory cache at one moment.
+pub struct Entries<'c> {
+    cache: &'c Cache,
+    handle: TierHandle,
+    now: Timestamp,
+}
+
+/// What an entry says beside its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// [`NO_DEADLINE`]: it never expires.
+    pub deadline: Timestamp,
+    /// A stored NULL.
+    pub negative: bool,
+    /// Bytes of the value.
+    pub length: usize,
+}
+
+impl Seen {
+    pub fn of(header: &Header) -> Seen {
+        Seen {
+            deadline: header.deadline,
+            negative: header.negative,
+            length: header.value_len as usize,
+        }
+    }
+}
+
+/// A value to be stored.
+#[derive(Clone, Copy)]
+pub struct New<'v> {
+    /// None: a negative entry.
+    pub value: Option<&'v [u8]>,
+    pub deadline: Timestamp,
+}
+
+/// There is no memory for a value.
+#[derive(Debug)]
+pub struct OutOfMemory;
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Yes,
+    /// The condition did not hold.
+    No,
+    /// The cache was dropped.
+    Gone,
+}
+
+/// A key and its hash.
+pub type RawKey<'k> = HotKey<'k>;
+
+impl<'c> Entries<'c> {
+    /// None while the cache has no slot: nobody has stored anything in it.
+    pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
+        let handle = TierHandle::known(cache)?;
+        Some(Entries { cache, handle, now })
+    }
+
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> RawKey<'k> {
+        self.handle.key(self.cache, bytes)
+    }
+
+    /// Whether a deadline is over already.
+    #[inline]
+    pub fn is_past(&self, deadline: Timestamp) -> bool {
+        deadline <= self.now
+    }
+
+    /// The type of the values.
+    pub fn value_type(&self) -> ValueType {
+        self.cache.value_type
+    }
+
+    fn tier(&self) -> &'static Tier {
+        self.handle.tier
+    }
+
+    /// Asks for a key's part of the index, and gives what [`prefetch_entries`] is told.
+    #[inline]
+    pub fn prefetch_index(&self, key: &[u8]) -> u64 {
+        let hash = self.key(key).hash;
+        self.tier().region().prefetch_buckets(hash);
+        hash
+    }
+
+    /// Asks for these keys' part of the index and then for their entries, some at a time: those are on
+    /// their way from memory before the first is looked at.
+    pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
+        let mut hashes = [0; AT_ONCE];
+        loop {
+            let mut count = 0;
+            for (hash, key) in hashes.iter_mut().zip(keys.by_ref()) {
+                *hash = self.prefetch_index(key);
+                count += 1;
+            }
+            for hash in hashes.iter().take(count) {
+                self.tier().region().prefetch_entry(*hash);
+            }
+            if count < AT_ONCE {
+                return;
+            }
+        }
+    }
+
+    /// Whether an entry is of the present content, live, and of the type that the cache has.
+    #[inline]
+    fn is_valid(&self, header: &Header) -> bool {
+        header.version == self.handle.version()
+            && io::is_live(header, self.now)
+            && self.handle.belongs_to(self.cache)
+            && Kind::of(header.kind).is_some_and(|kind| kind.value_type() == self.cache.value_type)
+    }
+
+    fn live<'p>(&self, partition: &PartitionRef<'p>, key: &RawKey) -> Option<EntryRef<'p>> {
+        partition
+            .peek(key)
+            .filter(|entry| self.is_valid(&entry.header()))
+    }
+
+    /// Copies a live value to the start of the buffer, which grows if need be, and counts a use.
+    #[inline]
+    pub fn get(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Option<Seen>, OutOfMemory> {
+        loop {
+            let found = self.tier().read(key.hash, |partition| {
+                partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
+            });
+            match found {
+                GetOutcome::Hit(header) => {
+                    self.note_deadline(&header);
+                    return Ok(Some(Seen::of(&header)));
+                }
+                GetOutcome::TooSmall(header) => grow(buffer, header.value_len as usize)?,
+                GetOutcome::Miss => return Ok(None),
+            }
+        }
+    }
+
+    /// What a live entry says. No use of it counts.
+    pub fn look(&self, key: &RawKey) -> Option<Seen> {
+        self.look_at(key, |entry| Seen::of(&entry.header()))
+    }
+
+    /// Whether there is a live entry of which `holds` is true.
+    pub fn look_if(&self, key: &RawKey, holds: impl FnOnce(&EntryRef) -> bool) -> bool {
+        self.look_at(key, holds).unwrap_or(false)
+    }
+
+    /// How many bytes of the tier a live entry takes.
+    pub fn size(&self, key: &RawKey) -> Option<u64> {
+        self.look_at(key, |entry| entry.bytes())
+    }
+
+    fn look_at<R>(&self, key: &RawKey, look: impl FnOnce(&EntryRef) -> R) -> Option<R> {
+        self.tier().read(key.hash, |partition| {
+            self.live(&partition, key).map(|entry| {
+                self.note_deadline(&entry.header());
+                look(&entry)
+            })
+        })
+    }
+
+    /// Of a memory cache's entry its change tells.
+    #[inline]
+    fn note_deadline(&self, header: &Header) {
+        if self.cache.storage != Storage::Memory {
+            note_soonest(header.deadline);
+        }
+    }
+
+    /// Stores an entry if `still` says so of the one that is there.
+    pub fn put(
+        &self,
+        key: &RawKey,
+        new: New<'_>,
+        still: impl Fn(Option<&EntryRef>) -> bool,
+    ) -> Result<Written, Error> {
+        loop {
+            let record = NewEntry {
+                version: self.handle.version(),
+                deadline: new.deadline,
+                kind: self.cache.value_type as u8,
+                negative: new.value.is_none(),
+                value: new.value.unwrap_or_default(),
+            };
+            let refused = Cell::new(false);
+            let still = |partition: &PartitionRef| {
+                let holds = still(self.live(partition, key).as_ref());
+                refused.set(!holds);
+                holds
+            };
+            if self
+                .handle
+                .put_record(self.cache, key, &record, self.now, still)?
+            {
+                return Ok(Written::Yes);
+            }
+            if refused.get() {
+                return Ok(Written::No);
+            }
+            if !self.handle.belongs_to(self.cache) {
+                return Ok(Written::Gone);
+            }
+            // Cleared at this moment: the entry comes after that.
+        }
+    }
+
+    /// Removes a live entry if `still` says so of it; whether it was there and it did.
+    pub fn remove(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
+        let removed = Cell::new(false);
+        self.handle.remove(key, |partition| {
+            let entry = self.live(partition, key);
+            removed.set(entry.as_ref().is_some_and(&still));
+            // One that is not live goes, too; and who computes it has begun before this.
+            removed.get() || entry.is_none()
+        });
+        removed.get()
+    }
+
+    /// Gives a live entry another deadline if `allows` says so of it; whether it did.
+    pub fn touch(
+        &self,
+        key: &RawKey,
+        deadline: Timestamp,
+        allows: impl Fn(&EntryRef) -> bool,
+    ) -> bool {
+        let partition = self.tier().region().partition_of(key.hash);
+        self.tier().change(partition, |partition| {
+            let touched = self.live(partition, key).as_ref().is_some_and(&allows)
+                && partition.touch(key, deadline);
+            if touched {
+                self.tier().control().changes.note(key.hash);
+            }
+            touched
+        })
+    }
+
+    /// An error for a value of this length that the tier cannot hold under the key.
+    pub fn check_length(&self, key: &RawKey, length: usize) -> Result<(), Error> {
+        handle::check_length(key.bytes, length)
+    }
+
+    /// How many entries there are, with those that have expired and that nobody has removed yet.
+    pub fn count(&self) -> u64 {
+        let entries = &self.tier().slot(self.handle.slot).entries;
+        u64::try_from(entries.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Looks at the entries of the next places, until `visit` gives false: it is called under a lock
+    /// for each entry that is there, with its key's length if it is one of ours that is live, and
+    /// copies the key. Gives the place at which to go on.
+    pub fn walk(&self, place: Place, mut visit: impl FnMut(Option<&EntryRef>) -> bool) -> Place {
+        walk::look_on(self.tier(), place, |entry| {
+            let header = entry.header();
+            let ours = header.cache == self.handle.slot && self.is_valid(&header);
+            visit(ours.then_some(entry))
+        })
+    }
+
+    /// How many places a walk has.
+    pub fn places(&self) -> u64 {
+        walk::places(self.tier())
+    }
+
+    /// Makes all entries former ones; what [`Entries::sweep`] is told.
+    pub fn disown_all(&self) -> u64 {
+        ops::disown_all(self.cache, &self.handle)
+    }
+
+    /// Removes entries of versions before this one in the next places; the place at which to go on.
+    pub fn sweep(&self, place: Place, version: u64) -> Place {
+        walk::remove_on(
+            self.tier(),
+            self.handle.slot,
+            place,
+            RemovalCause::Cleared,
+            |entry| entry.header().version < version,
+        )
+    }
+
+    /// What tells whether an entry changes from now on.
+    pub fn sight(&self, key: &RawKey) -> Sight {
+        self.tier().read(key.hash, |partition| Sight {
+            slot: self.handle.slot,
+            version: self.handle.version(),
+            count: self.tier().control().changes.count(key.hash),
+            present: self.live(&partition, key).is_some(),
+        })
+    }
+
+    /// Counts something that happened to this cache.
+    #[inline]
+    pub fn tally(&self, figure: Figure, times: u64) {
+        self.tier().slot(self.handle.slot).count(figure, times);
+        match figure {
+            Figure::HotHits => HITS.set(HITS.get() + times),
+            Figure::Misses => MISSES.set(MISSES.get() + times),
+            _ => {}
+        }
+    }
+}
+
+/// A row was read that ends then.
+pub fn note_soonest(deadline: Timestamp) {
+    SOONEST.set(SOONEST.get().min(deadline));
+}
+
+/// When the first of those rows ends whose copies were read since this was asked before; None: none does.
+pub fn take_soonest() -> Option<Timestamp> {
+    let soonest = SOONEST.replace(NO_DEADLINE);
+    (soonest != NO_DEADLINE).then_some(soonest)
+}
+
+/// Hits and misses of this process since it began, of all caches.
+pub fn reads() -> (u64, u64) {
+    (HITS.get(), MISSES.get())
+}
+
+/// An entry as somebody saw it who watches: two that are equal have no change between them that
+/// anybody could tell. A count of changes is kept only while somebody [`watch`]es.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Sight {
+    slot: u32,
+    version: u64,
+    count: u32,
+    present: bool,
+}
+
+impl Sight {
+    /// Whether there was a live entry.
+    pub fn is_present(&self) -> bool {
+        self.present
+    }
+}
+
+/// As long as it lives changes of memory caches are counted.
+pub struct Watching(&'static Tier);
+
+impl Watching {
+    /// None without a tier, where there is nothing to watch.
+    pub fn begin() -> Option<Watching> {
+        let tier = crate::pg::shmem::tier::tier()?;
+        tier.control().changes.watch();
+        Some(Watching(tier))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.control().changes.ignore();
+    }
+}
+
+/// Makes a buffer at least so long.
+pub fn grow(buffer: &mut Vec<u8>, length: usize) -> Result<(), OutOfMemory> {
+    let more = length.saturating_sub(buffer.len());
+    buffer.try_reserve_exact(more).map_err(|_| OutOfMemory)?;
+    buffer.resize(buffer.len() + more, 0);
+    Ok(())
+}
+
+/// Asks for the entries of keys whose part of the index was asked for.
+pub fn prefetch_entries(hashes: &[u64]) {
+    if let Some(tier) = crate::pg::shmem::tier::tier() {
+        let region = tier.region();
+        hashes.iter().for_each(|hash| region.prefetch_entry(*hash));
+    }
+}
+
+/// Whether an entry has a deadline.
+pub fn has_deadline(seen: &Seen) -> bool {
+    seen.deadline != NO_DEADLINE
+}

@@ -1,0 +1,101 @@
+//! Changes an entry by what it is: the row is locked, then judged, then written.
+//!
+//! Guards that what was judged still stands when it is changed. That there is no row is no lock: the
+//! insertion decides, and where somebody else was faster, the row is judged again.
+
+use super::{access_path, direct, ops, row, versions};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::model::statement::Statement;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::session;
+use crate::pg::spi::output::Output;
+use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::value::typed::Typed;
+
+pub use crate::pg::table::writer::Seek;
+
+/// A statement that changes nothing so often, although the row says that it should, is kept from it:
+/// by a policy, or by a trigger of the user's own.
+const MOST_TRIES: u32 = 10;
+
+/// Changes the live entry under a key as `decide` says, which is shown it, or None; gives what it gave
+/// last. It may be asked several times, of what is there then. The cache is open to be changed.
+pub fn change<R>(
+    cache: &Cache,
+    key: Key,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
+) -> R {
+    let mut decide = |entry: Option<Entry>| decide(entry.filter(Entry::is_live));
+    if versions::is_absent(cache, key) {
+        let (action, answer) = decide(None);
+        if let RowAction::Put(New { value, deadline }) = action {
+            ops::set(cache, key, value, deadline);
+        }
+        return answer;
+    }
+    if let Some(answer) = access_path::to_write(cache)
+        .and_then(|target| direct::change(target, key, seek, &mut decide))
+    {
+        return answer;
+    }
+    // A lock on a row needs the right to overwrite it. Who may only remove compares the value.
+    let locks = privilege::has(cache.relation, Privileges::UPDATE);
+    for _ in 0..MOST_TRIES {
+        session::check_for_interrupts();
+        let present = match locks {
+            true => lock(cache, key),
+            false => look(cache, key),
+        };
+        let (action, answer) = decide(present);
+        if is_done(cache, key, &action, present.filter(Entry::is_live), locks) {
+            return answer;
+        }
+    }
+    decide(None).1
+}
+
+/// Does what was decided by the live entry; whether it came to that.
+fn is_done(
+    cache: &Cache,
+    key: Key,
+    action: &RowAction,
+    present: Option<Entry>,
+    locks: bool,
+) -> bool {
+    match (*action, present) {
+        (RowAction::Put(New { value, deadline }), Some(_)) => {
+            ops::set(cache, key, value, deadline);
+            true
+        }
+        (RowAction::Put(New { value, deadline }), None) => ops::add(cache, key, value, deadline),
+        (RowAction::Revalue(value), Some(entry)) => {
+            ops::set(cache, key, value, entry.deadline);
+            true
+        }
+        (RowAction::Redate(deadline), Some(_)) => ops::touch(cache, key, deadline).is_some(),
+        (RowAction::Remove, Some(_)) if locks => ops::delete(cache, key),
+        (RowAction::Remove, Some(entry)) => ops::delete_if(cache, key, entry.value),
+        (RowAction::Keep, _) | (_, None) => true,
+    }
+}
+
+/// The row under a key, which nobody else changes from now on.
+fn lock(cache: &Cache, key: Key) -> Option<Entry> {
+    let at = versions::to_change(cache, key);
+    ops::run_at(cache, Statement::Lock, key, &[], at, row::first)
+}
+
+/// The row under a key as it is now.
+fn look(cache: &Cache, key: Key) -> Option<Entry> {
+    match versions::must_choose(cache) {
+        true => versions::get(cache, key),
+        false => {
+            let key = [Typed::from(key.text())];
+            let first = |output: &Output| row::first(output);
+            cache.plan(Statement::Get).run(&key, first)
+        }
+    }
+}

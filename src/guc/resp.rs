@@ -1,0 +1,392 @@
+//! The settings `pgcache.resp_*`: the Redis protocol.
+
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+
+use crate::pg::resp::socket_mode;
+
+type Text = GucSetting<Option<CString>>;
+
+/// 0: nothing listens unless somebody asks for it.
+static PORT: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// As the server's own listen_addresses: nobody from elsewhere.
+static LISTEN_ADDRESSES: Text = GucSetting::<Option<CString>>::new(Some(c"localhost"));
+/// Empty: none.
+static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
+/// Empty: the server's own group.
+static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
+/// One answers more than most networks carry.
+static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
+/// As many as the queue and the board have places for.
+const MOST_WORKERS: i32 = 16;
+/// One that waits for nobody, and one that may.
+static BACKS: GucSetting<i32> = GucSetting::<i32>::new(2);
+const MOST_BACKS: i32 = 16;
+/// The one database that every server has.
+static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
+/// A name that says what it is for; nobody has privileges on it unless somebody grants them.
+static CACHES: Text = GucSetting::<Option<CString>>::new(Some(c"pgcache.resp"));
+/// Empty: a client must name its role.
+static DEFAULT_ROLE: Text = GucSetting::<Option<CString>>::new(Some(c""));
+/// Off: a certificate is somebody's to make.
+static TLS: GucSetting<TlsMode> = GucSetting::<TlsMode>::new(TlsMode::Off);
+/// Off: a password in clear text crosses no network.
+static CLEARTEXT: GucSetting<bool> = GucSetting::<bool>::new(false);
+/// Redis' number.
+static MAX_CLIENTS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+/// Kilobytes. Longer than any value that the tier holds by default.
+static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
+/// Kilobytes. A reply to MGET of many long values fits; a client that does not read is cut off before
+/// it costs more.
+static MAX_OUTPUT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+/// Ten megabytes, about, for keys that are not long.
+static TRACKING_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
+/// Microseconds. Redis' number.
+static SLOWER_THAN: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+/// Seconds. As Redis: connection pools keep connections for long.
+static IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
+/// Seconds. The server's own authentication_timeout.
+static AUTHENTICATION_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60);
+/// Seconds. Redis' number: who has gone without a word is noticed.
+static KEEPALIVE: GucSetting<i32> = GucSetting::<i32>::new(300);
+
+/// Whether connections of the network are encrypted.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+pub enum TlsMode {
+    #[name = c"off"]
+    Off,
+    /// If the client begins so.
+    #[name = c"on"]
+    On,
+    /// All of them.
+    #[name = c"required"]
+    Required,
+}
+
+fn text(setting: &Text) -> CString {
+    setting.get().unwrap_or_default()
+}
+
+fn string(setting: &Text) -> String {
+    text(setting).into_string().unwrap_or_default()
+}
+
+fn seconds(setting: &GucSetting<i32>) -> Option<Duration> {
+    let seconds = u64::try_from(setting.get()).unwrap_or(0);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+fn kilobytes(setting: &GucSetting<i32>) -> usize {
+    usize::try_from(setting.get()).unwrap_or(0) * 1024
+}
+
+/// The TCP port, if there is one.
+pub fn port() -> Option<u16> {
+    u16::try_from(PORT.get()).ok().filter(|&port| port > 0)
+}
+
+/// Addresses and names to listen on, or `*`.
+pub fn listen_addresses() -> Vec<String> {
+    string(&LISTEN_ADDRESSES)
+        .split(',')
+        .map(|address| address.trim().to_owned())
+        .filter(|address| !address.is_empty())
+        .collect()
+}
+
+/// Processes that own connections.
+pub fn workers() -> usize {
+    usize::try_from(WORKERS.get()).unwrap_or(1)
+}
+
+/// Processes that work on tables.
+pub fn backs() -> usize {
+    usize::try_from(BACKS.get()).unwrap_or(1)
+}
+
+/// The path of the unix socket, if there is one.
+pub fn socket() -> Option<String> {
+    Some(string(&SOCKET)).filter(|path| !path.is_empty())
+}
+
+/// The permissions of the unix socket.
+pub fn socket_mode() -> u32 {
+    socket_mode::SETTING.get().unsigned_abs()
+}
+
+/// The group of the unix socket, if one is named.
+pub fn socket_group() -> Option<CString> {
+    Some(text(&SOCKET_GROUP)).filter(|group| !group.is_empty())
+}
+
+/// Whether anything is to listen.
+pub fn is_on() -> bool {
+    port().is_some() || socket().is_some()
+}
+
+/// The database whose caches are served.
+pub fn database() -> CString {
+    text(&DATABASE)
+}
+
+/// The names of the caches, by the number of the database in the protocol. A comma in double quotes
+/// belongs to its name.
+pub fn caches() -> Vec<CString> {
+    let mut quoted = false;
+    text(&CACHES)
+        .to_bytes()
+        .split(move |&byte| {
+            quoted ^= byte == b'"';
+            byte == b',' && !quoted
+        })
+        .filter_map(|name| CString::new(name.trim_ascii()).ok())
+        .collect()
+}
+
+/// Who a client is that names no role; empty: nobody.
+pub fn default_role() -> CString {
+    text(&DEFAULT_ROLE)
+}
+
+/// Whether connections of the network may, or have to, be encrypted.
+pub fn tls() -> TlsMode {
+    TLS.get()
+}
+
+/// Whether a password may come in clear text from another machine.
+pub fn cleartext() -> bool {
+    CLEARTEXT.get()
+}
+
+/// How many clients there may be at a time.
+pub fn max_clients() -> usize {
+    usize::try_from(MAX_CLIENTS.get()).unwrap_or(0)
+}
+
+/// Bytes of the longest request.
+pub fn max_request() -> usize {
+    kilobytes(&MAX_REQUEST)
+}
+
+/// Bytes of replies that may wait for a client to read them.
+pub fn max_output() -> usize {
+    kilobytes(&MAX_OUTPUT)
+}
+
+/// Keys that clients have read and are to be told of, in one process.
+pub fn tracking_keys() -> usize {
+    usize::try_from(TRACKING_KEYS.get()).unwrap_or(1)
+}
+
+/// How long a command takes that is logged; None: none is.
+pub fn slower_than() -> Option<Duration> {
+    let micros = u64::try_from(SLOWER_THAN.get()).ok()?;
+    Some(Duration::from_micros(micros))
+}
+
+/// How long a client may say nothing; None: for ever.
+pub fn idle_timeout() -> Option<Duration> {
+    seconds(&IDLE_TIMEOUT)
+}
+
+/// How long a client may take to say who it is.
+pub fn authentication_timeout() -> Option<Duration> {
+    seconds(&AUTHENTICATION_TIMEOUT)
+}
+
+/// After which silence the system asks whether a client is still there; None: as the system has it.
+pub fn keepalive() -> Option<Duration> {
+    seconds(&KEEPALIVE)
+}
+
+/// Defines the settings. `preloading` as in [`super::define`].
+pub(super) fn define(preloading: bool) {
+    define_listeners(preloading);
+    let text = |name: &'static CStr, short, long, setting, context| {
+        GucRegistry::define_string_guc(name, short, long, setting, context, GucFlags::default());
+    };
+    text(
+        c"pgcache.resp_database",
+        c"The database whose caches the Redis protocol serves.",
+        c"There is one for the server.",
+        &DATABASE,
+        at_start(preloading),
+    );
+    text(
+        c"pgcache.resp_caches",
+        c"The caches that the Redis protocol serves.",
+        c"A list of names; database number n of the protocol is the nth of them, from 0.",
+        &CACHES,
+        GucContext::Sighup,
+    );
+    text(
+        c"pgcache.resp_default_role",
+        c"The role of a client of the Redis protocol that names none, or names default.",
+        c"pg_hba.conf decides about it as about any other. Empty: such clients are refused.",
+        &DEFAULT_ROLE,
+        GucContext::Sighup,
+    );
+    GucRegistry::define_bool_guc(
+        c"pgcache.resp_cleartext",
+        c"Whether clients of the Redis protocol on other machines may send passwords in clear text.",
+        c"AUTH sends them so. On a unix socket and on this machine it is always allowed.",
+        &CLEARTEXT,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+    define_limits();
+}
+
+/// Of settings that count at the start of the server. Without preloading it is too late for them.
+fn at_start(preloading: bool) -> GucContext {
+    match preloading {
+        true => GucContext::Postmaster,
+        false => GucContext::Sighup,
+    }
+}
+
+fn define_listeners(preloading: bool) {
+    GucRegistry::define_int_guc(
+        c"pgcache.resp_port",
+        c"The TCP port of the Redis protocol.",
+        c"0: none. Without a port and a socket nothing of it runs.",
+        &PORT,
+        0,
+        65_535,
+        at_start(preloading),
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.resp_workers",
+        c"Processes that answer clients of the Redis protocol.",
+        c"Each counts against max_worker_processes.",
+        &WORKERS,
+        1,
+        MOST_WORKERS,
+        at_start(preloading),
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.resp_backs",
+        c"Processes that work on tables for the Redis protocol, and look into catalogs.",
+        c"The first one waits for nobody; the others take what has to wait.",
+        &BACKS,
+        1,
+        MOST_BACKS,
+        at_start(preloading),
+        GucFlags::default(),
+    );
+    let text = |name: &'static CStr, short, long, setting| {
+        let context = at_start(preloading);
+        GucRegistry::define_string_guc(name, short, long, setting, context, GucFlags::default());
+    };
+    text(
+        c"pgcache.resp_listen_addresses",
+        c"The addresses on which the Redis protocol's port listens.",
+        c"As listen_addresses.",
+        &LISTEN_ADDRESSES,
+    );
+    text(
+        c"pgcache.resp_socket",
+        c"The path of the Redis protocol's unix socket.",
+        c"Empty: none.",
+        &SOCKET,
+    );
+    text(
+        c"pgcache.resp_socket_group",
+        c"The group of the Redis protocol's unix socket.",
+        c"As unix_socket_group.",
+        &SOCKET_GROUP,
+    );
+    socket_mode::define(at_start(preloading));
+    GucRegistry::define_enum_guc(
+        c"pgcache.resp_tls",
+        c"Whether connections to the Redis protocol's port are encrypted.",
+        c"On: those that begin so. With the server's certificate, key, CA and revocation list.",
+        &TLS,
+        at_start(preloading),
+        GucFlags::default(),
+    );
+}
+
+fn define_limits() {
+    let number = |name: &'static CStr, short, long, setting, least, most, unit| {
+        let context = GucContext::Sighup;
+        GucRegistry::define_int_guc(name, short, long, setting, least, most, context, unit);
+    };
+    const DAY: i32 = 24 * 60 * 60;
+    number(
+        c"pgcache.resp_max_clients",
+        c"How many clients of the Redis protocol there may be at a time.",
+        c"Each takes a descriptor of one process.",
+        &MAX_CLIENTS,
+        1,
+        1_000_000,
+        GucFlags::default(),
+    );
+    number(
+        c"pgcache.resp_max_request",
+        c"The longest request of the Redis protocol.",
+        c"Before it is known who the client is, 4 kB.",
+        &MAX_REQUEST,
+        16,
+        1024 * 1024,
+        GucFlags::UNIT_KB,
+    );
+    number(
+        c"pgcache.resp_max_output",
+        c"The replies of the Redis protocol that may wait for a client to read them.",
+        c"A client with more is cut off.",
+        &MAX_OUTPUT,
+        64,
+        1024 * 1024,
+        GucFlags::UNIT_KB,
+    );
+    number(
+        c"pgcache.resp_tracking_keys",
+        c"How many keys a process of the Redis protocol remembers that clients with CLIENT TRACKING have read.",
+        c"For each that comes beyond, one goes, and its clients are told that it has changed.",
+        &TRACKING_KEYS,
+        1,
+        10_000_000,
+        GucFlags::default(),
+    );
+    number(
+        c"pgcache.resp_slowlog_slower_than",
+        c"Commands of the Redis protocol that take so many microseconds are shown by SLOWLOG.",
+        c"0: all. -1: none.",
+        &SLOWER_THAN,
+        -1,
+        100_000_000,
+        GucFlags::default(),
+    );
+    number(
+        c"pgcache.resp_idle_timeout",
+        c"How long a client of the Redis protocol may say nothing.",
+        c"0: for ever.",
+        &IDLE_TIMEOUT,
+        0,
+        DAY,
+        GucFlags::UNIT_S,
+    );
+    number(
+        c"pgcache.resp_authentication_timeout",
+        c"How long a client of the Redis protocol may take to say who it is.",
+        c"0: for ever.",
+        &AUTHENTICATION_TIMEOUT,
+        0,
+        DAY,
+        GucFlags::UNIT_S,
+    );
+    number(
+        c"pgcache.resp_keepalive",
+        c"After which silence the system asks whether a client of the Redis protocol is there.",
+        c"0: as the system has it.",
+        &KEEPALIVE,
+        0,
+        DAY,
+        GucFlags::UNIT_S,
+    );
+}

@@ -1,0 +1,155 @@
+//! Where SCANs of tables go on: the last key of each call, in a ring that all backs share.
+//!
+//! A cursor of the protocol is a number, which clients carry from one connection to the next. So the
+//! key lies here, and the number says where. The ring is bounded: a cursor that was not used until
+//! the ring had gone round is lost, as all are by a restart. Both are noticed: a number names a place
+//! since the server's start, and the key lies there with a sum over it.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::pg::session::random;
+use crate::pg::shmem::zeroed::{self, Piece};
+
+/// The name of the lock of those who look, in pg_stat_activity.
+const LOCK: &CStr = c"PgcacheCursors";
+/// Words of eight bytes: room for some 40,000 keys of 24 bytes.
+const WORDS: usize = (2 << 20) / 8;
+/// Words before a key: how long it is, and the sum.
+const HEAD: usize = 2;
+/// Numbers stay below 2^53, up to which every client's numbers are exact: 2^40 words are far away.
+const FIRST: u64 = 1 << 52;
+
+#[repr(C)]
+struct Ring {
+    /// The number of the first word; 0 until the first cursor is made.
+    base: u64,
+    /// Words that were written.
+    end: u64,
+    words: [u64; WORDS],
+}
+
+/// Bytes of a ring before its words.
+const HEAD_BYTES: usize = size_of::<Ring>() - 8 * WORDS;
+
+/// Whose cursor it is: it goes on in this cache, for this role.
+#[derive(Clone, Copy)]
+pub struct Scanner {
+    pub relation: pg_sys::Oid,
+    pub role: pg_sys::Oid,
+}
+
+#[derive(Clone, Copy)]
+struct Shared {
+    ring: NonNull<Ring>,
+    lock: NonNull<pg_sys::LWLock>,
+}
+
+thread_local! {
+    // Set by the postmaster before it forks; every process inherits it.
+    static SHARED: Cell<Option<Shared>> = const { Cell::new(None) };
+}
+
+/// Asks for room at the start of the server; only while preloading, once.
+pub fn register() {
+    zeroed::register(Piece {
+        name: c"pgcache resp cursors",
+        bytes: HEAD_BYTES,
+        // No word is read before it was written.
+        unmade: size_of::<Ring>() - HEAD_BYTES,
+        request,
+        given,
+    });
+}
+
+fn request() {
+    // SAFETY: called in the hook where locks may be asked for. The name is copied.
+    unsafe { pg_sys::RequestNamedLWLockTranche(LOCK.as_ptr(), 1) };
+}
+
+fn given(ring: NonNull<u8>) {
+    // SAFETY: the tranche was requested, so it has its one lock.
+    let lock = unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(LOCK.as_ptr())).lock };
+    SHARED.set(NonNull::new(lock).map(|lock| Shared {
+        ring: ring.cast(),
+        lock,
+    }));
+}
+
+/// Runs `work` on the ring, alone; None where nothing listens.
+fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
+    let shared = SHARED.get()?;
+    // SAFETY: ring and lock lie in shared memory for as long as the server lives; whoever holds the
+    // lock has the ring alone. `work` raises nothing and waits for nothing.
+    unsafe {
+        pg_sys::LWLockAcquire(shared.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let result = work(&mut *shared.ring.as_ptr());
+        pg_sys::LWLockRelease(shared.lock.as_ptr());
+        Some(result)
+    }
+}
+
+/// Keeps a key; the number of the cursor that goes on behind it. None where nothing listens.
+pub fn keep(scanner: Scanner, key: &[u8]) -> Option<u64> {
+    let base = FIRST + random::number() % FIRST / 2;
+    alone(|ring| {
+        if ring.base == 0 {
+            ring.base = base;
+        }
+        let number = ring.base + ring.end;
+        ring.put(key.len() as u64);
+        ring.put(sum(scanner, number, key));
+        for piece in key.chunks(8) {
+            let mut word = [0; 8];
+            for (place, byte) in word.iter_mut().zip(piece) {
+                *place = *byte;
+            }
+            ring.put(u64::from_le_bytes(word));
+        }
+        number
+    })
+}
+
+/// The key that a cursor goes on behind; None where it is lost, or somebody else's.
+pub fn find(scanner: Scanner, number: u64) -> Option<Vec<u8>> {
+    let mut key = Vec::with_capacity(pgcache_store::MAX_KEY.next_multiple_of(8));
+    alone(|ring| {
+        let at = number.checked_sub(ring.base).filter(|_| ring.base > 0)?;
+        let length = ring.word(at)? as usize;
+        let written = ring.word(at + 1)?;
+        if length > pgcache_store::MAX_KEY {
+            return None;
+        }
+        for nth in 0..length.div_ceil(8) {
+            key.extend_from_slice(&ring.word(at + (HEAD + nth) as u64)?.to_le_bytes());
+        }
+        key.truncate(length);
+        (written == sum(scanner, number, &key)).then_some(())
+    })??;
+    Some(key)
+}
+
+fn sum(scanner: Scanner, number: u64, key: &[u8]) -> u64 {
+    let whose = u64::from(scanner.relation.to_u32()) << 32 | u64::from(scanner.role.to_u32());
+    xxh3_64_with_seed(key, whose ^ number.rotate_left(32))
+}
+
+impl Ring {
+    fn put(&mut self, word: u64) {
+        if let Some(place) = self.words.get_mut((self.end % WORDS as u64) as usize) {
+            *place = word;
+        }
+        self.end += 1;
+    }
+
+    /// A word, if it was written and not over it.
+    fn word(&self, at: u64) -> Option<u64> {
+        let is_there = at < self.end && self.end - at <= WORDS as u64;
+        let word = self.words.get((at % WORDS as u64) as usize);
+        word.copied().filter(|_| is_there)
+    }
+}

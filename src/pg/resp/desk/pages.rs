@@ -1,0 +1,143 @@
+//! Pages of the desk: room for what is longer than a place, in chains.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+/// Bytes of a page.
+pub const PAGE: usize = 16 << 10;
+
+/// Which pages bytes may take. Each kind has its own half, so that commands which wait for a back never
+/// take the room of the replies that it has to write before it comes to them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    Requests,
+    Replies,
+}
+
+/// All pages, and which of them are taken. Nobody waits here: who gets none tries again later.
+#[derive(Clone, Copy)]
+pub struct Pages {
+    /// A bit for each page that is taken, and after these, in words, the next page of each one, from 1.
+    taken: &'static [AtomicU64],
+    next: &'static [AtomicU64],
+    memory: NonNull<u8>,
+}
+
+/// Bytes of the words of so many pages; they begin as zeros, the pages themselves need not.
+pub fn bytes_of_words(pages: usize) -> usize {
+    (pages.div_ceil(64) + pages) * size_of::<u64>()
+}
+
+impl Pages {
+    /// # Safety
+    /// As many bytes as `bytes_of_words` says lie at `words`, which is aligned, and as many pages at
+    /// `memory`, for as long as the process lives; all processes look at them by this type alone.
+    pub unsafe fn over(words: NonNull<u8>, memory: NonNull<u8>, pages: usize) -> Pages {
+        let bits = pages.div_ceil(64);
+        // SAFETY: by the caller's word.
+        unsafe {
+            let words = words.cast::<AtomicU64>().as_ptr();
+            Pages {
+                taken: std::slice::from_raw_parts(words, bits),
+                next: std::slice::from_raw_parts(words.add(bits), pages),
+                memory,
+            }
+        }
+    }
+
+    /// Bytes of the smaller half.
+    pub fn half(&self) -> usize {
+        let first = self.words_of_requests() * 64;
+        first.min(self.next.len().saturating_sub(first)) * PAGE
+    }
+
+    fn words_of_requests(&self) -> usize {
+        self.taken.len() / 2
+    }
+
+    fn take_one(&self, half: Half) -> Option<usize> {
+        let middle = self.words_of_requests();
+        let words = match half {
+            Half::Requests => 0..middle,
+            Half::Replies => middle..self.taken.len(),
+        };
+        for at in words {
+            let word = self.taken.get(at)?;
+            let mut bits = word.load(Relaxed);
+            while bits != u64::MAX {
+                let bit = (!bits).trailing_zeros() as usize;
+                let page = at * 64 + bit;
+                if page >= self.next.len() {
+                    return None;
+                }
+                match word.compare_exchange(bits, bits | 1 << bit, AcqRel, Relaxed) {
+                    Ok(_) => return Some(page),
+                    Err(present) => bits = present,
+                }
+            }
+        }
+        None
+    }
+
+    /// Writes bytes to new pages; the number of the first, from 1. None: there are not as many.
+    pub fn write(&self, bytes: &[u8], half: Half) -> Option<u32> {
+        let mut first = 0;
+        // From the end, so that each page knows its next one.
+        let chunks = bytes.len().div_ceil(PAGE);
+        for chunk in (0..chunks).rev() {
+            let Some(page) = self.take_one(half) else {
+                self.give_back(first);
+                return None;
+            };
+            let from = chunk * PAGE;
+            let part = bytes.get(from..).unwrap_or_default();
+            let part = part.get(..PAGE).unwrap_or(part);
+            // SAFETY: the page is ours since its bit was set, and within the memory.
+            unsafe {
+                let memory = self.memory.add(page * PAGE);
+                std::ptr::copy_nonoverlapping(part.as_ptr(), memory.as_ptr(), part.len());
+            }
+            if let Some(next) = self.next.get(page) {
+                next.store(u64::from(first), Relaxed);
+            }
+            first = page as u32 + 1;
+        }
+        Some(first)
+    }
+
+    /// Appends the bytes of a chain that the caller owns.
+    pub fn read(&self, first: u32, length: usize, mut take: impl FnMut(&[u8])) {
+        let (mut page, mut left) = (first, length);
+        while page != 0 && left > 0 {
+            let index = page as usize - 1;
+            let part = left.min(PAGE);
+            if index >= self.next.len() {
+                return;
+            }
+            // SAFETY: the page belongs to the caller's chain, so nobody writes to it.
+            take(unsafe {
+                std::slice::from_raw_parts(self.memory.add(index * PAGE).as_ptr(), part)
+            });
+            left -= part;
+            page = self
+                .next
+                .get(index)
+                .map_or(0, |next| next.load(Relaxed) as u32);
+        }
+    }
+
+    /// Gives a chain back.
+    pub fn give_back(&self, first: u32) {
+        let mut page = first;
+        while page != 0 {
+            let index = page as usize - 1;
+            let (Some(next), Some(word)) = (self.next.get(index), self.taken.get(index / 64))
+            else {
+                return;
+            };
+            page = next.load(Relaxed) as u32;
+            word.fetch_and(!(1 << (index % 64)), AcqRel);
+        }
+    }
+}

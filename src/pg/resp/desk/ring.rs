@@ -1,0 +1,94 @@
+//! Queues of the desk: numbers of places, pushed and popped by any process, none of which ever waits for
+//! another. Zeros are an empty one.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+#[repr(C)]
+struct Cell {
+    /// Which turn of the ring it is for, less its own place: then a ring of zeros is an empty one.
+    turn: AtomicU64,
+    value: AtomicU32,
+}
+
+/// Room for `N` numbers, a power of two. Whoever pushes knows that there are no more of them.
+#[repr(C)]
+pub struct Ring<const N: usize> {
+    popped: AtomicU64,
+    /// Not in one line of the processor's cache with the other: they are different processes'.
+    apart: [u64; 7],
+    pushed: AtomicU64,
+    cells: [Cell; N],
+}
+
+impl<const N: usize> Ring<N> {
+    fn cell(&self, position: u64) -> Option<(&Cell, u64)> {
+        let at = position & (N as u64 - 1);
+        self.cells.get(at as usize).map(|cell| (cell, at))
+    }
+
+    /// False where there is no room.
+    pub fn push(&self, value: u32) -> bool {
+        let mut position = self.pushed.load(Relaxed);
+        loop {
+            let Some((cell, at)) = self.cell(position) else {
+                return false;
+            };
+            let turn = cell.turn.load(Acquire).wrapping_add(at);
+            if turn < position {
+                return false;
+            }
+            let next = position + 1;
+            if turn > position {
+                position = self.pushed.load(Relaxed);
+                continue;
+            }
+            match self
+                .pushed
+                .compare_exchange_weak(position, next, AcqRel, Relaxed)
+            {
+                Ok(_) => {
+                    cell.value.store(value, Relaxed);
+                    cell.turn.store(next.wrapping_sub(at), Release);
+                    return true;
+                }
+                Err(present) => position = present,
+            }
+        }
+    }
+
+    /// The oldest number.
+    pub fn pop(&self) -> Option<u32> {
+        let mut position = self.popped.load(Relaxed);
+        loop {
+            let (cell, at) = self.cell(position)?;
+            let next = position + 1;
+            let turn = cell.turn.load(Acquire).wrapping_add(at);
+            if turn < next {
+                return None;
+            }
+            if turn > next {
+                position = self.popped.load(Relaxed);
+                continue;
+            }
+            match self
+                .popped
+                .compare_exchange_weak(position, next, AcqRel, Relaxed)
+            {
+                Ok(_) => {
+                    let value = cell.value.load(Relaxed);
+                    let again = (position + N as u64).wrapping_sub(at);
+                    cell.turn.store(again, Release);
+                    return Some(value);
+                }
+                Err(present) => position = present,
+            }
+        }
+    }
+
+    /// How many there are; others may change that at once.
+    pub fn len(&self) -> u64 {
+        let popped = self.popped.load(Acquire);
+        self.pushed.load(Acquire).saturating_sub(popped)
+    }
+}

@@ -1,0 +1,175 @@
+//! Lets one front run a command while no other runs any: EXEC, and the commands on several keys that act
+//! all at once. With one front nothing is needed: it runs one command after the other.
+//!
+//! A front says that it is inside before it serves a client, in a word of its own, and looks whether
+//! somebody is alone. Who wants to be alone says so, and waits until nobody else is inside. Each writes
+//! before it looks, so one of two always sees the other. Who waits is not inside itself, or two who want
+//! to be alone would wait for each other.
+//!
+//! A front that ends in the middle leaves its words: who waits for it looks whether it is still there,
+//! and its successor clears them.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
+
+use super::queue::MOST_PROCESSES;
+use crate::pg::worker::background;
+
+/// Looks before a front that waits gives its processor away.
+const SPINS: usize = 500;
+/// How long it sleeps then: what others do inside is short.
+const NAP: Duration = Duration::from_micros(50);
+/// After how long it looks whether the other one is still there.
+const LOOK: Duration = Duration::from_millis(2);
+
+#[repr(C, align(64))]
+struct Inside {
+    /// 1: it is inside.
+    word: AtomicU32,
+    /// Its process.
+    pid: AtomicU32,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Shared {
+    /// The number of the front that is alone, and 1; 0: none.
+    alone: AtomicU32,
+    fronts: [Inside; MOST_PROCESSES],
+}
+
+/// The gate, as one front has it.
+#[derive(Clone, Copy)]
+pub struct Gate {
+    shared: &'static Shared,
+    number: usize,
+}
+
+/// While it lives the front is inside.
+pub struct Entered(Gate);
+
+/// While it lives nobody else is inside. None in it: somebody of this process was alone already.
+pub struct Alone(Option<Gate>);
+
+impl Gate {
+    /// That of the front of this number, which this process is.
+    pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
+        let gate = Gate { shared, number };
+        gate.own().word.store(0, SeqCst);
+        gate.free(number);
+        gate.own().pid.store(background::own_pid(), SeqCst);
+        gate
+    }
+
+    fn own(&self) -> &'static Inside {
+        &self.shared.fronts[self.number % MOST_PROCESSES]
+    }
+
+    fn mark(&self) -> u32 {
+        self.number as u32 + 1
+    }
+
+    /// The front of this number is alone no more.
+    fn free(&self, number: usize) {
+        let mark = number as u32 + 1;
+        let alone = &self.shared.alone;
+        alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
+    }
+
+    /// Goes inside, after whoever is alone.
+    #[inline]
+    pub fn enter(self) -> Entered {
+        loop {
+            self.own().word.store(1, SeqCst);
+            if self.shared.alone.load(SeqCst) == 0 {
+                return Entered(self);
+            }
+            self.own().word.store(0, SeqCst);
+            if !self.wait_for_alone() {
+                return Entered(self);
+            }
+        }
+    }
+
+    /// Waits until all others are outside. Called inside.
+    pub fn alone(self) -> Alone {
+        let mark = self.mark();
+        let alone = &self.shared.alone;
+        if alone.load(Relaxed) == mark {
+            return Alone(None);
+        }
+        self.own().word.store(0, SeqCst);
+        while alone.compare_exchange(0, mark, SeqCst, Relaxed).is_err() {
+            if !self.wait_for_alone() {
+                break;
+            }
+        }
+        let others = self.shared.fronts.iter().enumerate();
+        for (_, other) in others.filter(|(number, _)| *number != self.number) {
+            let is_outside = || other.word.load(SeqCst) == 0;
+            wait(is_outside, || {
+                let lives = background::is_there(other.pid.load(Acquire));
+                if !lives {
+                    other.word.store(0, SeqCst);
+                }
+            });
+        }
+        self.own().word.store(1, SeqCst);
+        Alone(Some(self))
+    }
+
+    /// Waits until nobody is alone; false: the process is to end, and waits no more.
+    #[cold]
+    fn wait_for_alone(&self) -> bool {
+        let alone = &self.shared.alone;
+        wait(
+            || alone.load(Acquire) == 0,
+            || {
+                let Some(number) = alone.load(Acquire).checked_sub(1) else {
+                    return;
+                };
+                let holder = &self.shared.fronts[number as usize % MOST_PROCESSES];
+                if !background::is_there(holder.pid.load(Acquire)) {
+                    self.free(number as usize);
+                }
+            },
+        )
+    }
+}
+
+/// Waits until `is_done`, and looks after a while at what may have happened to the other one; false: the
+/// process is to end.
+fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
+    for _ in 0..SPINS {
+        if is_done() {
+            return true;
+        }
+        std::hint::spin_loop();
+    }
+    let mut looked = Instant::now();
+    while !is_done() {
+        if background::asked_to_end() {
+            return false;
+        }
+        std::thread::sleep(NAP);
+        if looked.elapsed() > LOOK {
+            look();
+            looked = Instant::now();
+        }
+    }
+    true
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.own().word.store(0, Release);
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(gate) = self.0 {
+            gate.free(gate.number);
+        }
+    }
+}

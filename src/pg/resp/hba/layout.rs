@@ -1,0 +1,151 @@
+//! What libpq/hba.h declares, of which pgrx makes no bindings: the structures of Postgres 15, and
+//! those that 16 changed. No other file says where a field lies, and `t/tests/resp_layout.rs` compares
+//! this one with the headers of the Postgres that it runs on. So it names nothing of ours.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+/// A `List` of Postgres'.
+pub type List = c_void;
+
+/// `struct sockaddr_storage`.
+#[repr(C, align(8))]
+pub struct Address {
+    pub family: u16,
+    pub bytes: [u8; 126],
+}
+
+/// A word of a line.
+#[repr(C)]
+pub struct AuthToken15 {
+    pub string: *const c_char,
+    pub quoted: bool,
+}
+
+/// The same from 16 on: a word that begins with a slash has its expression, compiled.
+#[repr(C)]
+pub struct AuthToken16 {
+    pub string: *const c_char,
+    pub quoted: bool,
+    pub regex: *mut c_void,
+}
+
+/// A line as words.
+#[repr(C)]
+pub struct TokenizedAuthLine15 {
+    pub fields: *mut List,
+    pub line_num: c_int,
+    pub raw_line: *mut c_char,
+    pub err_msg: *const c_char,
+}
+
+/// The same from 16 on.
+#[repr(C)]
+pub struct TokenizedAuthLine16 {
+    pub fields: *mut List,
+    pub file_name: *mut c_char,
+    pub line_num: c_int,
+    pub raw_line: *mut c_char,
+    pub err_msg: *const c_char,
+}
+
+/// A line of pg_hba.conf, up to the last field that we read.
+#[repr(C)]
+pub struct HbaLine15 {
+    pub linenumber: c_int,
+    pub rawline: *mut c_char,
+    pub conntype: c_uint,
+    pub databases: *mut List,
+    pub roles: *mut List,
+    pub addr: Address,
+    pub addrlen: c_int,
+    pub mask: Address,
+    pub masklen: c_int,
+    pub ip_cmp_method: c_uint,
+    pub hostname: *const c_char,
+    pub auth_method: c_uint,
+    pub usermap: *const c_char,
+    pub pamservice: *mut c_char,
+    pub pam_use_hostname: bool,
+    pub ldaptls: bool,
+    pub ldapscheme: *mut c_char,
+    pub ldapserver: *mut c_char,
+    pub ldapport: c_int,
+    pub ldapbinddn: *mut c_char,
+    pub ldapbindpasswd: *mut c_char,
+    pub ldapsearchattribute: *mut c_char,
+    pub ldapsearchfilter: *mut c_char,
+    pub ldapbasedn: *mut c_char,
+    pub ldapscope: c_int,
+    pub ldapprefix: *mut c_char,
+    pub ldapsuffix: *mut c_char,
+    pub clientcert: c_uint,
+    pub clientcertname: c_uint,
+}
+
+/// The same from 16 on, where it begins with the name of its file.
+#[repr(C)]
+pub struct HbaLine16 {
+    pub sourcefile: *mut c_char,
+    pub line: HbaLine15,
+}
+
+/// A line of pg_ident.conf. Its expression follows, compiled where `ident_user` begins with a slash.
+#[repr(C)]
+pub struct IdentLine15 {
+    pub linenumber: c_int,
+    pub usermap: *const c_char,
+    pub ident_user: *const c_char,
+    pub pg_role: *const c_char,
+    pub re: [u64; 0],
+}
+
+/// The same from 16 on.
+#[repr(C)]
+pub struct IdentLine16 {
+    pub linenumber: c_int,
+    pub usermap: *const c_char,
+    pub system_user: *const AuthToken16,
+    pub pg_user: *const AuthToken16,
+}
+
+/// `ConnType`: which connections a line is about.
+pub mod connections {
+    pub const LOCAL: u32 = 0;
+    pub const HOST: u32 = 1;
+    pub const HOST_SSL: u32 = 2;
+    pub const HOST_NO_SSL: u32 = 3;
+    pub const HOST_GSS: u32 = 4;
+    pub const HOST_NO_GSS: u32 = 5;
+}
+
+/// `IPCompareMethod`: how an address is compared.
+pub mod comparison {
+    pub const MASK: u32 = 0;
+    pub const SAME_HOST: u32 = 1;
+    pub const SAME_NET: u32 = 2;
+    pub const ALL: u32 = 3;
+}
+
+/// `UserAuth`: the methods that the door knows.
+pub mod method {
+    pub const REJECT: u32 = 0;
+    pub const TRUST: u32 = 2;
+    pub const PASSWORD: u32 = 4;
+    pub const MD5: u32 = 5;
+    pub const SCRAM: u32 = 6;
+    pub const PEER: u32 = 14;
+    pub const CERT: u32 = 12;
+}
+
+/// `ClientCertMode`: which certificate is asked for.
+pub mod client_cert {
+    pub const OFF: u32 = 0;
+    pub const CA: u32 = 1;
+    pub const FULL: u32 = 2;
+}
+
+/// `ClientCertName`: which of its names counts.
+pub mod client_cert_name {
+    pub const CN: u32 = 0;
+    pub const DN: u32 = 1;
+}

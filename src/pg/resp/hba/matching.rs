@@ -1,0 +1,191 @@
+//! Which line of pg_hba.conf is about a log-in, and whether a map of pg_ident.conf lets it pass.
+//!
+//! The first line that matches wins, whatever it asks for, as for every session: a line is never
+//! passed over because the door could not do what it asks.
+
+use std::cell::OnceCell;
+use std::ffi::{CStr, CString};
+use std::net::IpAddr;
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::line::{Connections, Line, Mapping, Origin, Token};
+use super::network::{host_name, interfaces, is_named, is_within};
+use super::regex;
+use super::{Peer, PeerAddress};
+
+/// Who wants to come in, as what, and to where.
+pub struct Login<'l> {
+    pub user: &'l CStr,
+    /// The role of that name; InvalidOid where there is none.
+    pub role: Oid,
+    pub database: &'l CStr,
+    pub peer: &'l Peer,
+    /// The client's name, once a line has asked for it.
+    host: OnceCell<Option<String>>,
+}
+
+impl<'l> Login<'l> {
+    /// Looks up the role. Inside of a transaction.
+    pub fn new(user: &'l CStr, database: &'l CStr, peer: &'l Peer) -> Login<'l> {
+        Login {
+            user,
+            role: role_named(user),
+            database,
+            peer,
+            host: OnceCell::new(),
+        }
+    }
+
+    /// The first line that is about this log-in.
+    pub fn line<'r>(&self, lines: &'r [Line]) -> Option<&'r Line> {
+        lines.iter().find(|line| {
+            self.comes_by(line)
+                && self.is_for_database(&line.databases)
+                && self.is_for_role(&line.roles)
+        })
+    }
+
+    fn comes_by(&self, line: &Line) -> bool {
+        let Some(address) = self.peer.ip() else {
+            return line.connections == Connections::Local;
+        };
+        let tls = self.peer.tls;
+        let encrypted = match line.connections {
+            Connections::Local | Connections::HostGss => false,
+            Connections::Host => true,
+            Connections::HostTls => tls,
+            Connections::HostWithoutTls => !tls,
+        };
+        encrypted && self.comes_from(&line.origin, address)
+    }
+
+    fn comes_from(&self, origin: &Origin, address: IpAddr) -> bool {
+        match origin {
+            Origin::Anywhere => true,
+            Origin::Network {
+                address: network,
+                mask,
+            } => is_within(address, *network, *mask),
+            Origin::SameHost => interfaces().iter().any(|own| own.address == address),
+            Origin::SameNet => interfaces()
+                .iter()
+                .any(|own| is_within(address, own.address, own.mask)),
+            Origin::Name(pattern) => self
+                .host
+                .get_or_init(|| host_name(address))
+                .as_ref()
+                .is_some_and(|name| is_named(pattern, name)),
+        }
+    }
+
+    fn is_for_database(&self, tokens: &[Token]) -> bool {
+        let database = self.database.to_bytes();
+        tokens.iter().any(|token| {
+            if token.is_keyword("all") {
+                true
+            } else if token.is_keyword("sameuser") {
+                database == self.user.to_bytes()
+            } else if token.is_keyword("samerole") || token.is_keyword("samegroup") {
+                self.is_member(database)
+            } else if token.is_keyword("replication") {
+                false
+            } else if let Some(pattern) = token.pattern() {
+                is_found(pattern, database)
+            } else {
+                token.text == database
+            }
+        })
+    }
+
+    fn is_for_role(&self, tokens: &[Token]) -> bool {
+        let user = self.user.to_bytes();
+        tokens.iter().any(|token| {
+            if let Some(group) = token.group() {
+                self.is_member(group)
+            } else if token.is_keyword("all") {
+                true
+            } else if let Some(pattern) = token.pattern() {
+                is_found(pattern, user)
+            } else {
+                token.text == user
+            }
+        })
+    }
+
+    /// Whether the role is a member of another, by GRANT and not as superuser.
+    fn is_member(&self, of: &[u8]) -> bool {
+        let Ok(of) = CString::new(of) else {
+            return false;
+        };
+        let of = role_named(&of);
+        let there = self.role != pg_sys::InvalidOid && of != pg_sys::InvalidOid;
+        // SAFETY: syscache look-ups inside of the caller's transaction, of two roles.
+        there && unsafe { pg_sys::is_member_of_role_nosuper(self.role, of) }
+    }
+
+    /// Whether a user of the system may be this role: by the line's map, or without one by the same
+    /// name.
+    pub fn may_be(&self, system_user: &[u8], map: Option<&[u8]>, mappings: &[Mapping]) -> bool {
+        let Some(map) = map.filter(|map| !map.is_empty()) else {
+            return system_user == self.user.to_bytes();
+        };
+        for mapping in mappings.iter().filter(|mapping| mapping.map == map) {
+            match self.is_mapped(system_user, mapping) {
+                Ok(false) => {}
+                Ok(true) => return true,
+                // As in Postgres, what cannot be judged lets nobody pass by a later line.
+                Err(regex::Failed) => return false,
+            }
+        }
+        false
+    }
+
+    fn is_mapped(&self, system_user: &[u8], mapping: &Mapping) -> Result<bool, regex::Failed> {
+        let Some(pattern) = mapping.system_user.pattern() else {
+            let same = mapping.system_user.text == system_user;
+            return Ok(same && self.is_for_role(std::slice::from_ref(&mapping.role)));
+        };
+        let Some(found) = regex::search(pattern, system_user)? else {
+            return Ok(false);
+        };
+        let reference = match mapping.role.is_pattern {
+            true => None,
+            false => place_of(b"\\1", &mapping.role.text),
+        };
+        let Some(place) = reference else {
+            return Ok(self.is_for_role(std::slice::from_ref(&mapping.role)));
+        };
+        let group = found.group.and_then(|group| system_user.get(group));
+        let group = group.ok_or(regex::Failed)?;
+        let text = &mapping.role.text;
+        let name = [&text[..place], group, &text[place + 2..]].concat();
+        // What came from outside is a name and nothing else.
+        Ok(name == self.user.to_bytes())
+    }
+}
+
+impl Peer {
+    /// The address of a client of the network, as Postgres would see it: its sockets of IPv6 take no
+    /// connections of IPv4.
+    fn ip(&self) -> Option<IpAddr> {
+        match self.address {
+            PeerAddress::Unix { .. } => None,
+            PeerAddress::Tcp(address) => Some(address.ip().to_canonical()),
+        }
+    }
+}
+
+fn role_named(name: &CStr) -> Oid {
+    // SAFETY: a syscache look-up inside of the caller's transaction, with a name that lives through
+    // it; 0 for one that nobody has.
+    unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
+}
+
+fn is_found(pattern: &[u8], text: &[u8]) -> bool {
+    matches!(regex::search(pattern, text), Ok(Some(_)))
+}
+
+fn place_of(needle: &[u8], text: &[u8]) -> Option<usize> {
+    text.windows(needle.len()).position(|part| part == needle)
+}

@@ -1,0 +1,214 @@
+//! What the machine knows of addresses and users: the networks of its interfaces, names of hosts,
+//! and the name of a user who has connected to a socket.
+//!
+//! Names of hosts may be asked of a server far away, which takes as long as that takes.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::net::{IpAddr, ToSocketAddrs};
+
+use super::layout::Address;
+use super::reading::{address_of, sockaddr_of};
+use crate::pg::memory::unguarded::guarded;
+
+unsafe extern "C-unwind" {
+    fn pg_foreach_ifaddr(
+        callback: unsafe extern "C-unwind" fn(*const Address, *const Address, *mut c_void),
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+unsafe extern "C" {
+    fn getnameinfo(
+        address: *const Address,
+        length: u32,
+        host: *mut c_char,
+        host_room: u32,
+        service: *mut c_char,
+        service_room: u32,
+        flags: c_int,
+    ) -> c_int;
+    fn getpwuid_r(
+        user: u32,
+        entry: *mut Passwd,
+        buffer: *mut c_char,
+        room: usize,
+        found: *mut *mut Passwd,
+    ) -> c_int;
+}
+
+/// `struct passwd`, which begins with the name.
+#[repr(C, align(16))]
+struct Passwd {
+    name: *const c_char,
+    rest: [u8; 248],
+}
+
+/// netdb.h: no name is an error.
+const NI_NAMEREQD: c_int = 8;
+/// netdb.h: the longest name.
+const NI_MAXHOST: usize = 1025;
+/// `sizeof(struct sockaddr_in6)`, and more than that of `sockaddr_in`.
+const SOCKADDR_IN: u32 = 16;
+const SOCKADDR_IN6: u32 = 28;
+/// `ERANGE`: the buffer is too small.
+const ERANGE: c_int = 34;
+
+/// An address of this machine, with the mask of its network.
+#[derive(Clone, Copy)]
+pub struct Interface {
+    pub address: IpAddr,
+    pub mask: IpAddr,
+}
+
+/// How many interfaces are looked at. Their list is made where nothing may be dropped.
+const INTERFACES: usize = 256;
+
+struct Found {
+    interfaces: [Option<Interface>; INTERFACES],
+    count: usize,
+}
+
+/// The addresses of this machine; none where they cannot be listed.
+pub fn interfaces() -> Vec<Interface> {
+    let mut found = Found {
+        interfaces: [None; INTERFACES],
+        count: 0,
+    };
+    let data = (&raw mut found).cast();
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the callback is
+    // called with what `data` points to, before the call returns.
+    let listed = unsafe { guarded(|| pg_foreach_ifaddr(add_interface, data)) };
+    match listed < 0 {
+        true => Vec::new(),
+        false => found.interfaces.into_iter().flatten().collect(),
+    }
+}
+
+/// Called by Postgres for each interface.
+unsafe extern "C-unwind" fn add_interface(
+    address: *const Address,
+    mask: *const Address,
+    data: *mut c_void,
+) {
+    // SAFETY: `data` is what `interfaces` has given; the addresses are NULL or as long as their
+    // family says, which is all that is read of them.
+    unsafe {
+        let found: &mut Found = &mut *data.cast();
+        if let (Some(address), Some(mask)) = (read(address), read(mask))
+            && let Some(place) = found.interfaces.get_mut(found.count)
+        {
+            *place = Some(Interface { address, mask });
+            found.count += 1;
+        }
+    }
+}
+
+/// # Safety
+/// NULL, or a `sockaddr` that is as long as its family says.
+unsafe fn read(address: *const Address) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    let mut copy = Address {
+        family: 0,
+        bytes: [0; 126],
+    };
+    // SAFETY: the family comes first; of an address of IPv6 there are 28 bytes, of every other one
+    // at least 16.
+    unsafe {
+        let family = address.cast::<u16>().read_unaligned();
+        let length = match family {
+            10 => SOCKADDR_IN6,
+            _ => SOCKADDR_IN,
+        };
+        let to: *mut u8 = (&raw mut copy).cast();
+        std::ptr::copy_nonoverlapping(address.cast::<u8>(), to, length as usize);
+    }
+    address_of(&copy)
+}
+
+/// The name that an address has, if that name has this address, too: whoever owns an address can
+/// give it any name.
+pub fn host_name(address: IpAddr) -> Option<String> {
+    let name = claimed_name(address)?;
+    let addresses = (name.as_str(), 0).to_socket_addrs().ok()?;
+    let mut addresses = addresses.map(|found| found.ip());
+    addresses.any(|found| found == address).then_some(name)
+}
+
+fn claimed_name(address: IpAddr) -> Option<String> {
+    let socket_address = sockaddr_of(address);
+    let length = match address {
+        IpAddr::V4(_) => SOCKADDR_IN,
+        IpAddr::V6(_) => SOCKADDR_IN6,
+    };
+    let mut name = [0_u8; NI_MAXHOST];
+    // SAFETY: the address is as long as its family says; the name has the room that is told, and
+    // ends with a NUL when the call says that it has found one.
+    let failed = unsafe {
+        getnameinfo(
+            &raw const socket_address,
+            length,
+            name.as_mut_ptr().cast(),
+            NI_MAXHOST as u32,
+            std::ptr::null_mut(),
+            0,
+            NI_NAMEREQD,
+        )
+    };
+    if failed != 0 {
+        return None;
+    }
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_str().ok()?.to_owned())
+}
+
+/// Whether a host's name is that of a line; one with a dot at its beginning names all in a domain.
+pub fn is_named(pattern: &[u8], name: &str) -> bool {
+    let name = name.as_bytes();
+    match pattern.first() {
+        Some(b'.') => name
+            .len()
+            .checked_sub(pattern.len())
+            .is_some_and(|start| name[start..].eq_ignore_ascii_case(pattern)),
+        _ => name.eq_ignore_ascii_case(pattern),
+    }
+}
+
+/// The name of a user of this machine.
+pub fn user_name(user: u32) -> Option<Vec<u8>> {
+    let mut room = 1024;
+    while room <= 1 << 20 {
+        let mut buffer = vec![0_u8; room];
+        let mut entry = Passwd {
+            name: std::ptr::null(),
+            rest: [0; 248],
+        };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the entry has more room than any system's, the buffer what is told. Where one is
+        // found its name lies in the buffer, from which it is copied.
+        unsafe {
+            let buffer = buffer.as_mut_ptr().cast();
+            match getpwuid_r(user, &raw mut entry, buffer, room, &raw mut found) {
+                0 if found.is_null() => return None,
+                0 => return Some(CStr::from_ptr((*found).name).to_bytes().to_vec()),
+                ERANGE => room *= 4,
+                _ => return None,
+            }
+        }
+    }
+    None
+}
+
+/// Whether two addresses are in one network.
+pub fn is_within(address: IpAddr, network: IpAddr, mask: IpAddr) -> bool {
+    match (address, network, mask) {
+        (IpAddr::V4(address), IpAddr::V4(network), IpAddr::V4(mask)) => {
+            (address.to_bits() ^ network.to_bits()) & mask.to_bits() == 0
+        }
+        (IpAddr::V6(address), IpAddr::V6(network), IpAddr::V6(mask)) => {
+            (address.to_bits() ^ network.to_bits()) & mask.to_bits() == 0
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,348 @@
+//! Reads pg_hba.conf and pg_ident.conf by Postgres' own parsers, and copies what they say.
+//!
+//! Guards that nothing of what the postmaster has read is touched: `load_hba`, `load_ident` and
+//! `check_usermap` work on lists in a memory context that every child has freed, and crash it. The
+//! parsers themselves only read the file that they are given.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use pgrx::pg_sys;
+
+use super::layout::{
+    self, Address, client_cert, client_cert_name, comparison, connections, method,
+};
+use super::line::{Connections, Line, Mapping, Method, Origin, ShownCertificate, Token};
+#[cfg(feature = "pg15")]
+use super::regex;
+use crate::pg::encoding::decode;
+use crate::pg::memory::pg_list;
+use crate::pg::memory::unguarded::guarded;
+use crate::pg::version;
+
+#[cfg(feature = "pg15")]
+mod of_version {
+    pub use super::layout::{
+        AuthToken15 as AuthToken, HbaLine15 as HbaLine, IdentLine15 as IdentLine,
+        TokenizedAuthLine15 as TokenizedAuthLine,
+    };
+}
+#[cfg(not(feature = "pg15"))]
+mod of_version {
+    pub use super::layout::{
+        AuthToken16 as AuthToken, HbaLine16 as HbaLine, IdentLine16 as IdentLine,
+        TokenizedAuthLine16 as TokenizedAuthLine,
+    };
+}
+use of_version::{AuthToken, HbaLine, IdentLine, TokenizedAuthLine};
+
+unsafe extern "C-unwind" {
+    fn parse_hba_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut HbaLine;
+    fn parse_ident_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut IdentLine;
+}
+
+/// Why a file cannot be used, in Postgres' words.
+pub struct Unusable(pub String);
+
+/// The lines of pg_hba.conf. One that Postgres does not take makes the whole file unusable, as it
+/// does to Postgres.
+pub fn hba() -> Result<Vec<Line>, Unusable> {
+    // SAFETY: the name is of this process' settings, which change between transactions only.
+    let path = unsafe { CStr::from_ptr(pg_sys::HbaFileName) };
+    // SAFETY: the parser is given lines as they come; what it makes is copied before it is freed.
+    let lines = unsafe { each_line(path, hba_line) }?;
+    match lines.is_empty() {
+        true => Err(Unusable(format!(
+            "\"{}\" contains no entries",
+            decode(path.to_bytes())
+        ))),
+        false => Ok(lines),
+    }
+}
+
+/// The lines of pg_ident.conf.
+pub fn ident() -> Result<Vec<Mapping>, Unusable> {
+    // SAFETY: as above.
+    let path = unsafe { CStr::from_ptr(pg_sys::IdentFileName) };
+    // SAFETY: as above.
+    unsafe { each_line(path, mapping) }
+}
+
+/// What `parse` makes of each line of a file, whose words and parsed lines are in memory of their
+/// own meanwhile; after an error that goes with the transaction.
+///
+/// # Safety
+/// Inside of a transaction. `parse` keeps nothing of the line that it is given.
+unsafe fn each_line<R>(
+    path: &CStr,
+    parse: impl Fn(*mut TokenizedAuthLine) -> Option<R>,
+) -> Result<Vec<R>, Unusable> {
+    // SAFETY: a child of the present context, current until it is deleted: nothing that is made in
+    // it is used after that. The list is of lines as words.
+    unsafe {
+        let former = pg_sys::CurrentMemoryContext;
+        let context = pg_sys::AllocSetContextCreateInternal(
+            former,
+            c"pgcache hba".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        pg_sys::CurrentMemoryContext = context;
+        let parsed = version::with_auth_lines(path, SILENT, |lines| {
+            let lines = pg_list::pointers::<TokenizedAuthLine>(lines);
+            let parsed = lines.into_iter().map(|line| {
+                let result = (*line).err_msg.is_null().then(|| parse(line)).flatten();
+                result.ok_or_else(|| refusal(path, &*line))
+            });
+            parsed.collect()
+        });
+        pg_sys::CurrentMemoryContext = former;
+        pg_sys::MemoryContextDelete(context);
+        parsed.unwrap_or_else(|| {
+            let name = decode(path.to_bytes());
+            Err(Unusable(format!("\"{name}\" cannot be opened")))
+        })
+    }
+}
+
+/// # Safety
+/// A line that a parser has refused: it has said why.
+unsafe fn refusal(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
+    #[cfg(feature = "pg15")]
+    let file = path;
+    #[cfg(not(feature = "pg15"))]
+    // SAFETY: every line has the name of the file that it stands in, maybe one that was included.
+    let file = match line.file_name.is_null() {
+        true => path,
+        false => unsafe { CStr::from_ptr(line.file_name) },
+    };
+    // SAFETY: the message is NULL or a C string in the memory of the lines.
+    let why = unsafe { optional(line.err_msg) }.unwrap_or_default();
+    Unusable(format!(
+        "line {} of \"{}\": {}",
+        line.line_num,
+        decode(file.to_bytes()),
+        decode(&why)
+    ))
+}
+
+/// What Postgres says of what it refuses: at this level nothing, since the postmaster has said it.
+const SILENT: c_int = pg_sys::DEBUG1 as c_int;
+
+fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
+    // SAFETY: a line of the tokenizer's, in whose context we are; the result is NULL or a line
+    // whose strings and lists are there as long as that context.
+    unsafe {
+        let parsed = guarded(|| parse_hba_line(line, SILENT));
+        if parsed.is_null() {
+            return None;
+        }
+        #[cfg(feature = "pg15")]
+        let parsed = &*parsed;
+        #[cfg(not(feature = "pg15"))]
+        let parsed = &(*parsed).line;
+        Some(Line {
+            number: u32::try_from(parsed.linenumber).unwrap_or(0),
+            connections: connections_of(parsed.conntype)?,
+            databases: tokens(parsed.databases),
+            roles: tokens(parsed.roles),
+            origin: origin(parsed)?,
+            method: method_of(parsed.auth_method),
+            map: optional(parsed.usermap),
+            certificate: certificate_of(parsed)?,
+        })
+    }
+}
+
+fn connections_of(kind: u32) -> Option<Connections> {
+    match kind {
+        connections::LOCAL => Some(Connections::Local),
+        // A connection of ours is never encrypted by GSS.
+        connections::HOST | connections::HOST_NO_GSS => Some(Connections::Host),
+        connections::HOST_SSL => Some(Connections::HostTls),
+        connections::HOST_NO_SSL => Some(Connections::HostWithoutTls),
+        connections::HOST_GSS => Some(Connections::HostGss),
+        _ => None,
+    }
+}
+
+fn method_of(number: u32) -> Method {
+    match number {
+        method::REJECT => Method::Reject,
+        method::TRUST => Method::Trust,
+        method::PEER => Method::Peer,
+        method::PASSWORD | method::MD5 => Method::Password { scram_only: false },
+        method::CERT => Method::Certificate,
+        method::SCRAM => Method::Password { scram_only: true },
+        _ => Method::Other,
+    }
+}
+
+/// Method `cert` asks for the full check, whatever the line's options say.
+fn certificate_of(line: &layout::HbaLine15) -> Option<ShownCertificate> {
+    let asked = match line.auth_method {
+        method::CERT => client_cert::FULL,
+        _ => line.clientcert,
+    };
+    match (asked, line.clientcertname) {
+        (client_cert::OFF, _) => Some(ShownCertificate::NotAsked),
+        (client_cert::CA, _) => Some(ShownCertificate::Verified),
+        (client_cert::FULL, client_cert_name::CN) => Some(ShownCertificate::CommonName),
+        (client_cert::FULL, client_cert_name::DN) => Some(ShownCertificate::DistinguishedName),
+        _ => None,
+    }
+}
+
+/// # Safety
+/// A line that Postgres has parsed.
+unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
+    if line.conntype == connections::LOCAL {
+        return Some(Origin::Anywhere);
+    }
+    match line.ip_cmp_method {
+        comparison::ALL => Some(Origin::Anywhere),
+        comparison::SAME_HOST => Some(Origin::SameHost),
+        comparison::SAME_NET => Some(Origin::SameNet),
+        comparison::MASK => {
+            // SAFETY: the name is NULL or a C string of the parsed line.
+            if let Some(name) = unsafe { optional(line.hostname) } {
+                return Some(Origin::Name(name));
+            }
+            Some(Origin::Network {
+                address: address_of(&line.addr)?,
+                mask: address_of(&line.mask)?,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Linux' numbers of the two families of addresses.
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
+/// The address in a `sockaddr`; None for a family that is none of the internet's.
+pub fn address_of(address: &Address) -> Option<IpAddr> {
+    // The port comes first; before an address of IPv6 there are four bytes more.
+    match address.family {
+        AF_INET => {
+            let bytes: [u8; 4] = address.bytes.get(2..6)?.try_into().ok()?;
+            Some(IpAddr::V4(Ipv4Addr::from(bytes)))
+        }
+        AF_INET6 => {
+            let bytes: [u8; 16] = address.bytes.get(6..22)?.try_into().ok()?;
+            Some(IpAddr::V6(Ipv6Addr::from(bytes)))
+        }
+        _ => None,
+    }
+}
+
+/// The same address as a `sockaddr`, without a port.
+pub fn sockaddr_of(address: IpAddr) -> Address {
+    let mut bytes = [0; 126];
+    let family = match address {
+        IpAddr::V4(address) => {
+            bytes[2..6].copy_from_slice(&address.octets());
+            AF_INET
+        }
+        IpAddr::V6(address) => {
+            bytes[6..22].copy_from_slice(&address.octets());
+            AF_INET6
+        }
+    };
+    Address { family, bytes }
+}
+
+fn mapping(line: *mut TokenizedAuthLine) -> Option<Mapping> {
+    // SAFETY: a line of the tokenizer's, in whose context we are; the result is NULL or a line whose
+    // strings are there as long as that context.
+    unsafe {
+        let parsed = guarded(|| parse_ident_line(line, SILENT));
+        (!parsed.is_null()).then(|| mapping_of(parsed))
+    }
+}
+
+/// In 15 a role stands for itself, whatever it is; and the compiled expression of a line is memory
+/// of malloc's.
+///
+/// # Safety
+/// A line that Postgres has parsed, which is not used again.
+#[cfg(feature = "pg15")]
+unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
+    // SAFETY: the strings of a parsed line are never NULL; its expression is there where the name
+    // begins with a slash.
+    unsafe {
+        let system_user = bytes((*parsed).ident_user);
+        let is_pattern = system_user.first() == Some(&b'/');
+        if is_pattern {
+            regex::free((&raw mut (*parsed).re).cast());
+        }
+        Mapping {
+            map: bytes((*parsed).usermap),
+            system_user: Token {
+                text: system_user,
+                quoted: true,
+                is_pattern,
+            },
+            role: Token {
+                text: bytes((*parsed).pg_role),
+                quoted: true,
+                is_pattern: false,
+            },
+        }
+    }
+}
+
+/// # Safety
+/// A line that Postgres has parsed.
+#[cfg(not(feature = "pg15"))]
+unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
+    // SAFETY: a parsed line has its map and both words.
+    unsafe {
+        Mapping {
+            map: bytes((*parsed).usermap),
+            system_user: token(&*(*parsed).system_user),
+            role: token(&*(*parsed).pg_user),
+        }
+    }
+}
+
+/// # Safety
+/// A list of words.
+unsafe fn tokens(list: *mut layout::List) -> Vec<Token> {
+    // SAFETY: the list is of words, each with its string.
+    unsafe {
+        let words = pg_list::pointers::<AuthToken>(list.cast());
+        words.into_iter().map(|word| token(&*word)).collect()
+    }
+}
+
+/// # Safety
+/// A word with its string.
+unsafe fn token(word: &AuthToken) -> Token {
+    #[cfg(feature = "pg15")]
+    let is_pattern = false;
+    #[cfg(not(feature = "pg15"))]
+    let is_pattern = !word.regex.is_null();
+    Token {
+        // SAFETY: a word's string is a C string.
+        text: unsafe { bytes(word.string) },
+        quoted: word.quoted,
+        is_pattern,
+    }
+}
+
+/// # Safety
+/// A C string.
+unsafe fn bytes(text: *const c_char) -> Vec<u8> {
+    // SAFETY: a C string, by the caller's word; it is copied.
+    unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
+}
+
+/// # Safety
+/// NULL or a C string.
+unsafe fn optional(text: *const c_char) -> Option<Vec<u8>> {
+    // SAFETY: not NULL where it is read.
+    (!text.is_null()).then(|| unsafe { bytes(text) })
+}

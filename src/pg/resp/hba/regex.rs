@@ -1,0 +1,110 @@
+//! Regular expressions of pg_hba.conf and pg_ident.conf.
+//!
+//! Postgres compiles them in the postmaster, which has no database and so takes each byte for a
+//! character, and asks them before a session knows its database. A worker has one, in whose encoding
+//! the same expression could mean something else. So bytes are characters here, too, and an
+//! expression is compiled where it is asked: it happens once a log-in.
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+use pgrx::pg_sys::Oid;
+
+use crate::pg::memory::unguarded::guarded;
+
+/// Gives back the memory of an expression that Postgres' parser has compiled; in 15 it is none of a
+/// memory context.
+///
+/// # Safety
+/// A `regex_t` that was compiled, and that nobody uses again.
+#[cfg(feature = "pg15")]
+pub unsafe fn free(regex: *mut c_void) {
+    // SAFETY: as the caller says; inside of `guarded` an error jumps over nothing to drop.
+    unsafe { guarded(|| pg_regfree(regex.cast())) };
+}
+
+/// Room for Postgres' `regex_t`, which has less than 80 bytes in 15 to 18.
+#[repr(C, align(16))]
+struct Compiled([u8; 256]);
+
+/// `regmatch_t`; -1 for what took no part in the match.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Place {
+    start: i64,
+    end: i64,
+}
+
+unsafe extern "C-unwind" {
+    fn pg_regcomp(
+        regex: *mut Compiled,
+        pattern: *const u32,
+        length: usize,
+        flags: c_int,
+        collation: Oid,
+    ) -> c_int;
+    fn pg_regexec(
+        regex: *mut Compiled,
+        text: *const u32,
+        length: usize,
+        start: usize,
+        details: *mut c_void,
+        places: usize,
+        place: *mut Place,
+        flags: c_int,
+    ) -> c_int;
+    fn pg_regfree(regex: *mut Compiled);
+}
+
+/// regex/regex.h: the expressions of Postgres' own operators.
+const REG_ADVANCED: c_int = 3;
+const REG_NOMATCH: c_int = 1;
+/// catalog/pg_collation.dat.
+const C_COLLATION: u32 = 950;
+
+/// A match: where the first group in parentheses is, if there is one and it took part.
+pub struct Match {
+    pub group: Option<Range<usize>>,
+}
+
+/// The expression cannot be compiled, or the search failed.
+pub struct Failed;
+
+/// Looks for the expression in a text.
+pub fn search(pattern: &[u8], text: &[u8]) -> Result<Option<Match>, Failed> {
+    let (pattern, text) = (characters(pattern), characters(text));
+    let mut regex = Compiled([0; 256]);
+    let mut places = [Place { start: -1, end: -1 }; 2];
+    let (regex, place) = (&raw mut regex, places.as_mut_ptr());
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The expression
+    // has room for what Postgres makes of it, and is freed where it was made; texts and places live
+    // through the calls, which are told how long they are.
+    let outcome = unsafe {
+        guarded(|| {
+            let collation = Oid::from_u32(C_COLLATION);
+            let (start, length) = (pattern.as_ptr(), pattern.len());
+            if pg_regcomp(regex, start, length, REG_ADVANCED, collation) != 0 {
+                return None;
+            }
+            let details = std::ptr::null_mut();
+            let found = pg_regexec(regex, text.as_ptr(), text.len(), 0, details, 2, place, 0);
+            pg_regfree(regex);
+            Some(found)
+        })
+    };
+    match outcome {
+        Some(0) => Ok(Some(Match {
+            group: range(places[1]),
+        })),
+        Some(REG_NOMATCH) => Ok(None),
+        _ => Err(Failed),
+    }
+}
+
+fn characters(text: &[u8]) -> Vec<u32> {
+    text.iter().copied().map(u32::from).collect()
+}
+
+fn range(place: Place) -> Option<Range<usize>> {
+    Some(usize::try_from(place.start).ok()?..usize::try_from(place.end).ok()?)
+}

@@ -1,0 +1,211 @@
+//! The ring of messages for the fronts: those that sessions have sent with `pgcache.publish`, and those of
+//! clients whose readers are another front's.
+//!
+//! Writers take turns by a lock, which they hold for as long as it takes to copy. Fronts read without
+//! one, each from where it was: bytes that were overwritten meanwhile are noticed, because a writer
+//! says first how far it is going to write. Then nobody knows what was lost, and the front says so.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use pgrx::pg_sys;
+
+use super::area;
+use super::board::Board;
+
+/// Bytes of the ring. A front drains it in each turn, so this is for the longest of its turns.
+const ROOM: usize = 4 << 20;
+const WORDS: usize = ROOM / 8;
+/// Bits of a length, in a message's first word; above both is its sender.
+const LENGTH_BITS: u32 = 28;
+/// Bytes of the messages of one transaction: a part of the ring, so that others find room beside it.
+pub const MOST: usize = 1 << 20;
+
+/// Bytes of shared memory.
+pub const BYTES: usize = size_of::<Ring>();
+
+#[repr(C)]
+struct Ring {
+    /// Words that were written since the start of the server, and those that are written now, too.
+    end: AtomicU64,
+    reserved: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// A message: its channel, and what it says.
+pub struct Message {
+    pub channel: Vec<u8>,
+    pub text: Vec<u8>,
+}
+
+/// The ring of this server.
+#[derive(Clone, Copy)]
+pub struct Messages {
+    ring: &'static Ring,
+    lock: std::ptr::NonNull<pg_sys::LWLock>,
+}
+
+/// How far a front has read.
+pub struct Reader {
+    messages: Messages,
+    at: u64,
+    /// Its own messages' sender.
+    own: u64,
+}
+
+/// The sender of messages of sessions.
+pub const SESSION: u64 = 0;
+
+/// The sender of a front's messages.
+pub fn sender(front: usize) -> u64 {
+    front as u64 + 1
+}
+
+/// What a front has found.
+pub enum Found {
+    Message(Message),
+    /// The ring went round before it was read: an unknown number of messages is lost.
+    Lost,
+}
+
+/// Words of a message: its two lengths, and both texts.
+fn words(bytes: usize) -> usize {
+    1 + bytes.div_ceil(8)
+}
+
+/// Bytes of the ring that a message takes.
+pub fn cost(channel: usize, text: usize) -> usize {
+    words(channel.saturating_add(text)).saturating_mul(8)
+}
+
+impl Messages {
+    /// None where nothing listens.
+    pub fn of_server() -> Option<Messages> {
+        let area = area::of_server()?;
+        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as
+        // long as the server lives; all that is in them is atomic.
+        let ring = unsafe { area.messages.cast().as_ref() };
+        Some(Messages {
+            ring,
+            lock: area.lock,
+        })
+    }
+
+    /// Puts all of these into the ring, one after the other, and wakes the fronts. Fails never, for it
+    /// is called when a transaction has committed. Together they are no more than [`MOST`].
+    pub fn send<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(&self, messages: impl Fn() -> I) {
+        self.put_all(SESSION, messages);
+        if let Some(board) = Board::of_server() {
+            board.wake_fronts();
+        }
+    }
+
+    /// Puts a message of a client of this front into the ring, for the others. Its cost is no more than
+    /// [`MOST`].
+    pub fn send_from(&self, front: usize, channel: &[u8], text: &[u8]) {
+        self.put_all(sender(front), || std::iter::once((channel, text)));
+    }
+
+    fn put_all<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
+        &self,
+        sender: u64,
+        messages: impl Fn() -> I,
+    ) {
+        let length = |(channel, text): (&[u8], &[u8])| words(channel.len() + text.len());
+        let all: usize = messages().map(length).sum();
+        // SAFETY: the lock lies in shared memory for as long as the server lives. Nothing in between
+        // can fail, nor wait.
+        unsafe { pg_sys::LWLockAcquire(self.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
+        let mut at = self.ring.end.load(Relaxed);
+        self.ring.reserved.store(at + all as u64, Relaxed);
+        fence(Release);
+        for (channel, text) in messages() {
+            let lengths = channel.len() as u64 | (text.len() as u64) << LENGTH_BITS;
+            self.put(&mut at, lengths | sender << (2 * LENGTH_BITS));
+            let mut bytes = channel.iter().chain(text);
+            for _ in 1..length((channel, text)) {
+                let mut eight = [0; 8];
+                for (place, byte) in eight.iter_mut().zip(&mut bytes) {
+                    *place = *byte;
+                }
+                self.put(&mut at, u64::from_le_bytes(eight));
+            }
+        }
+        self.ring.end.store(at, Release);
+        // SAFETY: taken above.
+        unsafe { pg_sys::LWLockRelease(self.lock.as_ptr()) };
+    }
+
+    fn put(&self, at: &mut u64, word: u64) {
+        self.ring.words[(*at % WORDS as u64) as usize].store(word, Relaxed);
+        *at += 1;
+    }
+
+    /// From here on, for the front of this number.
+    pub fn reader(self, front: usize) -> Reader {
+        Reader {
+            messages: self,
+            at: self.ring.end.load(Acquire),
+            own: sender(front),
+        }
+    }
+}
+
+impl Reader {
+    /// Whether something came.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        self.messages.ring.end.load(Acquire) != self.at
+    }
+
+    /// What came is of no interest.
+    pub fn pass(&mut self) {
+        self.at = self.messages.ring.end.load(Acquire);
+    }
+
+    /// The next message of others; None: all are read.
+    pub fn next(&mut self) -> Option<Found> {
+        let ring = self.messages.ring;
+        let word = |at: u64| ring.words[(at % WORDS as u64) as usize].load(Relaxed);
+        loop {
+            let end = ring.end.load(Acquire);
+            if end == self.at {
+                return None;
+            }
+            let first = word(self.at);
+            let lengths = [first, first >> LENGTH_BITS].map(|word| word & ((1 << LENGTH_BITS) - 1));
+            let [channel, text] = lengths.map(|length| length as usize);
+            let length = words(channel.saturating_add(text));
+            // Where the first word was overwritten it may say anything.
+            if !self.is_whole() || length as u64 > end - self.at {
+                return Some(self.lose());
+            }
+            if first >> (2 * LENGTH_BITS) == self.own {
+                self.at += length as u64;
+                continue;
+            }
+            let mut bytes: Vec<u8> = (1..length as u64)
+                .flat_map(|nth| word(self.at + nth).to_le_bytes())
+                .collect();
+            if !self.is_whole() {
+                return Some(self.lose());
+            }
+            self.at += length as u64;
+            bytes.truncate(channel + text);
+            let text = bytes.split_off(channel);
+            let channel = bytes;
+            return Some(Found::Message(Message { channel, text }));
+        }
+    }
+
+    /// Whether nobody has begun to write over what was read since.
+    fn is_whole(&self) -> bool {
+        fence(Acquire);
+        self.messages.ring.reserved.load(Relaxed) - self.at <= WORDS as u64
+    }
+
+    fn lose(&mut self) -> Found {
+        self.pass();
+        Found::Lost
+    }
+}

@@ -1,0 +1,24 @@
+//! The C side of the Redis protocol: its processes, what they sleep on, the queue between them, the board and the
+//! ring of messages that sessions of SQL see, too, what is
+//! asked of the system; what several fronts share, and how they hand on connections; who may come in by pg_hba.conf, and whether a password is right.
+//!
+//! What a request means is said in `crate::resp`.
+
+pub mod area;
+pub mod board;
+pub mod cursors;
+pub mod desk;
+pub mod gate;
+pub mod handover;
+pub mod hba;
+pub mod login;
+pub mod messages;
+pub mod password;
+pub mod process;
+pub mod queue;
+pub mod readers;
+pub mod several;
+pub mod sleep;
+pub mod slow_log;
+pub mod socket_mode;
+pub mod system;

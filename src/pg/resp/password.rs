@@ -1,0 +1,149 @@
+//! Whether a password is a role's.
+//!
+//! Guards three rules. A wrong one costs as much time as a right one, and so does one for a role
+//! that is not there. What was verified once is known again without the work of SCRAM, as long as
+//! the stored secret is the same. And no password, nor anything from which one could be guessed,
+//! stays in memory: what is kept is a keyed hash, the key of which this process alone has.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::memory::unguarded::guarded;
+
+unsafe extern "C-unwind" {
+    fn pg_be_scram_build_secret(password: *const c_char) -> *mut c_char;
+    fn pg_hmac_create(kind: c_int) -> *mut c_void;
+    fn pg_hmac_init(context: *mut c_void, key: *const u8, length: usize) -> c_int;
+    fn pg_hmac_update(context: *mut c_void, data: *const u8, length: usize) -> c_int;
+    fn pg_hmac_final(context: *mut c_void, to: *mut u8, length: usize) -> c_int;
+    fn pg_hmac_free(context: *mut c_void);
+}
+
+/// common/cryptohash.h.
+const PG_SHA256: c_int = 3;
+/// `STATUS_OK` of c.h.
+const STATUS_OK: c_int = 0;
+/// What Postgres takes from a client at most (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
+const LONGEST: usize = 65_535;
+/// Pairs that are remembered; with one more all are forgotten.
+const REMEMBERED: usize = 1_024;
+
+/// The keyed hash of a secret and a password.
+type Mark = [u8; 32];
+
+thread_local! {
+    static KEY: OnceCell<Option<[u8; 32]>> = const { OnceCell::new() };
+    static PAIRS: RefCell<HashMap<u32, Mark>> = RefCell::default();
+}
+
+/// Whether this is the password of a role, which has one and has it still (VALID UNTIL). Takes some
+/// milliseconds the first time. `scram_only`: one that is stored as md5 does not count.
+pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bool {
+    // Postgres takes no empty password either, whatever is stored.
+    let fits = (1..=LONGEST).contains(&password.len());
+    let Some(password) = CString::new(password).ok().filter(|_| fits) else {
+        return false;
+    };
+    let Some(secret) = secret(name).filter(|secret| !scram_only || is_scram(secret)) else {
+        spend(&password);
+        return false;
+    };
+    let mark = mark(&secret, &password);
+    if mark.is_some_and(|mark| is_known(role, &mark)) {
+        return true;
+    }
+    let right = verify(name, &secret, &password);
+    if let Some(mark) = mark.filter(|_| right) {
+        remember(role, mark);
+    }
+    right
+}
+
+/// The role's stored secret; None without one, past its time, and for a role that is not there.
+fn secret(name: &CStr) -> Option<CString> {
+    let mut why = std::ptr::null();
+    // SAFETY: a syscache look-up inside of a transaction; the result is NULL or a palloc'd copy.
+    unsafe {
+        let secret = pg_sys::get_role_password(name.as_ptr(), &raw mut why);
+        (!secret.is_null()).then(|| CStr::from_ptr(secret).to_owned())
+    }
+}
+
+fn is_scram(secret: &CStr) -> bool {
+    // SAFETY: reads a C string that lives through the call.
+    let kind = unsafe { pg_sys::get_password_type(secret.as_ptr()) };
+    kind == pg_sys::PasswordType::PASSWORD_TYPE_SCRAM_SHA_256
+}
+
+fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
+    let mut why = std::ptr::null();
+    // SAFETY: C strings that live through the call, which keeps none.
+    unsafe {
+        let (name, secret, password) = (name.as_ptr(), secret.as_ptr(), password.as_ptr());
+        pg_sys::plain_crypt_verify(name, secret, password, &raw mut why) == STATUS_OK
+    }
+}
+
+/// The work of a verification, for nothing.
+fn spend(password: &CStr) {
+    let password = password.as_ptr();
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string
+    // lives through the call, the result goes with the transaction's memory.
+    unsafe { guarded(|| pg_be_scram_build_secret(password)) };
+}
+
+fn is_known(role: Oid, mark: &Mark) -> bool {
+    PAIRS.with(|pairs| {
+        let pairs = pairs.borrow();
+        pairs.get(&role.to_u32()).is_some_and(|known| {
+            let differing = known.iter().zip(mark).map(|(one, other)| one ^ other);
+            differing.fold(0, |all, bits| all | bits) == 0
+        })
+    })
+}
+
+fn remember(role: Oid, mark: Mark) {
+    PAIRS.with(|pairs| {
+        let mut pairs = pairs.borrow_mut();
+        if pairs.len() >= REMEMBERED && !pairs.contains_key(&role.to_u32()) {
+            pairs.clear();
+        }
+        pairs.insert(role.to_u32(), mark);
+    });
+}
+
+/// None where nothing can be remembered: without randomness or memory.
+fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
+    let key = KEY.with(|key| *key.get_or_init(new_key))?;
+    // The secret ends with its NUL, so that no other pair has the same bytes.
+    let (secret, password) = (secret.to_bytes_with_nul(), password.to_bytes());
+    let mut mark = [0; 32];
+    let (to, length) = (mark.as_mut_ptr(), mark.len());
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is
+    // used only if it is there, and freed; all lengths are those of what is pointed to.
+    let made = unsafe {
+        guarded(|| {
+            let context = pg_hmac_create(PG_SHA256);
+            if context.is_null() {
+                return false;
+            }
+            let made = pg_hmac_init(context, key.as_ptr(), key.len()) >= 0
+                && pg_hmac_update(context, secret.as_ptr(), secret.len()) >= 0
+                && pg_hmac_update(context, password.as_ptr(), password.len()) >= 0
+                && pg_hmac_final(context, to, length) >= 0;
+            pg_hmac_free(context);
+            made
+        })
+    };
+    made.then_some(mark)
+}
+
+fn new_key() -> Option<[u8; 32]> {
+    let mut key = [0_u8; 32];
+    // SAFETY: writes so many bytes.
+    let filled = unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), key.len()) };
+    filled.then_some(key)
+}

@@ -1,0 +1,405 @@
+//! The queue between front and back processes of the Redis protocol, in shared memory.
+//!
+//! A front asks what can wait, a back answers. All places are taken at the start of the server; one
+//! without a free place asks again later. A place belongs to its front until it is asked, then to
+//! the back that takes it until it is answered, then to its front again: who owns it is its state,
+//! and only its owner touches the rest. What is asked and answered is plain data of this library,
+//! which lies at the same address in every process.
+//!
+//! A process that ends in the middle leaves places: its successor, which has the same number, clears
+//! up after it (`begin_front`, `begin_back`). What a back had taken is answered with "nobody knows".
+
+use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use pgrx::pg_sys;
+
+use crate::pg::shmem::zeroed::{self, Piece};
+use crate::pg::worker::background;
+
+/// As many questions may be under way.
+const PLACES: usize = 128;
+/// Of these, those that take long may have so many: the others must not wait for places.
+const SLOW_PLACES: u32 = 64;
+/// Processes of either kind.
+pub const MOST_PROCESSES: usize = 16;
+
+const FREE: u32 = 0;
+/// A front writes its question.
+const WRITTEN: u32 = 1;
+const ASKED: u32 = 2;
+const TAKEN: u32 = 3;
+const ANSWERED: u32 = 4;
+/// Its front has gone while a back had it: whoever finishes frees it.
+const ABANDONED: u32 = 5;
+/// Above these bits stands, of the states TAKEN and ABANDONED, the number of the back.
+const STATE_BITS: u32 = 8;
+
+fn kind(state: u32) -> u32 {
+    state & ((1 << STATE_BITS) - 1)
+}
+
+fn with_back(state: u32, back: usize) -> u32 {
+    state | (back as u32) << STATE_BITS
+}
+
+/// What others know of a process.
+#[repr(C)]
+struct Process {
+    /// 0: there is none.
+    pid: AtomicU32,
+    /// A back: it is at work and will look again before it sleeps.
+    busy: AtomicBool,
+    /// A front: so many answers wait for it.
+    answers: AtomicU32,
+}
+
+impl Process {
+    fn is_idle(&self) -> bool {
+        self.pid.load(Acquire) != 0 && !self.busy.load(SeqCst)
+    }
+}
+
+#[repr(C)]
+struct Head {
+    /// The database that is served.
+    database: AtomicU32,
+    /// The next question's number.
+    order: AtomicU64,
+    /// Slow questions that have a place.
+    slow: AtomicU32,
+    fronts: [Process; MOST_PROCESSES],
+    backs: [Process; MOST_PROCESSES],
+}
+
+#[repr(C)]
+struct Place<Q, A> {
+    state: AtomicU32,
+    /// The number of the front.
+    front: AtomicU32,
+    slow: AtomicBool,
+    /// Smaller ones were asked earlier.
+    order: AtomicU64,
+    /// What the front knows its question by.
+    ticket: AtomicU64,
+    question: UnsafeCell<MaybeUninit<Q>>,
+    answer: UnsafeCell<MaybeUninit<A>>,
+}
+
+/// Which kind of process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Front,
+    Back,
+}
+
+thread_local! {
+    // Both set by the postmaster before it forks; every process inherits them.
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+    static MEMORY: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+}
+
+fn places_at() -> usize {
+    size_of::<Head>().next_multiple_of(64)
+}
+
+/// Bytes of a queue of these questions and answers.
+fn bytes<Q, A>() -> usize {
+    places_at() + PLACES * size_of::<Place<Q, A>>()
+}
+
+/// Asks for the queue of these questions and answers at the start of the server; only while
+/// preloading, once. Zeros are a queue whose places are free and that has no processes.
+pub fn register<Q: Copy + 'static, A: Copy + 'static>() {
+    BYTES.set(bytes::<Q, A>());
+    zeroed::register(Piece {
+        name: c"pgcache resp",
+        bytes: BYTES.get(),
+        unmade: 0,
+        request: || {},
+        given: |memory| MEMORY.set(Some(memory)),
+    });
+}
+
+/// The queue of this server.
+pub struct Queue<Q: 'static, A: 'static> {
+    head: &'static Head,
+    places: &'static [Place<Q, A>],
+    kinds: PhantomData<(Q, A)>,
+}
+
+/// A question that this back has taken, and its place.
+pub struct Asked<Q> {
+    pub place: usize,
+    pub question: Q,
+}
+
+impl<Q: Copy, A: Copy> Queue<Q, A> {
+    /// None where none was asked for at the start. `Q` and `A` are those of `register`.
+    pub fn of_server() -> Option<Queue<Q, A>> {
+        let memory = MEMORY.get()?;
+        if BYTES.get() != bytes::<Q, A>() {
+            return None;
+        }
+        // SAFETY: as many bytes lie there from an aligned address on, as `register` has computed
+        // with the same types. Zeroed places are free, and what is in a free one is not looked at;
+        // afterwards the owner by its state alone touches what is in its cells.
+        unsafe {
+            Some(Queue {
+                head: memory.cast().as_ref(),
+                places: std::slice::from_raw_parts(memory.add(places_at()).cast().as_ptr(), PLACES),
+                kinds: PhantomData,
+            })
+        }
+    }
+
+    /// The database that is served: its number.
+    pub fn database(&self) -> pg_sys::Oid {
+        pg_sys::Oid::from_u32(self.head.database.load(Acquire))
+    }
+
+    /// Says which database is served, to processes that start from now on.
+    pub fn set_database(&self, database: pg_sys::Oid) {
+        self.head.database.store(database.to_u32(), Release);
+    }
+
+    fn process(&self, kind: Kind, number: usize) -> &'static Process {
+        let processes = match kind {
+            Kind::Front => &self.head.fronts,
+            Kind::Back => &self.head.backs,
+        };
+        &processes[number % MOST_PROCESSES]
+    }
+
+    /// The process of this number; None: there is none.
+    pub fn pid(&self, kind: Kind, number: usize) -> Option<u32> {
+        let pid = self.process(kind, number).pid.load(Acquire);
+        (pid != 0).then_some(pid)
+    }
+
+    /// This process no longer has its number.
+    pub fn end(&self, kind: Kind, number: usize) {
+        self.process(kind, number).pid.store(0, Release);
+    }
+
+    /// This process is the front of this number. What its predecessor has asked interests nobody.
+    pub fn begin_front(&self, number: usize) {
+        let process = self.process(Kind::Front, number);
+        for place in self.places {
+            if place.front.load(Relaxed) as usize != number {
+                continue;
+            }
+            let abandon = |state| match kind(state) {
+                FREE | ABANDONED => None,
+                TAKEN => Some(state - TAKEN + ABANDONED),
+                _ => Some(FREE),
+            };
+            let former = place.state.fetch_update(AcqRel, Acquire, abandon);
+            if former.is_ok_and(|former| kind(former) != TAKEN) {
+                self.count_out(place);
+            }
+        }
+        process.answers.store(0, SeqCst);
+        process.pid.store(background::own_pid(), Release);
+    }
+
+    /// This process is the back of this number. `lost` answers what its predecessor had taken.
+    pub fn begin_back(&self, number: usize, lost: A) {
+        let process = self.process(Kind::Back, number);
+        for (index, place) in self.places.iter().enumerate() {
+            let state = place.state.load(Acquire);
+            if [TAKEN, ABANDONED]
+                .map(|kind| with_back(kind, number))
+                .contains(&state)
+            {
+                self.answer(index, lost);
+            }
+        }
+        process.pid.store(background::own_pid(), Release);
+    }
+
+    /// Asks; false: there is no place now. A slow question waits for those that are not.
+    pub fn ask(&self, front: usize, ticket: u64, slow: bool, question: Q) -> bool {
+        if slow && self.head.slow.fetch_add(1, AcqRel) >= SLOW_PLACES {
+            self.head.slow.fetch_sub(1, AcqRel);
+            return false;
+        }
+        let free = |place: &&Place<Q, A>| {
+            place
+                .state
+                .compare_exchange(FREE, WRITTEN, AcqRel, Relaxed)
+                .is_ok()
+        };
+        let Some(place) = self.places.iter().find(free) else {
+            if slow {
+                self.head.slow.fetch_sub(1, AcqRel);
+            }
+            return false;
+        };
+        place.front.store(front as u32, Relaxed);
+        place.slow.store(slow, Relaxed);
+        place.ticket.store(ticket, Relaxed);
+        place
+            .order
+            .store(self.head.order.fetch_add(1, Relaxed), Relaxed);
+        // SAFETY: in this state the place is this front's alone.
+        unsafe { (*place.question.get()).write(question) };
+        place.state.store(ASKED, SeqCst);
+        self.wake_back();
+        true
+    }
+
+    /// A back that is at work looks again before it sleeps. The quick one is the last that is asked.
+    fn wake_back(&self) {
+        if let Some(back) = self.head.backs.iter().rev().find(|back| back.is_idle()) {
+            background::wake(back.pid.load(Acquire));
+        }
+    }
+
+    /// Wakes the back of the quick lane, if it sleeps.
+    pub fn wake_quick(&self) {
+        if let Some(quick) = self.head.backs.first().filter(|back| back.is_idle()) {
+            background::wake(quick.pid.load(Acquire));
+        }
+    }
+
+    /// Wakes one of the slow lane's that sleeps; where there is none the quick one is.
+    pub fn wake_slow(&self) {
+        self.wake_back();
+    }
+
+    /// Whether any back but the quick one can do what is asked at once.
+    pub fn has_idle_slow(&self) -> bool {
+        let (_, slow) = self.head.backs.split_at(1);
+        slow.iter().any(Process::is_idle)
+    }
+
+    /// Says whether this back is at work. After it has said that it is not, it looks once more.
+    pub fn set_busy(&self, back: usize, busy: bool) {
+        self.process(Kind::Back, back).busy.store(busy, SeqCst);
+    }
+
+    /// Takes the next question: quick ones first, in the order in which they were asked; or one of these alone.
+    pub fn next(&self, back: usize, slow: bool) -> Option<Asked<Q>> {
+        loop {
+            let (index, place) = self
+                .places
+                .iter()
+                .enumerate()
+                .filter(|(_, place)| place.state.load(SeqCst) == ASKED)
+                .filter(|(_, place)| slow || !place.slow.load(Relaxed))
+                .min_by_key(|(_, place)| (place.slow.load(Relaxed), place.order.load(Relaxed)))?;
+            let taken = with_back(TAKEN, back);
+            if place
+                .state
+                .compare_exchange(ASKED, taken, AcqRel, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            // SAFETY: in this state the place is this back's alone; its front has written it. It is
+            // made empty, because a question may have a password in it.
+            let question = unsafe {
+                let question = (*place.question.get()).assume_init();
+                wipe(place.question.get());
+                question
+            };
+            return Some(Asked {
+                place: index,
+                question,
+            });
+        }
+    }
+
+    /// Answers the question at a place that this back has taken, and wakes who has asked.
+    pub fn answer(&self, index: usize, answer: A) {
+        let Some(place) = self.places.get(index) else {
+            return;
+        };
+        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its back's alone.
+        unsafe { (*place.answer.get()).write(answer) };
+        let front = self.process(Kind::Front, place.front.load(Relaxed) as usize);
+        let answered = |state| (kind(state) == TAKEN).then_some(ANSWERED);
+        if place.state.fetch_update(SeqCst, Acquire, answered).is_ok() {
+            front.answers.fetch_add(1, SeqCst);
+            background::wake(front.pid.load(Acquire));
+        } else {
+            self.count_out(place);
+            place.state.store(FREE, Release);
+        }
+    }
+
+    /// Takes an answer of this front's: the question's ticket and what was answered.
+    pub fn take_answer(&self, front: usize) -> Option<(u64, A)> {
+        let waiting = &self.process(Kind::Front, front).answers;
+        if waiting.load(SeqCst) == 0 {
+            return None;
+        }
+        let place = self.places.iter().find(|place| {
+            place.front.load(Relaxed) as usize == front && place.state.load(SeqCst) == ANSWERED
+        })?;
+        waiting.fetch_sub(1, SeqCst);
+        // SAFETY: in this state the place is this front's alone; its back has written the answer.
+        let answer = unsafe { (*place.answer.get()).assume_init() };
+        let ticket = place.ticket.load(Relaxed);
+        self.count_out(place);
+        place.state.store(FREE, Release);
+        Some((ticket, answer))
+    }
+
+    /// A place is given back.
+    fn count_out(&self, place: &Place<Q, A>) {
+        if place.slow.swap(false, AcqRel) {
+            self.head.slow.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// Whether a question waits for a back; of all, or of the quick ones.
+    pub fn is_asked(&self, slow: bool) -> bool {
+        let asked = |place: &Place<Q, A>| {
+            place.state.load(SeqCst) == ASKED && (slow || !place.slow.load(Relaxed))
+        };
+        self.places.iter().any(asked)
+    }
+}
+
+/// How many questions wait for a back, or are at one; 0 where nothing listens. For who does not know
+/// what the questions are.
+pub fn depth() -> usize {
+    let Some(memory) = MEMORY.get() else {
+        return 0;
+    };
+    let stride = (BYTES.get() - places_at()) / PLACES;
+    let is_open = |at: usize| {
+        // SAFETY: as in `of_server`: the places lie behind the head, each as long as the others, and
+        // begin with their state.
+        let state = unsafe {
+            memory
+                .add(places_at() + at * stride)
+                .cast::<AtomicU32>()
+                .as_ref()
+        };
+        is_open(state.load(Relaxed))
+    };
+    (0..PLACES).filter(|&at| is_open(at)).count()
+}
+
+fn is_open(state: u32) -> bool {
+    matches!(kind(state), ASKED | TAKEN | ABANDONED)
+}
+
+/// Overwrites a cell in a way that the compiler does not leave out.
+///
+/// # Safety
+/// The caller alone touches the cell.
+unsafe fn wipe<T>(cell: *mut MaybeUninit<T>) {
+    let bytes = cell.cast::<u8>();
+    for at in 0..size_of::<T>() {
+        // SAFETY: inside of the cell, which is the caller's alone.
+        unsafe { bytes.add(at).write_volatile(0) };
+    }
+}

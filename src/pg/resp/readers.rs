@@ -1,0 +1,247 @@
+//! Which channels and patterns the clients of each front read, for the other fronts: a table of names in
+//! shared memory for each of both.
+//!
+//! A table has one writer, its front, and no lock: its version is odd while it is written, and who reads
+//! begins again when it has changed. It is of a fixed size. What finds no room, or cannot be read because
+//! it is written all the time, counts as unknown: then a message goes to that front in any case, and it
+//! sees itself who reads it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+
+/// How often who reads a table that is being written begins again.
+const TRIES: usize = 1000;
+/// A slot whose name is gone; 0 is an empty one, and hashes begin behind it.
+const REMOVED: u64 = 1;
+const FIRST_HASH: u64 = 2;
+
+/// Names with how many clients read each: so many slots, of which three quarters are used, and so many
+/// words of text.
+#[repr(C)]
+pub struct Names<const SLOTS: usize, const WORDS: usize> {
+    version: AtomicU64,
+    /// Names that are there; slots that were ever used; words of text that are taken.
+    names: AtomicU64,
+    used: AtomicU64,
+    end: AtomicU64,
+    /// 1: some found no room.
+    incomplete: AtomicU64,
+    /// A hash; the number of clients, and above it where the text lies.
+    slots: [[AtomicU64; 2]; SLOTS],
+    /// Each text after its length in bytes.
+    words: [AtomicU64; WORDS],
+}
+
+/// Channels of a front.
+pub type Channels = Names<16_384, 65_536>;
+/// Patterns, which are all looked at for each message.
+pub type Patterns = Names<1024, 16_384>;
+
+/// What a front's clients read.
+#[repr(C, align(64))]
+pub struct Readers {
+    pub channels: Channels,
+    pub patterns: Patterns,
+}
+
+fn hash_of(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish().max(FIRST_HASH)
+}
+
+fn about(count: usize, place: usize) -> u64 {
+    count.min(u32::MAX as usize) as u64 | (place as u64) << 32
+}
+
+fn count_of(about: u64) -> usize {
+    (about & u64::from(u32::MAX)) as usize
+}
+
+fn place_of(about: u64) -> usize {
+    (about >> 32) as usize
+}
+
+impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
+    /// How many clients read a name; None: it is not known.
+    pub fn count(&self, name: &[u8]) -> Option<usize> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        let found = self.read(|| self.find(name).map(|(_, about)| count_of(about)))?;
+        match found {
+            None if self.is_incomplete() => None,
+            found => Some(found.unwrap_or(0)),
+        }
+    }
+
+    /// All names with how many clients read each, and whether they are all.
+    pub fn all(&self) -> (Vec<(Vec<u8>, usize)>, bool) {
+        if self.is_empty() {
+            return (Vec::new(), true);
+        }
+        let all = self.read(|| {
+            let slots = self.slots.iter().map(|slot| {
+                let is_used = slot[0].load(Relaxed) >= FIRST_HASH;
+                let about = slot[1].load(Relaxed);
+                is_used.then(|| (self.text(place_of(about)), count_of(about)))
+            });
+            slots.flatten().collect::<Vec<_>>()
+        });
+        let is_complete = all.is_some() && !self.is_incomplete();
+        (all.unwrap_or_default(), is_complete)
+    }
+
+    /// Whether nobody reads anything.
+    pub fn is_empty(&self) -> bool {
+        self.names.load(Acquire) == 0 && !self.is_incomplete()
+    }
+
+    fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Acquire) != 0
+    }
+
+    fn read<R>(&self, look: impl Fn() -> R) -> Option<R> {
+        for _ in 0..TRIES {
+            let version = self.version.load(Acquire);
+            if version & 1 == 1 {
+                std::hint::spin_loop();
+                continue;
+            }
+            let seen = look();
+            fence(Acquire);
+            if self.version.load(Relaxed) == version {
+                return Some(seen);
+            }
+        }
+        None
+    }
+
+    fn slots_from(&self, hash: u64) -> impl Iterator<Item = usize> {
+        (0..SLOTS).map(move |step| (hash as usize).wrapping_add(step) % SLOTS)
+    }
+
+    /// The slot of a name, and what it says.
+    fn find(&self, name: &[u8]) -> Option<(usize, u64)> {
+        let hash = hash_of(name);
+        for at in self.slots_from(hash) {
+            match self.slots[at][0].load(Relaxed) {
+                0 => return None,
+                other if other == hash => {
+                    let about = self.slots[at][1].load(Relaxed);
+                    if self.is_text(place_of(about), name) {
+                        return Some((at, about));
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn length(&self, place: usize) -> usize {
+        let word = self.words.get(place);
+        word.map_or(0, |word| word.load(Relaxed) as usize)
+            .min(WORDS * 8)
+    }
+
+    fn bytes(&self, place: usize) -> impl Iterator<Item = u8> {
+        let words = self.words.get(place + 1..).unwrap_or_default();
+        let bytes = words
+            .iter()
+            .flat_map(|word| word.load(Relaxed).to_le_bytes());
+        bytes.take(self.length(place))
+    }
+
+    fn is_text(&self, place: usize, text: &[u8]) -> bool {
+        self.length(place) == text.len() && self.bytes(place).eq(text.iter().copied())
+    }
+
+    fn text(&self, place: usize) -> Vec<u8> {
+        self.bytes(place).collect()
+    }
+
+    fn write(&self, change: impl FnOnce()) {
+        let version = self.version.load(Relaxed) | 1;
+        self.version.store(version, Relaxed);
+        fence(Release);
+        change();
+        self.version.store(version + 1, Release);
+    }
+
+    /// Says how many clients of this front read a name; `all` gives all names. Called by the front alone.
+    pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
+        &self,
+        name: &[u8],
+        count: usize,
+        all: impl Fn() -> I,
+    ) {
+        self.write(|| match (self.find(name), count) {
+            (Some((at, _)), 0) => {
+                self.slots[at][0].store(REMOVED, Relaxed);
+                let left = self.names.fetch_sub(1, Relaxed) - 1;
+                if self.is_incomplete() && left < SLOTS as u64 / 4 {
+                    self.fill(all());
+                }
+            }
+            (Some((at, former)), _) => {
+                self.slots[at][1].store(about(count, place_of(former)), Relaxed);
+            }
+            (None, 0) => {}
+            (None, _) if self.is_incomplete() || self.add(name, count) => {}
+            // Much of what is taken may be that of names that are gone.
+            (None, _) => self.fill(all()),
+        });
+    }
+
+    /// Empties the table.
+    pub fn clear(&self) {
+        self.write(|| self.fill(std::iter::empty()));
+    }
+
+    fn fill<'n>(&self, all: impl Iterator<Item = (&'n [u8], usize)>) {
+        for slot in &self.slots {
+            slot[0].store(0, Relaxed);
+        }
+        for counter in [&self.names, &self.used, &self.end, &self.incomplete] {
+            counter.store(0, Relaxed);
+        }
+        for (name, count) in all {
+            if count > 0 && !self.add(name, count) {
+                self.incomplete.store(1, Release);
+            }
+        }
+    }
+
+    /// Adds a name that is not there; false: it finds no room.
+    fn add(&self, name: &[u8], count: usize) -> bool {
+        let place = self.end.load(Relaxed) as usize;
+        let length = 1 + name.len().div_ceil(8);
+        let Some(words) = self.words.get(place..place + length) else {
+            return false;
+        };
+        let used = self.used.load(Relaxed) + 1;
+        if used > SLOTS as u64 / 4 * 3 {
+            return false;
+        }
+        let hash = hash_of(name);
+        let is_empty = |at: &usize| self.slots[*at][0].load(Relaxed) == 0;
+        let Some(at) = self.slots_from(hash).find(is_empty) else {
+            return false;
+        };
+        words[0].store(name.len() as u64, Relaxed);
+        for (word, piece) in words[1..].iter().zip(name.chunks(8)) {
+            let mut eight = [0; 8];
+            eight[..piece.len()].copy_from_slice(piece);
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
+        self.end.store((place + length) as u64, Relaxed);
+        self.used.store(used, Relaxed);
+        self.names.fetch_add(1, Release);
+        self.slots[at][0].store(hash, Relaxed);
+        self.slots[at][1].store(about(count, place), Relaxed);
+        true
+    }
+}

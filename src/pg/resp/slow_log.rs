@@ -1,0 +1,166 @@
+//! SLOWLOG of the Redis protocol: the last commands that took long, of all fronts, in shared memory. Names
+//! of commands only: no key and no value comes here.
+//!
+//! An entry has one writer at a time, who makes its version odd: one that meets another leaves its own
+//! command out. Who reads begins again when the version has changed.
+
+use std::array;
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use crate::pg::session::clock::Timestamp;
+use crate::pg::shmem::zeroed::{self, Piece};
+
+/// Entries that are kept, as many as Redis keeps.
+pub const ENTRIES: usize = 128;
+/// How often who reads an entry that is being written begins again, before it is passed over.
+const TRIES: usize = 1000;
+/// Words of the texts: the command's name, the client's address and its name.
+const TEXTS: [usize; 3] = [2, 14, 8];
+const NUMBERS: usize = 4;
+const WORDS: usize = NUMBERS + 2 + 14 + 8;
+
+/// A command that took long; texts that are too long are cut.
+pub struct Slow<T> {
+    pub at: Timestamp,
+    pub micros: u64,
+    /// The client's; 0: it had not said who it is.
+    pub role: u32,
+    pub command: T,
+    pub address: T,
+    pub client: T,
+}
+
+#[repr(C)]
+struct Entry {
+    /// Odd while it is written.
+    version: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+#[repr(C)]
+struct Shared {
+    /// How many there were; each has the number of those before it.
+    count: AtomicU64,
+    /// Those before this one are forgotten.
+    from: AtomicU64,
+    entries: [Entry; ENTRIES],
+}
+
+thread_local! {
+    // Set by the postmaster before it forks; every process inherits it.
+    static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
+}
+
+/// Asks for it at the start of the server; only while preloading, once.
+pub fn register() {
+    zeroed::register(Piece {
+        name: c"pgcache resp slow log",
+        bytes: size_of::<Shared>(),
+        unmade: 0,
+        request: || {},
+        given: |memory| {
+            // SAFETY: as many bytes, aligned, for as long as the server lives; zeros are a log without
+            // entries, and all is atomic.
+            SHARED.set(Some(unsafe { memory.cast().as_ref() }));
+        },
+    });
+}
+
+/// Notes a command.
+pub fn add(slow: &Slow<&[u8]>) {
+    let Some(shared) = SHARED.get() else {
+        return;
+    };
+    let number = shared.count.fetch_add(1, AcqRel);
+    let entry = &shared.entries[number as usize % ENTRIES];
+    let version = entry.version.load(Relaxed);
+    let odd = version | 1;
+    let is_own = version & 1 == 0
+        && entry
+            .version
+            .compare_exchange(version, odd, Acquire, Relaxed)
+            .is_ok();
+    if !is_own {
+        return;
+    }
+    fence(Release);
+    let numbers = [number, slow.at as u64, slow.micros, slow.role.into()];
+    let (places, mut texts) = entry.words.split_at(NUMBERS);
+    for (place, number) in places.iter().zip(numbers) {
+        place.store(number, Relaxed);
+    }
+    for (length, text) in TEXTS
+        .into_iter()
+        .zip([slow.command, slow.address, slow.client])
+    {
+        let (own, rest) = texts.split_at(length);
+        texts = rest;
+        let mut pieces = text.chunks(8);
+        for word in own {
+            let mut eight = [0; 8];
+            let piece = pieces.next().unwrap_or_default();
+            eight[..piece.len()].copy_from_slice(piece);
+            word.store(u64::from_le_bytes(eight), Relaxed);
+        }
+    }
+    entry.version.store(odd + 1, Release);
+}
+
+/// Forgets all.
+pub fn reset() {
+    if let Some(shared) = SHARED.get() {
+        shared.from.store(shared.count.load(Acquire), Release);
+    }
+}
+
+/// All that are kept, with their numbers, the last one first.
+pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
+    let numbers = SHARED.get().map_or(0..0, |shared| {
+        let count = shared.count.load(Acquire);
+        let oldest = count.saturating_sub(ENTRIES as u64);
+        oldest.max(shared.from.load(Acquire))..count
+    });
+    numbers
+        .rev()
+        .filter_map(|number| Some((number, SHARED.get()?.read(number)?)))
+}
+
+impl Shared {
+    /// None where another one has taken its place, or has it now.
+    fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
+        let entry = &self.entries[number as usize % ENTRIES];
+        for _ in 0..TRIES {
+            let version = entry.version.load(Acquire);
+            let words: [u64; WORDS] = array::from_fn(|at| entry.words[at].load(Relaxed));
+            fence(Acquire);
+            if version & 1 == 0 && entry.version.load(Relaxed) == version {
+                let is_it = version != 0 && words[0] == number;
+                return is_it.then(|| slow(&words));
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+fn slow(words: &[u64; WORDS]) -> Slow<Vec<u8>> {
+    let (numbers, mut rest) = words.split_at(NUMBERS);
+    let [command, address, client] = TEXTS.map(|length| {
+        let (own, others) = rest.split_at(length);
+        rest = others;
+        let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let end = bytes.iter().rposition(|&byte| byte != 0);
+        bytes.truncate(end.map_or(0, |end| end + 1));
+        bytes
+    });
+    Slow {
+        at: numbers[1] as i64,
+        micros: numbers[2],
+        role: numbers[3] as u32,
+        command,
+        address,
+        client,
+    }
+}

@@ -1,0 +1,41 @@
+//! The setting `pgcache.resp_socket_mode`: the one that SHOW gives in octal digits, as it is written.
+
+use std::cell::Cell;
+use std::ffi::c_char;
+
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::pg_guard;
+
+/// As unix_socket_permissions: pg_hba.conf decides who gets in.
+pub static SETTING: GucSetting<i32> = GucSetting::<i32>::new(0o777);
+
+/// Defines the setting.
+pub fn define(context: GucContext) {
+    // SAFETY: the hook is of the kind that is asked for, and gives a C string that lives until the
+    // next call.
+    unsafe {
+        GucRegistry::define_int_guc_with_hooks(
+            c"pgcache.resp_socket_mode",
+            c"The permissions of the Redis protocol's unix socket.",
+            c"As unix_socket_permissions.",
+            &SETTING,
+            0,
+            0o777,
+            context,
+            GucFlags::default(),
+            None,
+            None,
+            Some(show),
+        );
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn show() -> *const c_char {
+    thread_local! {
+        static SHOWN: Cell<[u8; 5]> = const { Cell::new([0; 5]) };
+    }
+    let digit = |place: u32| b'0' + (SETTING.get() >> (3 * place) & 7) as u8;
+    SHOWN.set([b'0', digit(2), digit(1), digit(0), 0]);
+    SHOWN.with(|shown| shown.as_ptr().cast())
+}

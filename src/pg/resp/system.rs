@@ -1,0 +1,77 @@
+//! What is asked of the system beside sockets: descriptors, whose process is at the other end of a
+//! unix socket, groups.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Lets the process have as many descriptors as the system allows, and says how many these are. Only
+/// this process: the limit of the server's others stays.
+pub fn raise_descriptors(wanted: usize) -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls read or write the one structure, which lives through them.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return usize::MAX;
+        }
+        let wanted = libc::rlim_t::try_from(wanted).unwrap_or(libc::rlim_t::MAX);
+        if limit.rlim_cur < wanted {
+            let raised = libc::rlimit {
+                rlim_cur: wanted.min(limit.rlim_max),
+                ..limit
+            };
+            if libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 {
+                limit = raised;
+            }
+        }
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// The user whose process has opened the other end of a unix socket.
+pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
+    unsafe extern "C" {
+        // Postgres brings it where the system has none.
+        fn getpeereid(socket: i32, user: *mut libc::uid_t, group: *mut libc::gid_t) -> i32;
+    }
+    let (mut user, mut group) = (0, 0);
+    // SAFETY: an open socket; both numbers live through the call.
+    let done = unsafe { getpeereid(socket.as_raw_fd(), &mut user, &mut group) };
+    (done == 0).then_some(user)
+}
+
+/// The number of a group, which may be named by its number, too.
+pub fn group(name: &CStr) -> Option<u32> {
+    if let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) {
+        return Some(number);
+    }
+    let mut entry = MaybeUninit::uninit();
+    let mut found = std::ptr::null_mut();
+    let mut texts = vec![0; 64 << 10];
+    // SAFETY: all of these live through the call, which fills no more than the texts' length, and
+    // sets `found` to the entry or to NULL.
+    unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            texts.as_mut_ptr(),
+            texts.len(),
+            &mut found,
+        );
+        found.as_ref().map(|entry| entry.gr_gid)
+    }
+}
+
+/// Closes a path to everybody but the server's user while `make` makes it: who may use it is said
+/// afterwards.
+pub fn private<R>(make: impl FnOnce() -> R) -> R {
+    // SAFETY: a number of this process, which has one thread; it is put back.
+    let former = unsafe { libc::umask(0o077) };
+    let made = make();
+    // SAFETY: as above.
+    unsafe { libc::umask(former) };
+    made
+}

@@ -1,0 +1,108 @@
+//! Pieces of shared memory that begin as zeros, each for one module: asked for while the library is
+//! preloaded, and handed to the module at every start of the server.
+//!
+//! What it is not: the hot tier's memory, which has a layout to be made and may be refused.
+
+use std::cell::RefCell;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
+
+/// A line of the processor's cache: where a piece begins, so that its atomics are aligned.
+pub const LINE: usize = 64;
+
+/// A piece, as its module describes it.
+pub struct Piece {
+    /// As pg_shmem_allocations has it.
+    pub name: &'static CStr,
+    pub bytes: usize,
+    /// Bytes after these that its module fills before it reads them: nobody makes them zeros, so they cost
+    /// nothing until they are used.
+    pub unmade: usize,
+    /// What else is to be asked for in the hook of requests, such as a lock.
+    pub request: fn(),
+    /// Takes the piece: zeros at the start and after a crash, else what is there.
+    pub given: fn(NonNull<u8>),
+}
+
+thread_local! {
+    // Filled by the postmaster before it forks; every process inherits it.
+    static PIECES: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
+}
+
+static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
+static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
+
+/// Asks for a piece at the start of the server; only while preloading.
+pub fn register(piece: Piece) {
+    let is_first = PIECES.with_borrow_mut(|pieces| {
+        pieces.push(piece);
+        pieces.len() == 1
+    });
+    if is_first {
+        // SAFETY: runs once in the postmaster, before any other process exists.
+        unsafe {
+            FORMER_REQUEST = pg_sys::shmem_request_hook;
+            pg_sys::shmem_request_hook = Some(request);
+            FORMER_STARTUP = pg_sys::shmem_startup_hook;
+            pg_sys::shmem_startup_hook = Some(startup);
+        }
+    }
+}
+
+/// With what the alignment takes.
+fn room(piece: &Piece) -> usize {
+    piece.bytes + piece.unmade + LINE
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn request() {
+    // SAFETY: the former hook is called as Postgres would have called it.
+    unsafe {
+        if let Some(former) = FORMER_REQUEST {
+            former();
+        }
+    }
+    PIECES.with_borrow(|pieces| {
+        for piece in pieces {
+            // SAFETY: this is the hook where shared memory may be asked for.
+            unsafe { pg_sys::RequestAddinShmemSpace(room(piece)) };
+            (piece.request)();
+        }
+    });
+}
+
+/// Runs at the start and again after a crash restart, each time over fresh memory.
+#[pg_guard]
+unsafe extern "C-unwind" fn startup() {
+    // SAFETY: the former hook is called as Postgres would have called it.
+    unsafe {
+        if let Some(former) = FORMER_STARTUP {
+            former();
+        }
+    }
+    PIECES.with_borrow(|pieces| pieces.iter().for_each(take));
+}
+
+fn take(piece: &Piece) {
+    let mut found = false;
+    // SAFETY: called in the hook of the start. As many bytes were requested; the first to come, which
+    // the lock decides, makes all of them zero. The aligned piece lies within them.
+    unsafe {
+        let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
+        pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
+        let memory: *mut u8 =
+            pg_sys::ShmemInitStruct(piece.name.as_ptr(), room(piece), &mut found).cast();
+        if !found {
+            memory.write_bytes(0, piece.bytes + LINE);
+        }
+        if let Some(aligned) = NonNull::new(memory.add(memory.align_offset(LINE))) {
+            (piece.given)(aligned);
+        }
+        pg_sys::LWLockRelease(lock);
+    }
+}

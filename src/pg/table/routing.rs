@@ -1,0 +1,123 @@
+//! In which partition a key lies.
+//!
+//! A cache's key is its whole primary key, so it alone is what each level of partitions goes by. What a
+//! statement on the whole would do to its rows one after the other, Postgres' own functions do here, so that
+//! what is looked at and removed for a row is in its own partition, and no other one is asked, or locked.
+//!
+//! Locks are taken as the statement takes them when it comes to the row: from the table that it writes down.
+
+use pgrx::pg_sys::{self, Datum, Oid};
+
+use crate::pg::session::lock::{self, Mode};
+use crate::pg::value::datum::Text;
+use crate::pg::value::key_type::KeyType;
+use crate::pg::version::{self, PartitionKey};
+
+/// One step down.
+#[derive(Clone, Copy)]
+struct Part {
+    table: Oid,
+    is_leaf: bool,
+}
+
+/// The partition that holds the rows with this key, locked for writing, as those above it are. None where
+/// there is none. The caller has locked the table, which has partitions.
+pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
+    let mut above = table;
+    loop {
+        let part = part_of(above, key)?;
+        lock::relation(part.table, Mode::Write);
+        if part.is_leaf {
+            return Some(part.table);
+        }
+        above = part.table;
+    }
+}
+
+fn part_of(table: Oid, key: Text) -> Option<Part> {
+    // SAFETY: the table is locked, and open until the description of its partitions has been read, which is the
+    // relation's own. A key that is partitioned by one column has one of each array's elements.
+    unsafe {
+        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
+        let by = version::partition_key(open).filter(|by| by.columns == 1 && by.column != 0);
+        let part = by.and_then(|by| {
+            let key_type = KeyType::of(*by.kind, *by.modifier)?;
+            part_in(open, by, key_type.datum(key))
+        });
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        part
+    }
+}
+
+/// # Safety
+/// The table is open, this is its key, of one column, and the datum is of the type of that.
+unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> Option<Part> {
+    let PartitionKey {
+        functions,
+        collations,
+        ..
+    } = by;
+    // SAFETY: the description of the partitions is the relation's own, and stays while that is open; its bounds
+    // are compared with one datum, as there is one column.
+    unsafe {
+        // Ones that are being detached are left out where the executor leaves them out.
+        let leaves_out = !lock::one_snapshot_per_transaction();
+        let parts = pg_sys::RelationGetPartitionDesc(table, leaves_out);
+        let bounds = (*parts).boundinfo;
+        if (*parts).nparts == 0 || bounds.is_null() {
+            return None;
+        }
+        let (mut null, mut is_equal) = (false, false);
+        let indexes = (*bounds).indexes;
+        let found = match (*bounds).strategy as u8 {
+            b'h' => {
+                let hash = pg_sys::compute_partition_hash_value(
+                    1, functions, collations, &mut key, &mut null,
+                );
+                let place = hash % (*bounds).nindexes.max(1) as u64;
+                return at(parts, *indexes.add(place as usize));
+            }
+            b'l' => {
+                let place = pg_sys::partition_list_bsearch(
+                    functions,
+                    collations,
+                    bounds,
+                    key,
+                    &mut is_equal,
+                );
+                match place >= 0 && is_equal {
+                    true => *indexes.add(place as usize),
+                    false => -1,
+                }
+            }
+            _ => {
+                let place = pg_sys::partition_range_datum_bsearch(
+                    functions,
+                    collations,
+                    bounds,
+                    1,
+                    &mut key,
+                    &mut is_equal,
+                );
+                *indexes.add((place + 1) as usize)
+            }
+        };
+        match found {
+            0.. => at(parts, found),
+            _ => at(parts, (*bounds).default_index),
+        }
+    }
+}
+
+/// # Safety
+/// The description is there, and the number one of its parts, or negative where there is none.
+unsafe fn at(parts: pg_sys::PartitionDesc, number: i32) -> Option<Part> {
+    let number = usize::try_from(number).ok()?;
+    // SAFETY: as the caller says: both arrays have an element for each part.
+    unsafe {
+        Some(Part {
+            table: *(*parts).oids.add(number),
+            is_leaf: *(*parts).is_leaf.add(number),
+        })
+    }
+}

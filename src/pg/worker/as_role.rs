@@ -1,0 +1,159 @@
+//! Transactions of a worker on behalf of a role.
+//!
+//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that code of others
+//! which runs in it does not find the way back: the session's user is the role, so that what it may become
+//! is judged by what the role may; and while SECURITY_LOCAL_USERID_CHANGE lasts neither SET ROLE nor SET
+//! SESSION AUTHORIZATION is obeyed. Either alone leaves a way open. Deferred triggers run under both, at
+//! the commit.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+use std::time::Duration;
+
+use pgrx::pg_sys::{self, Oid};
+
+use super::background::{self, caught};
+use crate::pg::session::failure::Failure;
+
+/// The role that a worker without a user is authenticated as (catalog/pg_authid.dat).
+const BOOTSTRAP_SUPERUSER: Oid = Oid::from_u32(10);
+/// From utils/timeout.h, the same in versions 15 to 18.
+const STATEMENT_TIMEOUT: i32 = 3;
+
+unsafe extern "C-unwind" {
+    fn enable_timeout_after(id: i32, delay_ms: i32);
+    fn disable_timeout(id: i32, keep_indicator: bool);
+    fn ResetSequenceCaches();
+}
+
+/// Settings for one transaction.
+pub type Settings = [(CString, CString)];
+
+/// Under which terms a transaction runs.
+pub struct Terms<'t> {
+    pub role: Oid,
+    /// The role's own, which hold in the transaction.
+    pub settings: &'t Settings,
+    /// It waits for a lock no longer than this, nor than lock_timeout says. None: as that says.
+    pub patience: Option<Duration>,
+    /// Milliseconds of lock_timeout as it stands for the role; 0: none. Known once it has begun.
+    pub lock_timeout: Cell<i32>,
+    /// statement_timeout ends it. Nothing else arms it in a worker.
+    pub is_timed: bool,
+}
+
+/// Runs in a transaction of its own as the role says, with a snapshot; rolled back after an error, which is
+/// given back. What it has done is visible when this returns.
+pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<R, Failure> {
+    // SAFETY: a plain C variable of this process.
+    let own_timeout = unsafe { pg_sys::LockTimeout };
+    let done = caught(|| {
+        // SAFETY: no transaction is open in a worker's main loop; the snapshot is popped before the
+        // transaction ends, by the abort after an error.
+        unsafe {
+            pg_sys::SetCurrentStatementStartTimestamp();
+            pg_sys::StartTransactionCommand();
+            switch_to(terms.role);
+            apply(terms);
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        }
+        let result = work();
+        // SAFETY: as above; `work` has popped what it has pushed. Triggers that were deferred run here.
+        unsafe {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::CommitTransactionCommand();
+        }
+        result
+    });
+    // SAFETY: the transaction has ended, and with it what ran for the role.
+    unsafe {
+        disable_timeout(STATEMENT_TIMEOUT, false);
+        pg_sys::LockTimeout = own_timeout;
+        pg_sys::SetUserIdAndSecContext(BOOTSTRAP_SUPERUSER, 0);
+        pg_sys::SetSessionAuthorization(BOOTSTRAP_SUPERUSER, true);
+    }
+    done
+}
+
+/// # Safety
+/// In a transaction of a worker that is authenticated as the bootstrap superuser.
+unsafe fn switch_to(role: Oid) {
+    // SAFETY: by the caller's word. The second is undone by an abort, and both by who calls.
+    unsafe {
+        pg_sys::SetSessionAuthorization(role, pg_sys::superuser_arg(role));
+        let context = pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32;
+        pg_sys::SetUserIdAndSecContext(role, context);
+    }
+}
+
+/// # Safety
+/// In a transaction.
+unsafe fn apply(terms: &Terms<'_>) {
+    for (name, value) in terms.settings {
+        // SAFETY: both texts live through the call, which copies them; an error ends the transaction.
+        unsafe { set_local(name, value) };
+    }
+    // SAFETY: plain C variables of this process. Nobody reads the first but who waits for a lock; whoever
+    // ends the transaction puts it back.
+    unsafe {
+        terms.lock_timeout.set(pg_sys::LockTimeout);
+        if let Some(patience) = terms.patience {
+            let most = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
+            pg_sys::LockTimeout = match pg_sys::LockTimeout {
+                own if own > 0 => own.min(most),
+                _ => most,
+            };
+        }
+        if terms.is_timed && pg_sys::StatementTimeout > 0 {
+            enable_timeout_after(STATEMENT_TIMEOUT, pg_sys::StatementTimeout);
+        }
+    }
+}
+
+/// # Safety
+/// In a transaction, at whose end the setting is as it was.
+unsafe fn set_local(name: &CStr, value: &CStr) {
+    // SAFETY: as above.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_LOCAL,
+            true,
+            pg_sys::WARNING as i32,
+            false,
+        );
+    }
+}
+
+/// Runs transactions that wait for a lock no longer than this.
+pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
+    // SAFETY: a plain C variable of this process, which who waits for a lock reads; an error of Postgres
+    // does not leave `work`.
+    unsafe {
+        let own_timeout = pg_sys::LockTimeout;
+        pg_sys::LockTimeout = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
+        let result = work();
+        pg_sys::LockTimeout = own_timeout;
+        result
+    }
+}
+
+/// Takes back what code of others may have left in the session: settings, temporary tables, cursors, locks.
+/// What runs next may be another role's.
+pub fn discard() -> Result<(), Failure> {
+    background::in_transaction(|| {
+        // SAFETY: what DISCARD ALL calls, in a transaction of its own, in which nothing is open. The kept
+        // plans of this library are not among the prepared statements.
+        unsafe {
+            pg_sys::PortalHashTableDeleteAll();
+            pg_sys::ResetAllOptions();
+            pg_sys::DropAllPreparedStatements();
+            pg_sys::LockReleaseAll(pg_sys::USER_LOCKMETHOD as pg_sys::LOCKMETHODID, true);
+            pg_sys::ResetTempTableNamespace();
+            ResetSequenceCaches();
+        }
+    })
+}

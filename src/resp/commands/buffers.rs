@@ -1,0 +1,59 @@
+//! Where values are copied to, and made, by one command at a time.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+
+use super::refusal::{Done, Refusal};
+use crate::cache::memory::raw::{self, Seen};
+
+/// Bytes that are kept of a buffer from one command to the next; of the process, not of a
+/// connection.
+const KEPT: usize = 1 << 20;
+/// Values up to this size are copied with one look-up.
+const SHORT: usize = 8 << 10;
+
+/// Where values are copied to, and made; used by one command at a time.
+pub struct Buffers {
+    pub found: Vec<u8>,
+    pub made: Vec<u8>,
+}
+
+thread_local! {
+    /// Never dropped: at the end of the process nothing is to run.
+    static BUFFERS: ManuallyDrop<RefCell<Buffers>> = const {
+        ManuallyDrop::new(RefCell::new(Buffers { found: Vec::new(), made: Vec::new() }))
+    };
+}
+
+/// Runs a command with the buffers of this process.
+pub fn with_buffers<'a, R>(run: impl FnOnce(&mut Buffers) -> Done<'a, R>) -> Done<'a, R> {
+    BUFFERS.with(|buffers| {
+        let Ok(mut buffers) = buffers.try_borrow_mut() else {
+            return Err(Refusal::OutOfMemory); // a command inside of a command: there is none
+        };
+        raw::grow(&mut buffers.found, SHORT)?;
+        let done = run(&mut buffers);
+        shrink(&mut buffers.found);
+        shrink(&mut buffers.made);
+        done
+    })
+}
+
+fn shrink(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > KEPT {
+        buffer.truncate(SHORT);
+        buffer.shrink_to(SHORT);
+    }
+}
+
+/// The value in a buffer that [`Store::get`] has filled; none of a negative entry.
+pub fn value<'b>(seen: &Seen, found: &'b [u8]) -> &'b [u8] {
+    found.get(..seen.length).unwrap_or_default()
+}
+
+/// What GET replies: nil of a negative entry.
+pub fn shown<'b>(seen: &Option<Seen>, found: &'b [u8]) -> Option<&'b [u8]> {
+    seen.as_ref()
+        .filter(|seen| !seen.negative)
+        .map(|seen| value(seen, found))
+}

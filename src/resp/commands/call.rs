@@ -1,0 +1,223 @@
+//! One command's way to entries: rights, keys, values and deadlines, checked before anything is
+//! touched.
+
+use pgcache_resp::{Expiry, Failure, Lifetime};
+use pgcache_store::NO_DEADLINE;
+
+use super::refusal::{Done, Refusal};
+use super::store::{Store, check_value};
+use crate::cache::memory::raw::{self, Entries, Seen};
+use crate::cache::model::key;
+use crate::cache::model::settings::Settings;
+use crate::guc;
+use crate::pg::encoding;
+use crate::pg::session;
+use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::value::moment;
+use crate::resp::target::{Rights, Target};
+
+/// Redis' longest string.
+pub const LONGEST: i64 = 512 << 20;
+
+/// A command on a cache at one moment.
+pub struct Call<'t, S = Entries<'t>> {
+    pub target: &'t Target,
+    entries: Option<S>,
+    now: Timestamp,
+}
+
+impl<'t> Call<'t> {
+    pub fn new(target: &'t Target, now: Timestamp) -> Call<'t> {
+        Call {
+            target,
+            entries: entries_of(target, now),
+            now,
+        }
+    }
+}
+
+impl<'t, S: Store> Call<'t, S> {
+    /// On these entries of the target.
+    pub fn on(target: &'t Target, entries: S, now: Timestamp) -> Call<'t, S> {
+        let entries = Some(entries);
+        Call {
+            target,
+            entries,
+            now,
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.target.cache.settings
+    }
+
+    /// An error without these rights, and where this protocol cannot serve the cache.
+    #[inline]
+    pub fn needs<'a>(&self, rights: Rights) -> Done<'a> {
+        if !self.target.rights.has(rights) {
+            return Err(Refusal::NoRight);
+        }
+        S::admits(self.target, rights)
+    }
+
+    /// The entries, to read; None while there are none.
+    #[inline]
+    pub fn to_read<'a>(&self, rights: Rights) -> Done<'a, Option<&S>> {
+        self.needs(rights)?;
+        match &self.entries {
+            None if S::is_partial(self.target) => Err(Refusal::Table),
+            entries => Ok(entries.as_ref()),
+        }
+    }
+
+    /// The entries, to change them.
+    #[inline]
+    pub fn to_write<'a>(&self, rights: Rights) -> Done<'a, &S> {
+        self.needs(rights)?;
+        let entries = self.entries.as_ref().ok_or(Refusal::Gone)?;
+        entries.open(rights)?;
+        Ok(entries)
+    }
+
+    /// An error for a key that nothing can be stored under, because SQL could not read it.
+    #[inline]
+    pub fn check_key<'a>(&self, key: &[u8]) -> Done<'a> {
+        let fits = (1..=key::MAX_BYTES).contains(&key.len());
+        match fits && (is_plain(key) || encoding::is_text(key)) {
+            true => Ok(()),
+            false => Err(Refusal::Key),
+        }
+    }
+
+    /// An error for bytes that the cache's type does not take.
+    #[inline]
+    pub fn check_value<'a>(&self, value: &[u8]) -> Done<'a> {
+        check_value(self.target.cache.value_type, value)
+    }
+
+    /// Milliseconds since 1970.
+    pub fn unix_now(&self) -> i64 {
+        moment::to_unix_time(self.now, 1000)
+    }
+
+    /// The deadline of an entry for which none was given: the cache's own.
+    #[inline]
+    pub fn default_deadline<'a>(&self) -> Done<'a, Timestamp> {
+        match self.settings().ttl {
+            None => Ok(NO_DEADLINE),
+            Some(_) => Ok(self.target.cache.deadline(None)?.unwrap_or(NO_DEADLINE)),
+        }
+    }
+
+    /// The deadline that a lifetime means, for a command that takes only amounts above zero.
+    pub fn deadline<'a>(
+        &self,
+        lifetime: &Lifetime<'a>,
+        command: &'static str,
+    ) -> Done<'a, Timestamp> {
+        let moment = lifetime.deadline(self.unix_now(), command)?;
+        Ok(self.moment(moment, lifetime.absolute))
+    }
+
+    /// A moment of Redis' as a deadline. One that was computed from now on keeps now's fraction of a
+    /// millisecond; one beyond the range of timestamptz is none.
+    pub fn moment(&self, milliseconds: i64, absolute: bool) -> Timestamp {
+        let fraction = match absolute {
+            true => 0,
+            false => self.now.rem_euclid(1000),
+        };
+        let deadline = (i128::from(milliseconds) - EPOCH) * 1000 + i128::from(fraction);
+        if deadline >= i128::from(clock::END) {
+            return NO_DEADLINE;
+        }
+        i64::try_from(deadline).unwrap_or(clock::BEGIN)
+    }
+
+    /// Whether a deadline is over already.
+    pub fn is_past(&self, deadline: Timestamp) -> bool {
+        deadline <= self.now
+    }
+
+    /// Copies a value to the start of `found`, and counts the read.
+    #[inline]
+    pub fn get<'a>(
+        &self,
+        entries: &S,
+        key: &S::Key<'_>,
+        found: &mut Vec<u8>,
+    ) -> Done<'a, Option<Seen>> {
+        let seen = entries.get(key, found)?;
+        self.counted(entries, seen)
+    }
+
+    /// Counts a read.
+    #[inline]
+    pub fn counted<'a>(&self, entries: &S, seen: Option<Seen>) -> Done<'a, Option<Seen>> {
+        let figure = match seen {
+            Some(_) => Figure::HotHits,
+            // The table may have it.
+            None if S::is_partial(self.target) => return Err(Refusal::Table),
+            None => Figure::Misses,
+        };
+        entries.tally(figure, 1);
+        Ok(seen)
+    }
+
+    /// Keys in the order in which they are changed.
+    pub fn in_order<'a>(
+        &self,
+        entries: &S,
+        keys: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) -> Done<'a, Vec<&'a [u8]>> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(keys.len())
+            .map_err(|_| Refusal::OutOfMemory)?;
+        all.extend(keys);
+        entries.in_order(&mut all);
+        Ok(all)
+    }
+
+    /// The deadline of a write, by what it says and what is there.
+    pub fn deadline_of<'a>(
+        &self,
+        expiry: &Expiry<'a>,
+        present: Option<&Seen>,
+        command: &'static str,
+    ) -> Done<'a, Timestamp> {
+        match (expiry, present) {
+            (Expiry::At(lifetime), _) => self.deadline(lifetime, command),
+            (Expiry::Keep, Some(seen)) => Ok(seen.deadline),
+            (Expiry::Remove, _) => Ok(NO_DEADLINE),
+            (Expiry::Keep | Expiry::Unsaid, _) => self.default_deadline(),
+        }
+    }
+}
+
+/// The entries of a cache at this moment. Those of a table are copies, which a session would use now: the same
+/// conditions stand in `cache::table::copies`. A front changes no rows, and each of its turns is a new
+/// statement.
+fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
+    if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
+        return None;
+    }
+    Entries::of(&target.cache, now)
+}
+
+/// A deadline as Redis tells it; None: there is none.
+pub fn unix_deadline(seen: &Seen) -> Option<i64> {
+    raw::has_deadline(seen).then(|| moment::to_unix_time(seen.deadline, 1000))
+}
+
+/// Text in every encoding of a server: ASCII without NUL.
+fn is_plain(key: &[u8]) -> bool {
+    key.iter().all(|byte| (1..0x80).contains(byte))
+}
+
+/// Redis' error for a value that is no integer.
+pub fn not_an_integer<'a>() -> Refusal<'a> {
+    Refusal::Redis(Failure::NotInteger)
+}
+
+/// Milliseconds from 1970 to 2000, where timestamps begin.
+const EPOCH: i128 = 946_684_800_000;

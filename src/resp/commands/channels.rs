@@ -1,0 +1,246 @@
+//! Channels: who of this process's clients has subscribed to what, and messages to them.
+//!
+//! What it is not: it reaches no connection itself, that is the [`Hub`]'s, nor clients of another process,
+//! that is [`elsewhere`]. A message is handed to all of its readers here before the command that published
+//! it is answered, and none is kept for later.
+
+use std::collections::BTreeSet;
+
+use pgcache_resp::{Args, Command, Protocol, Writer, matches};
+
+use super::refusal::Refusal;
+use super::state::State;
+use super::subscriptions::{Subscriptions, with};
+use crate::resp::elsewhere::{self, Sort};
+
+/// Channels and patterns that a connection may subscribe to.
+const MOST: usize = 4096;
+/// And bytes of their names: one may be as long as a request.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Reaches connections by the numbers that their clients have.
+pub trait Hub {
+    /// Writes to another connection than the one whose command runs.
+    fn send(&mut self, client: u64, write: &dyn Fn(&mut Writer));
+}
+
+/// Whether a connection may only subscribe, unsubscribe, ping and leave: one of RESP2 that has
+/// subscribed.
+pub fn is_reader(state: &State, protocol: Protocol) -> bool {
+    protocol == Protocol::Resp2 && state.subscriptions().is_some()
+}
+
+/// The error for another command of such a connection.
+pub fn refuse(command: &str, out: &mut Writer) {
+    let words: &[u8] = b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+    out.error(&[b"ERR Can't execute '", command.as_bytes(), words]);
+}
+
+/// PING of such a connection.
+pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
+    out.push_message(2);
+    out.bulk(b"pong");
+    out.bulk(message.unwrap_or_default());
+}
+
+/// A command on channels; false for another one, which is not run.
+pub fn run(
+    command: &Command<'_>,
+    client: u64,
+    state: &mut State,
+    hub: &mut dyn Hub,
+    out: &mut Writer,
+) -> bool {
+    match command {
+        Command::Subscribe { channels } => {
+            subscribe(Sort::Channel, *channels, client, state, out);
+        }
+        Command::SubscribePatterns { patterns } => {
+            subscribe(Sort::Pattern, *patterns, client, state, out);
+        }
+        Command::Unsubscribe { channels } => unsubscribe(Sort::Channel, *channels, state, out),
+        Command::UnsubscribePatterns { patterns } => {
+            unsubscribe(Sort::Pattern, *patterns, state, out);
+        }
+        Command::Publish { channel, message } => {
+            let heard = elsewhere::heard(channel);
+            if heard.is_too_long(channel, message) {
+                Refusal::TooLongForOthers.write(out);
+                return true;
+            }
+            let readers = heard.readers + publish(channel, message, client, hub, out);
+            heard.send(channel, message);
+            out.integer(i64::try_from(readers).unwrap_or(i64::MAX));
+        }
+        Command::Other { entry, args } => return ask(entry.name, args.from(2), out),
+        _ => return false,
+    }
+    true
+}
+
+fn told(word: &str, name: Option<&[u8]>, count: usize, out: &mut Writer) {
+    out.push_message(3);
+    out.bulk(word.as_bytes());
+    out.bulk_or_null(name);
+    out.integer(count as i64);
+}
+
+fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &mut Writer) {
+    let word = match sort {
+        Sort::Channel => "subscribe",
+        Sort::Pattern => "psubscribe",
+    };
+    let own = state
+        .subscriptions_mut()
+        .get_or_insert_with(|| Subscriptions::of(client));
+    for name in names.iter() {
+        if own.count() >= MOST || own.bytes() + name.len() > MOST_BYTES {
+            Refusal::TooManyChannels.write(out);
+            break;
+        }
+        own.add(sort, name);
+        told(word, Some(name), own.count(), out);
+    }
+    if own.count() == 0 {
+        *state.subscriptions_mut() = None;
+    }
+}
+
+/// Without names, of all.
+fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer) {
+    let word = match sort {
+        Sort::Channel => "unsubscribe",
+        Sort::Pattern => "punsubscribe",
+    };
+    let Some(own) = state.subscriptions_mut() else {
+        match names.is_empty() {
+            true => told(word, None, 0, out),
+            false => names.iter().for_each(|name| told(word, Some(name), 0, out)),
+        }
+        return;
+    };
+    if names.is_empty() {
+        let all = std::mem::take(own.names(sort));
+        let mut left = own.count() + all.len();
+        if all.is_empty() {
+            told(word, None, left, out);
+        }
+        for name in all {
+            own.forget(sort, &name);
+            left -= 1;
+            told(word, Some(&name), left, out);
+        }
+    }
+    for name in names.iter() {
+        own.remove(sort, name);
+        told(word, Some(name), own.count(), out);
+    }
+    if own.count() == 0 {
+        *state.subscriptions_mut() = None;
+    }
+}
+
+/// Hands a message to all who read its channel; how many. A client who reads it by a pattern, too,
+/// gets it twice, as from Redis.
+pub fn publish(
+    channel: &[u8],
+    message: &[u8],
+    publisher: u64,
+    hub: &mut dyn Hub,
+    out: &mut Writer,
+) -> usize {
+    // The table is not held while the hub writes: a connection that is cut off leaves it.
+    let (direct, by_pattern) = with(|table| {
+        let direct = table.channels.get(channel).cloned().unwrap_or_default();
+        let matching = table
+            .patterns
+            .iter()
+            .filter(|(pattern, _)| matches(pattern, channel));
+        let by_pattern: Vec<(Box<[u8]>, Vec<u64>)> = matching
+            .map(|(pattern, clients)| (pattern.clone(), clients.clone()))
+            .collect();
+        (direct, by_pattern)
+    });
+    let mut readers = 0;
+    let mut tell = |client: u64, write: &dyn Fn(&mut Writer)| {
+        readers += 1;
+        match client == publisher {
+            true => write(out),
+            false => hub.send(client, write),
+        }
+    };
+    for client in direct {
+        tell(client, &|out| {
+            out.push_message(3);
+            [b"message", channel, message]
+                .iter()
+                .for_each(|part| out.bulk(part));
+        });
+    }
+    for (pattern, clients) in by_pattern {
+        for client in clients {
+            tell(client, &|out| {
+                out.push_message(4);
+                [b"pmessage", &pattern[..], channel, message]
+                    .iter()
+                    .for_each(|part| out.bulk(part));
+            });
+        }
+    }
+    readers
+}
+
+/// Whether anybody reads any channel.
+pub fn has_readers() -> bool {
+    with(|table| !table.channels.is_empty() || !table.patterns.is_empty())
+}
+
+/// All who read any channel.
+pub fn readers() -> Vec<u64> {
+    with(|table| {
+        let lists = table.channels.values().chain(table.patterns.values());
+        let mut clients: Vec<u64> = lists.flatten().copied().collect();
+        clients.sort_unstable();
+        clients.dedup();
+        clients
+    })
+}
+
+/// Hands on a message that no client of ours has sent.
+pub fn publish_from_outside(channel: &[u8], message: &[u8], hub: &mut dyn Hub) {
+    // No client has this number, so nothing is written here.
+    let mut nowhere = Writer::new(Protocol::Resp2, 0);
+    publish(channel, message, 0, hub, &mut nowhere);
+}
+
+/// PUBSUB.
+fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
+    match question {
+        "pubsub|channels" => {
+            let pattern = args.get(0);
+            let mut names: BTreeSet<Box<[u8]>> =
+                with(|table| table.channels.keys().cloned().collect());
+            elsewhere::add_names(Sort::Channel, &mut names);
+            names.retain(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
+            out.array(names.len());
+            names.iter().for_each(|name| out.bulk(name));
+        }
+        "pubsub|numsub" => {
+            out.array(2 * args.len());
+            for name in args.iter() {
+                let own = with(|table| table.channels.get(name).map_or(0, Vec::len));
+                let readers = own + elsewhere::subscribers(name);
+                out.bulk(name);
+                out.integer(readers as i64);
+            }
+        }
+        "pubsub|numpat" => {
+            let mut names: BTreeSet<Box<[u8]>> =
+                with(|table| table.patterns.keys().cloned().collect());
+            elsewhere::add_names(Sort::Pattern, &mut names);
+            out.integer(names.len() as i64);
+        }
+        _ => return false,
+    }
+    true
+}

@@ -1,0 +1,228 @@
+//! Commands on one entry, or two, whatever its value.
+
+use pgcache_resp::{Failure, Lifetime, Unit, When, Writer, integer};
+use pgcache_store::NO_DEADLINE;
+
+use super::buffers::{Buffers, value};
+use super::call::{Call, unix_deadline};
+use super::refusal::{Done, Refusal};
+use super::store::{Change, Copied, Present, Store, is_unchanged, put_or_remove};
+use crate::cache::memory::raw::{New, Seen, has_deadline};
+use crate::resp::target::Rights;
+
+/// What an entry says, and a read is counted; None where there is none.
+fn look<'a, S: Store>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<Seen>> {
+    Ok(match call.to_read(Rights::READ)? {
+        None => None,
+        Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
+    })
+}
+
+/// TYPE.
+pub fn kind<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+    out.simple(match look(call, key)? {
+        Some(_) => "string",
+        None => "none",
+    });
+    Ok(())
+}
+
+/// EXPIRE and its kin.
+pub fn expire<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    lifetime: &Lifetime<'a>,
+    when: When,
+    command: &'static str,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::MOVE)?;
+    let moment = lifetime.any_deadline(call.unix_now(), command)?;
+    let deadline = call.moment(moment, lifetime.absolute);
+    let key = entries.key(key);
+    let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.seen()), moment);
+    let done = match moment <= call.unix_now() {
+        true => entries.remove(&key, allows)?,
+        false => entries.touch(&key, deadline, allows)?,
+    };
+    out.integer(i64::from(done));
+    Ok(())
+}
+
+/// TTL and PTTL; EXPIRETIME and PEXPIRETIME, which tell the moment itself.
+pub fn deadline<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    unit: Unit,
+    is_moment: bool,
+    out: &mut Writer,
+) -> Done<'a> {
+    let seen = look(call, key)?;
+    let from = if is_moment { 0 } else { call.unix_now() };
+    out.integer(match (seen.map(|seen| unix_deadline(&seen)), unit) {
+        (None, _) => -2,
+        (Some(None), _) => -1,
+        (Some(Some(deadline)), Unit::Milliseconds) => (deadline - from).max(0),
+        (Some(Some(deadline)), Unit::Seconds) => ((deadline - from).max(0) + 500) / 1000,
+    });
+    Ok(())
+}
+
+/// PERSIST.
+pub fn persist<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    let has = |entry: &dyn Present| has_deadline(&entry.seen());
+    let done = entries.touch(&entries.key(key), NO_DEADLINE, has)?;
+    out.integer(i64::from(done));
+    Ok(())
+}
+
+/// RENAME and RENAMENX. Two entries change one after the other: in between somebody may find both.
+pub fn rename<'a, S: Store>(
+    call: &Call<'_, S>,
+    from: &'a [u8],
+    to: &'a [u8],
+    if_absent: bool,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::MOVE)?;
+    entries.hold(&[from, to])?;
+    let (from_key, to_key) = (entries.key(from), entries.key(to));
+    let renamed = loop {
+        let Some(seen) = entries.get(&from_key, &mut buffers.found)? else {
+            return Err(Failure::NoSuchKey.into());
+        };
+        if from == to {
+            break false;
+        }
+        call.check_key(to)?;
+        let new = new_of(&seen, &buffers.found);
+        let still = |entry: Option<&dyn Present>| !if_absent || entry.is_none();
+        if !put_or_remove(entries, &to_key, new, still)? {
+            break false;
+        }
+        // What has changed meanwhile is renamed as it is now.
+        let copied = Some((seen, value(&seen, &buffers.found)));
+        let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
+        if entries.remove(&from_key, is_same)? {
+            break true;
+        }
+        entries.remove(&to_key, is_same)?;
+    };
+    match if_absent {
+        true => out.integer(i64::from(renamed)),
+        false => out.simple("OK"),
+    }
+    Ok(())
+}
+
+/// An entry as it is stored under another key.
+fn new_of<'b>(seen: &Seen, found: &'b [u8]) -> New<'b> {
+    New {
+        value: (!seen.negative).then(|| value(seen, found)),
+        deadline: seen.deadline,
+    }
+}
+
+/// COPY, to the same cache or to another one.
+pub fn copy<'a, S: Store, T: Store>(
+    call: &Call<'_, S>,
+    from: &'a [u8],
+    other: &Call<'_, T>,
+    to: &'a [u8],
+    replace: bool,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let same_cache = call.target.cache.id == other.target.cache.id;
+    if same_cache && from == to {
+        return Err(Failure::SameObject.into());
+    }
+    let source = call.to_read(Rights::READ)?;
+    let entries = other.to_write(Rights::WRITE)?;
+    let seen = match source {
+        None => None,
+        Some(source) => call.get(source, &source.key(from), &mut buffers.found)?,
+    };
+    let Some(seen) = seen else {
+        out.integer(0);
+        return Ok(());
+    };
+    other.check_key(to)?;
+    let new = new_of(&seen, &buffers.found);
+    other.check_value(new.value.unwrap_or_default())?;
+    let still = |entry: Option<&dyn Present>| replace || entry.is_none();
+    let done = put_or_remove(entries, &entries.key(to), new, still)?;
+    out.integer(i64::from(done));
+    Ok(())
+}
+
+/// OBJECT of what a key has.
+pub fn object<'a, S: Store>(
+    call: &Call<'_, S>,
+    question: &str,
+    key: &[u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let Some(entries) = call.to_read(Rights::READ)? else {
+        out.null();
+        return Ok(());
+    };
+    if entries.look(&entries.key(key))?.is_none() {
+        out.null();
+        return Ok(());
+    }
+    match question {
+        // Of these Redis tells what it does inside; programs ask for them to see what a value costs.
+        "encoding" => {
+            let seen = entries.get(&entries.key(key), &mut buffers.found)?;
+            let found = seen.map_or(&[][..], |seen| value(&seen, &buffers.found));
+            out.bulk(match found.len() {
+                1..=20 if integer(found).is_some() => b"int",
+                ..=44 => b"embstr",
+                _ => b"raw",
+            });
+        }
+        "freq" => return Err(Refusal::NoFrequency),
+        "refcount" => out.integer(1),
+        _ => out.integer(0), // when an entry was last used is not kept
+    }
+    Ok(())
+}
+
+/// MEMORY USAGE.
+pub fn usage<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+    let size = match call.to_read(Rights::READ)? {
+        None => None,
+        Some(entries) => entries.size(&entries.key(key))?,
+    };
+    match size {
+        Some(size) => out.integer(i64::try_from(size).unwrap_or(i64::MAX)),
+        None => out.null(),
+    }
+    Ok(())
+}
+
+/// Removes an entry by comparing its value; whether it was there and had it. For scripts.
+pub fn remove_equal<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    expected: &[u8],
+) -> Done<'a, bool> {
+    let entries = call.to_write(Rights::TAKE)?;
+    entries.remove(&entries.key(key), |entry| entry.has(expected))
+}
+
+/// Changes an entry by what it is; see [`Store::change`]. For scripts.
+pub fn change<'a, S: Store, R>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    buffers: &mut Buffers,
+    decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Done<'a, (Change, R)>,
+) -> Done<'a, R> {
+    let entries = call.to_write(Rights::MOVE)?;
+    call.check_key(key)?;
+    entries.change(&entries.key(key), buffers, decide)
+}

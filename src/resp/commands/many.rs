@@ -1,0 +1,196 @@
+//! Commands on many keys, in pieces: what is left is done when others have had their turn.
+
+use pgcache_resp::{Args, Condition, Expiry, Writer};
+
+use super::buffers::{Buffers, shown};
+use super::call::Call;
+use super::refusal::{Done, Refusal};
+use super::store::{Store, set_or_remove};
+use crate::cache::memory::raw::{New, Seen};
+use crate::pg::shmem::slot::Figure;
+use crate::resp::target::Rights;
+
+/// Keys and values that are judged at once.
+const JUDGED: usize = 512;
+
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Keys that are done; of a command that judges all before the first, keys that are judged.
+    pub done: usize,
+    judged: usize,
+    /// Of these so many were there.
+    pub hits: i64,
+}
+
+/// The next piece of the arguments, of which each key has so many, and whether it is the last.
+fn piece<'a, S: Store>(args: Args<'a>, progress: &Progress, each: usize) -> (Args<'a>, bool) {
+    let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
+    (rest.first(room), rest.len() <= room)
+}
+
+/// MGET.
+pub fn get<'a, S: Store>(
+    call: &Call<'_, S>,
+    keys: Args<'a>,
+    progress: &mut Progress,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    let before = out.as_bytes().len();
+    let is_partial = S::is_partial(call.target);
+    // Where the table must be asked for one of them it is asked for all: the reply must not have begun.
+    if is_partial && keys.len() > S::PIECE {
+        return Err(Refusal::Table);
+    }
+    let (part, is_last) = piece::<S>(keys, progress, 1);
+    // Once the reply has begun each key has its own element, whatever has become of the cache.
+    let entries = match call.to_read(Rights::READ) {
+        Err(refusal) if progress.done > 0 => {
+            part.iter().for_each(|_| refusal.write(out));
+            progress.done += part.len();
+            return Ok(is_last);
+        }
+        entries => entries?,
+    };
+    if progress.done == 0 {
+        out.array(keys.len());
+    }
+    progress.done += part.len();
+    let Some(entries) = entries else {
+        part.iter().for_each(|_| out.null());
+        return Ok(is_last);
+    };
+    let hits = entries.get_each(part.iter(), buffers, |seen, found| {
+        match &seen {
+            Ok(None) if is_partial => {
+                out.rewind(before);
+                return Err(Refusal::Table);
+            }
+            Ok(seen) => out.bulk_or_null(shown(seen, found)),
+            // The reply goes on: a value that there is no memory for is told as such.
+            Err(_) => out.error(&[b"OOM the server has no memory for this value"]),
+        }
+        Ok(seen.is_ok_and(|seen| seen.is_some()))
+    })? as u64;
+    entries.tally(Figure::HotHits, hits);
+    entries.tally(Figure::Misses, part.len() as u64 - hits);
+    Ok(is_last)
+}
+
+/// EXISTS and TOUCH.
+pub fn count<'a, S: Store>(
+    call: &Call<'_, S>,
+    keys: Args<'a>,
+    progress: &mut Progress,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    let (part, is_last) = piece::<S>(keys, progress, 1);
+    if let Some(entries) = call.to_read(Rights::READ)? {
+        progress.hits += entries.look_each(part.iter(), |seen| {
+            Ok(call.counted(entries, seen)?.is_some())
+        })?;
+    }
+    progress.done += part.len();
+    if is_last {
+        out.integer(progress.hits);
+    }
+    Ok(is_last)
+}
+
+/// DEL and UNLINK.
+pub fn delete<'a, S: Store>(
+    call: &Call<'_, S>,
+    keys: Args<'a>,
+    progress: &mut Progress,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    call.needs(Rights::DELETE)?;
+    let (part, is_last) = piece::<S>(keys, progress, 1);
+    if let Some(entries) = call.to_read(Rights::DELETE)? {
+        progress.hits += entries.delete_each(part.iter())?;
+    }
+    progress.done += part.len();
+    if is_last {
+        out.integer(progress.hits);
+    }
+    Ok(is_last)
+}
+
+/// MSET. All keys and values are judged before the first is stored.
+pub fn set<'a, S: Store>(
+    call: &Call<'_, S>,
+    pairs: Args<'a>,
+    progress: &mut Progress,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    let entries = call.to_write(Rights::WRITE)?;
+    if progress.judged < pairs.len() / 2 {
+        let next = pairs.from(2 * progress.judged).first(2 * JUDGED);
+        check(call, entries, next)?;
+        progress.judged += next.len() / 2;
+        if progress.judged < pairs.len() / 2 {
+            return Ok(false);
+        }
+    }
+    let (part, is_last) = piece::<S>(pairs, progress, 2);
+    entries.set_all(part, call.default_deadline()?, false)?;
+    progress.done += part.len() / 2;
+    if is_last {
+        out.simple("OK");
+    }
+    Ok(is_last)
+}
+
+/// MSETNX, and MSETEX with its options. All at once: nobody of this process comes in between.
+pub fn set_if<'a, S: Store>(
+    call: &Call<'_, S>,
+    pairs: Args<'a>,
+    condition: Condition<'a>,
+    expiry: &Expiry<'a>,
+    command: &'static str,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    let deadline = call.deadline_of(expiry, None, command)?;
+    check(call, entries, pairs)?;
+    let keys = pairs.pairs().map(|(key, _)| key);
+    let is_there = |seen: Option<Seen>| Ok(seen.is_some());
+    let mut acts = true;
+    if !matches!(
+        (condition, expiry),
+        (Condition::Always, Expiry::At(_) | Expiry::Unsaid)
+    ) {
+        entries.hold(&call.in_order(entries, keys.clone())?)?;
+    }
+    if !matches!(condition, Condition::Always) {
+        let there = entries.look_each(keys.clone(), is_there)? as usize;
+        acts = match condition {
+            Condition::Absent => there == 0,
+            _ => there == keys.len(),
+        };
+    }
+    if acts && matches!(expiry, Expiry::Keep) {
+        for (key, value) in pairs.pairs() {
+            let key = entries.key(key);
+            let seen = entries.look(&key)?;
+            let deadline = call.deadline_of(expiry, seen.as_ref(), command)?;
+            let value = Some(value);
+            set_or_remove(entries, &key, New { value, deadline })?;
+        }
+    } else if acts {
+        let new_only = matches!(condition, Condition::Absent);
+        acts = entries.set_all(pairs, deadline, new_only)?;
+    }
+    out.integer(i64::from(acts));
+    Ok(())
+}
+
+fn check<'a, S: Store>(call: &Call<'_, S>, entries: &S, pairs: Args<'a>) -> Done<'a> {
+    for (key, value) in pairs.pairs() {
+        call.check_key(key)?;
+        call.check_value(value)?;
+        entries.check_length(&entries.key(key), value.len())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,400 @@
+//! Commands on the entries of memory caches, answered as Redis answers them.
+//!
+//! What it is not: it reads no socket, knows no other connection, decides no right; and it says
+//! nothing to a cache that is a table. Guards what the loop of a front process needs: a command
+//! never waits, opens no transaction, runs nobody's code, asks no catalog; and a long one gives the
+//! loop back ([`Step::More`]) after some 100 µs.
+
+pub mod buffers;
+pub mod call;
+pub mod channels;
+mod keys;
+pub mod many;
+pub mod refusal;
+mod script_table;
+mod scripts;
+mod state;
+pub mod store;
+mod strings;
+mod subscriptions;
+mod tier;
+mod walks;
+pub mod watched_rows;
+
+use pgcache_resp::{Args, Command, Condition, Entry, Expiry, Failure, Writer};
+
+use self::buffers::{Buffers, with_buffers};
+use self::call::Call;
+pub use self::keys::copy;
+use self::refusal::{Done, Refusal};
+use self::store::Store;
+use crate::pg::session::clock::Timestamp;
+use crate::resp::target::Target;
+
+pub use self::state::{Admitted, State};
+pub use self::watched_rows::WatchedRows;
+
+/// How far a command has come.
+#[derive(Debug)]
+pub enum Step {
+    /// It is answered.
+    Done,
+    /// A piece of it is done; [`go_on`] does the next one, before the connection's next command.
+    More(Continuation),
+    /// Nothing was done or written: the cache has no place in the tier any more, or is gone. What
+    /// was decided of the connection's role and cache is to be decided anew.
+    Undecided,
+    /// It is no command on entries: nothing was done or written.
+    NotOurs,
+    /// Only the table itself has the answer: nothing was done, and what was written is to be taken back.
+    Table,
+}
+
+/// What is left of a command.
+#[derive(Debug)]
+pub struct Continuation(Work);
+
+#[derive(Debug)]
+enum Work {
+    Begin,
+    Many(many::Progress),
+    Scan(Option<walks::Scanned>),
+    Keys(walks::Found),
+    RandomKey(Option<(u64, bool)>),
+    Clear(Option<(u64, u64)>),
+}
+
+/// One command on the entries of a cache.
+#[inline]
+pub fn run(
+    command: &Command<'_>,
+    target: &Target,
+    state: &mut State,
+    clock: Timestamp,
+    out: &mut Writer,
+) -> Step {
+    go_on(
+        Continuation(Work::Begin),
+        command,
+        target,
+        state,
+        clock,
+        out,
+    )
+}
+
+/// The next piece of a command, which is given as it was before.
+pub fn go_on(
+    continuation: Continuation,
+    command: &Command<'_>,
+    target: &Target,
+    state: &mut State,
+    clock: Timestamp,
+    out: &mut Writer,
+) -> Step {
+    let call = Call::new(target, clock);
+    let done = with_buffers(|buffers| piece(continuation.0, command, &call, state, buffers, out));
+    match done {
+        Ok(Piece::Last) => Step::Done,
+        Ok(Piece::Work(work)) => Step::More(Continuation(work)),
+        Ok(Piece::NotOurs) => Step::NotOurs,
+        Err(Refusal::Gone) => Step::Undecided,
+        Err(Refusal::Table) => Step::Table,
+        Err(refusal) => {
+            refusal.write(out);
+            Step::Done
+        }
+    }
+}
+
+/// The reply where a cache is a table, and the command nothing for a back.
+pub fn write_table(out: &mut Writer) {
+    Refusal::Table.write(out);
+}
+
+/// The reply where a decision was made anew and again came to nothing.
+pub fn write_gone(out: &mut Writer) {
+    Refusal::Gone.write(out);
+}
+
+/// COPY to another database's cache; `replace` as the command's options say.
+pub fn copy_between(
+    (from, to): (&[u8], &[u8]),
+    (target, other): (&Target, &Target),
+    replace: bool,
+    clock: Timestamp,
+    out: &mut Writer,
+) -> Step {
+    let (call, other) = (Call::new(target, clock), Call::new(other, clock));
+    match with_buffers(|buffers| keys::copy(&call, from, &other, to, replace, buffers, out)) {
+        Ok(()) => Step::Done,
+        Err(Refusal::Gone) => Step::Undecided,
+        Err(refusal) => {
+            refusal.write(out);
+            Step::Done
+        }
+    }
+}
+
+enum Piece {
+    Last,
+    Work(Work),
+    NotOurs,
+}
+
+fn piece<'a>(
+    work: Work,
+    command: &Command<'a>,
+    call: &Call,
+    state: &mut State,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a, Piece> {
+    if call.target.is_table() && needs_table(command) {
+        return Err(Refusal::Table);
+    }
+    match command {
+        Command::Count => {
+            let entries = call.to_read(crate::resp::target::Rights::READ)?;
+            let count = entries.map_or(0, |entries| entries.count());
+            out.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        Command::Scan(_) | Command::Keys { .. } | Command::RandomKey | Command::Clear { .. } => {
+            return walk(work, command, call, out);
+        }
+
+        Command::Multi => state.begin(out)?,
+        Command::Discard => state.discard(out)?,
+        Command::Watch { keys } => state.watch(call, *keys, out)?,
+        Command::Unwatch => state.unwatch(out),
+        _ => {
+            let mut progress = match work {
+                Work::Many(progress) => progress,
+                _ => many::Progress::default(),
+            };
+            return Ok(match on_keys(command, call, &mut progress, buffers, out)? {
+                Came::ToEnd => Piece::Last,
+                Came::Further => Piece::Work(Work::Many(progress)),
+                Came::Nowhere => Piece::NotOurs,
+            });
+        }
+    }
+    Ok(Piece::Last)
+}
+
+/// How far a command on keys has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    ToEnd,
+    Further,
+    /// It is none.
+    Nowhere,
+}
+
+/// The next piece of a command on some keys, of whichever entries.
+#[inline]
+pub fn on_keys<'a, S: Store>(
+    command: &Command<'a>,
+    call: &Call<'_, S>,
+    progress: &mut many::Progress,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a, Came> {
+    match command {
+        Command::Get { key } => strings::get(call, key, buffers, out)?,
+        Command::Set(set) => strings::set(call, set, buffers, out)?,
+        Command::SetIfAbsent { key, value } => strings::set_if_absent(call, key, value, out)?,
+        Command::GetSet { key, value } => strings::get_set(call, key, value, buffers, out)?,
+        Command::GetDelete { key } => strings::get_delete(call, key, buffers, out)?,
+        Command::GetExpire { key, expiry } => strings::get_expire(call, key, expiry, buffers, out)?,
+        Command::Append { key, value } => strings::append(call, key, value, buffers, out)?,
+        Command::Length { key } => strings::length(call, key, out)?,
+        Command::GetRange { key, from, to } => {
+            strings::get_range(call, key, (*from, *to), buffers, out)?
+        }
+        Command::SetRange { key, offset, value } => {
+            strings::set_range(call, key, *offset, value, buffers, out)?
+        }
+        Command::Increment { key, by } => strings::increment(call, key, *by, buffers, out)?,
+        Command::IncrementFloat { key, by } => {
+            strings::increment_float(call, key, by, buffers, out)?
+        }
+        Command::DeleteIf { key, condition } => {
+            strings::delete_if(call, key, *condition, buffers, out)?
+        }
+        Command::Digest { key } => strings::digest(call, key, buffers, out)?,
+
+        Command::GetMany { .. }
+        | Command::SetMany {
+            if_absent: false, ..
+        }
+        | Command::Delete { .. }
+        | Command::Exists { .. }
+        | Command::Touch { .. } => return many(command, call, progress, buffers, out),
+        Command::SetMany {
+            pairs,
+            if_absent: true,
+        } => {
+            let (condition, expiry) = (Condition::Absent, Expiry::Unsaid);
+            many::set_if(call, *pairs, condition, &expiry, "msetnx", out)?
+        }
+        Command::SetManyExpire {
+            pairs,
+            condition,
+            expiry,
+        } => many::set_if(call, *pairs, *condition, expiry, "msetex", out)?,
+
+        Command::Type { key } => keys::kind(call, key, out)?,
+        Command::Expire {
+            key,
+            lifetime,
+            when,
+            command,
+        } => keys::expire(call, key, lifetime, *when, command, out)?,
+        Command::TimeLeft { key, unit } => keys::deadline(call, key, *unit, false, out)?,
+        Command::Deadline { key, unit } => keys::deadline(call, key, *unit, true, out)?,
+        Command::Persist { key } => keys::persist(call, key, out)?,
+        Command::Rename {
+            from,
+            to,
+            if_absent,
+        } => keys::rename(call, from, to, *if_absent, buffers, out)?,
+        Command::Copy { from, to, options } => {
+            let (_, replace) = options.read(usize::MAX)?;
+            keys::copy(call, from, call, to, replace, buffers, out)?
+        }
+
+        Command::Other { entry, args } => return other(entry, *args, call, buffers, out),
+        _ => return Ok(Came::Nowhere),
+    }
+    Ok(Came::ToEnd)
+}
+
+/// Whether a command needs more of a table than copies of its entries.
+fn needs_table(command: &Command<'_>) -> bool {
+    match command {
+        // In one piece, or its reply may have begun when a key is met that only the table has.
+        Command::GetMany { keys } | Command::Exists { keys } => keys.len() > tier::PIECE,
+        Command::Get { .. }
+        | Command::Length { .. }
+        | Command::GetRange { .. }
+        | Command::Digest { .. }
+        | Command::Type { .. }
+        | Command::TimeLeft { .. }
+        | Command::Deadline { .. }
+        | Command::Multi
+        | Command::Discard
+        | Command::Unwatch => false,
+        Command::Other { entry, .. } => {
+            let names = ["object|", "memory|usage", "eval"];
+            names.iter().any(|name| entry.name.starts_with(name))
+        }
+        _ => true,
+    }
+}
+
+fn many<'a, S: Store>(
+    command: &Command<'a>,
+    call: &Call<'_, S>,
+    progress: &mut many::Progress,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a, Came> {
+    let is_last = match command {
+        Command::GetMany { keys } => many::get(call, *keys, progress, buffers, out)?,
+        Command::SetMany { pairs, .. } => many::set(call, *pairs, progress, out)?,
+        Command::Delete { keys } => many::delete(call, *keys, progress, out)?,
+        Command::Exists { keys } | Command::Touch { keys } => {
+            many::count(call, *keys, progress, out)?
+        }
+        _ => return Ok(Came::Nowhere),
+    };
+    Ok(match is_last {
+        true => Came::ToEnd,
+        false => Came::Further,
+    })
+}
+
+fn walk<'a>(work: Work, command: &Command<'a>, call: &Call, out: &mut Writer) -> Done<'a, Piece> {
+    let (is_last, work) = match (command, work) {
+        (Command::Scan(scan), work) => {
+            let mut progress = match work {
+                Work::Scan(progress) => progress,
+                _ => None,
+            };
+            let is_last = walks::scan(call, scan, &mut progress, out)?;
+            (is_last, Work::Scan(progress))
+        }
+        (Command::Keys { pattern }, work) => {
+            let mut found = match work {
+                Work::Keys(found) => found,
+                _ => walks::Found::default(),
+            };
+            let is_last = walks::keys(call, pattern, &mut found, out)?;
+            (is_last, Work::Keys(found))
+        }
+        (Command::RandomKey, work) => {
+            let mut progress = match work {
+                Work::RandomKey(progress) => progress,
+                _ => None,
+            };
+            let is_last = walks::random_key(call, &mut progress, out)?;
+            (is_last, Work::RandomKey(progress))
+        }
+        (_, work) => {
+            let mut progress = match work {
+                Work::Clear(progress) => progress,
+                _ => None,
+            };
+            let is_last = walks::clear(call, &mut progress, out)?;
+            (is_last, Work::Clear(progress))
+        }
+    };
+    Ok(match is_last {
+        true => Piece::Last,
+        false => Piece::Work(work),
+    })
+}
+
+/// Commands of commands, and scripts.
+fn other<'a, S: Store>(
+    entry: &'static Entry,
+    args: Args<'a>,
+    call: &Call<'_, S>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a, Came> {
+    let key = args.get(2).unwrap_or_default();
+    match entry.name {
+        "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {
+            keys::object(call, entry.last_name(), key, buffers, out)?;
+        }
+        "memory|usage" => {
+            samples(args.from(3))?;
+            keys::usage(call, key, out)?;
+        }
+        "eval" => scripts::eval(call, args, buffers, out)?,
+        "evalsha" => scripts::eval_sha(call, args, buffers, out)?,
+        "script|load" => scripts::load(key, out)?,
+        "script|exists" => scripts::exist(args.from(2), out),
+        "script|flush" => scripts::flush(args.from(2), out)?,
+        _ => return Ok(Came::Nowhere),
+    }
+    Ok(Came::ToEnd)
+}
+
+/// MEMORY USAGE's option says how many elements of a list are looked at, of which we have none.
+fn samples(mut options: Args<'_>) -> Done<'_> {
+    while let Some(option) = options.get(0) {
+        let number = options
+            .get(1)
+            .filter(|_| option.eq_ignore_ascii_case(b"samples"));
+        let number = number.ok_or(Failure::Syntax)?;
+        let number = pgcache_resp::integer(number).ok_or(Failure::NotInteger)?;
+        if number < 0 {
+            return Err(Failure::Syntax.into());
+        }
+        options = options.from(2);
+    }
+    Ok(())
+}

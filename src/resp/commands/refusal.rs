@@ -1,0 +1,149 @@
+//! Why a command on entries was not run: Redis' errors, and those of a cache that is one of
+//! Postgres'.
+//!
+//! A message holds no key and no value.
+
+use pgcache_resp::{Failure, Writer, write_verbatim_error};
+
+use crate::cache::memory::raw::OutOfMemory;
+use crate::error::Error;
+
+/// Where the page is that lists what the door knows.
+const PAGE: &str = "docs/door.md";
+
+pub type Done<'a, T = ()> = Result<T, Refusal<'a>>;
+
+/// Why a command was not run.
+#[derive(Debug)]
+pub enum Refusal<'a> {
+    /// In Redis' words.
+    Redis(Failure<'a>),
+    /// The role lacks a privilege on the cache.
+    NoRight,
+    /// A key that SQL could not read.
+    Key,
+    /// Bytes that are no text, for a cache of texts.
+    NotText,
+    /// The cache's values are jsonb.
+    Json,
+    /// The cache is a table, and the command needs it: a front has only copies in the tier.
+    Table,
+    /// An error of the entries' own.
+    Own(Box<Error>),
+    /// The server, or the transaction, takes no changes.
+    ReadOnly,
+    /// The cache has watchers, who would not be told.
+    Watched,
+    /// The tier cannot hold the entry.
+    TooLarge,
+    /// The cache was dropped, or has no place in the tier.
+    Gone,
+    OutOfMemory,
+    /// EVAL of a script that is none of the published table.
+    UnknownScript,
+    /// The keys, or the arguments, of a script that is known are not as many as it takes.
+    ScriptArguments,
+    /// How many keys there are is more than there are arguments.
+    TooManyKeys,
+    NegativeKeys,
+    ScriptFlush,
+    /// OBJECT FREQ, which Redis has with other settings only.
+    NoFrequency,
+    /// What is queued is more than a connection may have.
+    TooMuchKept,
+    TooManyWatched,
+    TooManyChannels,
+    /// A message that has readers in another front, and does not fit in the ring.
+    TooLongForOthers,
+}
+
+impl<'a> From<Failure<'a>> for Refusal<'a> {
+    fn from(failure: Failure<'a>) -> Self {
+        Refusal::Redis(failure)
+    }
+}
+
+impl From<OutOfMemory> for Refusal<'_> {
+    fn from(_: OutOfMemory) -> Self {
+        Refusal::OutOfMemory
+    }
+}
+
+/// What the entries' own code has to say here.
+impl From<Error> for Refusal<'_> {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::EntryTooLarge(_) => Refusal::TooLarge,
+            _ => Refusal::Gone,
+        }
+    }
+}
+
+impl Refusal<'_> {
+    /// The reply.
+    pub fn write(&self, replies: &mut Writer) {
+        let words = match self {
+            Refusal::Redis(failure) => return failure.write(replies),
+            Refusal::NoRight => {
+                let words = "No permissions to access a key";
+                return write_verbatim_error("NOPERM", words, replies);
+            }
+            Refusal::OutOfMemory => {
+                let words = "the server has no memory for this command";
+                return write_verbatim_error("OOM", words, replies);
+            }
+            Refusal::ReadOnly => {
+                let words = "You can't write against a read only replica.";
+                return write_verbatim_error("READONLY", words, replies);
+            }
+            Refusal::Own(error) => {
+                return write_verbatim_error("ERR", &error.message(), replies);
+            }
+            Refusal::Key => "a key has 1 to 2048 bytes of text in the server's encoding",
+            Refusal::NotText => {
+                "this cache holds text, and the value is none in the server's encoding; \
+                 a cache with value_type bytea takes any bytes"
+            }
+            Refusal::Json => {
+                "this memory cache holds jsonb, which this protocol serves of table caches alone; \
+                 use a table, or value_type bytea or text"
+            }
+            Refusal::Table => {
+                let words = format!(
+                    "the cache of this database is a table, for which this command is not served: {PAGE}"
+                );
+                return write_verbatim_error("ERR", &words, replies);
+            }
+            Refusal::Watched => {
+                "this memory cache has watchers (cache_watch), who would not be told; write to it by SQL"
+            }
+            Refusal::TooLarge => {
+                "the entry does not fit in the hot tier; raise pgcache.hot_max_value or pgcache.hot_size"
+            }
+            Refusal::Gone => "the cache of this database is gone",
+            Refusal::UnknownScript => {
+                let page = format!(
+                    "this server runs no Lua, only the scripts that {PAGE} lists; this is none of them"
+                );
+                return write_verbatim_error("ERR", &page, replies);
+            }
+            Refusal::ScriptArguments => "wrong number of keys or arguments for this script",
+            Refusal::TooManyKeys => "Number of keys can't be greater than number of args",
+            Refusal::NegativeKeys => "Number of keys can't be negative",
+            Refusal::ScriptFlush => "SCRIPT FLUSH only support SYNC|ASYNC option",
+            Refusal::NoFrequency => {
+                "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+                 when switching between policies at runtime LRU and LFU data will take some time to adjust."
+            }
+            Refusal::TooManyChannels => {
+                "a connection reads at most 4096 channels, whose names have 1 MB together"
+            }
+            Refusal::TooLongForOthers => {
+                "a message to clients of another process has at most 1 MB with its channel"
+            }
+            Refusal::TooManyWatched => "a connection watches at most 4096 keys",
+            Refusal::TooMuchKept => "the transaction is too long; raise pgcache.resp_max_request",
+        };
+        write_verbatim_error("ERR", words, replies);
+    }
+}

@@ -1,0 +1,415 @@
+//! Scripts: no Lua, but a published table of those that widespread packages send, each a command of
+//! its own here.
+//!
+//! A script is known by the SHA-1 of its text, which is what clients name it by. So EVALSHA works
+//! at once, nothing has to be loaded, and nothing is kept. What a script does to several keys nobody
+//! of this process sees half done.
+
+use pgcache_resp::{Args, Failure, Writer, integer};
+use sha1_smol::Sha1;
+
+use super::buffers::{Buffers, shown, value};
+use super::call::{Call, unix_deadline};
+use super::keys::{change, remove_equal};
+use super::refusal::{Done, Refusal};
+use super::script_table::{Native, Script, TABLE};
+use super::store::{Change, Present, Store, is_unchanged, put_or_remove};
+use super::strings::{self, number};
+use crate::cache::memory::raw::{New, Seen};
+use crate::resp::target::Rights;
+
+fn find(digest: &[u8]) -> Option<&'static Script> {
+    TABLE
+        .iter()
+        .find(|script| script.digest.as_bytes().eq_ignore_ascii_case(digest))
+}
+
+fn of_text(text: &[u8]) -> Option<&'static Script> {
+    find(Sha1::from(text).digest().to_string().as_bytes())
+}
+
+/// EVAL.
+pub fn eval<'a, S: Store>(
+    call: &Call<'_, S>,
+    args: Args<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let given = Given::read(args)?;
+    let script = of_text(args.get(1).unwrap_or_default()).ok_or(Refusal::UnknownScript)?;
+    given.run(script.native, call, buffers, out)
+}
+
+/// EVALSHA.
+pub fn eval_sha<'a, S: Store>(
+    call: &Call<'_, S>,
+    args: Args<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let given = Given::read(args)?;
+    let script = find(args.get(1).unwrap_or_default()).ok_or(Failure::NoScript)?;
+    given.run(script.native, call, buffers, out)
+}
+
+/// SCRIPT LOAD.
+pub fn load<'a>(text: &[u8], out: &mut Writer) -> Done<'a> {
+    let script = of_text(text).ok_or(Refusal::UnknownScript)?;
+    out.bulk(script.digest.as_bytes());
+    Ok(())
+}
+
+/// SCRIPT EXISTS.
+pub fn exist(digests: Args<'_>, out: &mut Writer) {
+    out.array(digests.len());
+    for digest in digests.iter() {
+        out.integer(i64::from(find(digest).is_some()));
+    }
+}
+
+/// SCRIPT FLUSH: there is nothing that was loaded.
+pub fn flush<'a>(options: Args<'a>, out: &mut Writer) -> Done<'a> {
+    let is_known = |option: &[u8]| {
+        option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
+    };
+    if options.len() > 1 || !options.iter().all(is_known) {
+        return Err(Refusal::ScriptFlush);
+    }
+    out.simple("OK");
+    Ok(())
+}
+
+/// What a script is called with.
+struct Given<'a> {
+    keys: Args<'a>,
+    args: Args<'a>,
+}
+
+impl<'a> Given<'a> {
+    fn read(args: Args<'a>) -> Done<'a, Given<'a>> {
+        let count = integer(args.get(2).unwrap_or_default()).ok_or(Failure::NotInteger)?;
+        let rest = args.from(3);
+        let count = usize::try_from(count).map_err(|_| Refusal::NegativeKeys)?;
+        if count > rest.len() {
+            return Err(Refusal::TooManyKeys);
+        }
+        Ok(Given {
+            keys: rest.first(count),
+            args: rest.from(count),
+        })
+    }
+
+    /// An argument that the script needs.
+    fn arg(&self, index: usize) -> Done<'a, &'a [u8]> {
+        self.args.get(index).ok_or(Refusal::ScriptArguments)
+    }
+
+    fn key(&self) -> Done<'a, &'a [u8]> {
+        match self.keys.len() {
+            1 => Ok(self.keys.get(0).unwrap_or_default()),
+            _ => Err(Refusal::ScriptArguments),
+        }
+    }
+
+    fn number(&self, index: usize) -> Done<'a, i64> {
+        Ok(integer(self.arg(index)?).ok_or(Failure::NotInteger)?)
+    }
+
+    /// The moment in so many milliseconds, as the argument says; above zero.
+    fn lifetime(
+        &self,
+        call: &Call<'_, impl Store>,
+        index: usize,
+        command: &'static str,
+    ) -> Done<'a, i64> {
+        let amount = self.number(index)?;
+        match amount > 0 {
+            true => after(call, amount, command),
+            false => Err(Failure::ExpireTime(command).into()),
+        }
+    }
+
+    fn run(
+        &self,
+        native: Native,
+        call: &Call<'_, impl Store>,
+        buffers: &mut Buffers,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        match native {
+            Native::DeleteEqual => {
+                let removed = remove_equal(call, self.key()?, self.arg(0)?)?;
+                out.integer(i64::from(removed));
+            }
+            Native::DeleteEqualEach => {
+                let mut removed = 0;
+                let entries = call.to_write(Rights::TAKE)?;
+                for key in call.in_order(entries, self.keys.iter())? {
+                    removed += i64::from(remove_equal(call, key, self.arg(0)?)?);
+                }
+                out.integer(removed);
+            }
+            Native::RenewEqual => {
+                let moment = after(call, self.number(1)?, "pexpire")?;
+                self.expire_equal(call, buffers, |_| Some(moment), out)?;
+            }
+            Native::ExpireAtEqual => {
+                let moment = call.moment(self.number(1)?, true);
+                self.expire_equal(call, buffers, |_| Some(moment), out)?;
+            }
+            Native::ExtendEqual => self.extend_equal(call, buffers, out)?,
+            Native::AcquireAll => self.acquire_all(call, out)?,
+            Native::ExtendAll => self.extend_all(call, out)?,
+            Native::Acquire => {
+                let deadline = self.lifetime(call, 1, "set")?;
+                self.acquire(call, deadline, false, out)?;
+            }
+            Native::AcquireUntil => self.acquire(call, self.moment(call)?, false, out)?,
+            Native::SetFor => {
+                let deadline = self.lifetime(call, 1, "set")?;
+                self.acquire(call, deadline, true, out)?;
+            }
+            Native::SetUntil => self.acquire(call, self.moment(call)?, true, out)?,
+            Native::Add => {
+                let seconds = self.number(1)?;
+                let milliseconds = seconds.checked_mul(1000).filter(|&amount| amount > 0);
+                let amount = milliseconds.ok_or(Failure::ExpireTime("setex"))?;
+                self.acquire(call, after(call, amount, "setex")?, false, out)?;
+            }
+            Native::Increment => {
+                strings::increment(call, self.key()?, self.number(0)?, buffers, out)?;
+            }
+            Native::IncrementExisting => self.increment_existing(call, buffers, out)?,
+            Native::CountInWindow => {
+                let resets = self.arg(0)? == b"1";
+                self.count(call, buffers, (resets, self.number(1)?), false, out)?;
+            }
+            Native::CountInNewWindow => {
+                let resets = self.arg(0)? == b"1";
+                self.count(call, buffers, (resets, self.number(1)?), true, out)?;
+            }
+            Native::CountInFixedWindow => {
+                self.count(call, buffers, (false, self.number(0)?), true, out)?;
+            }
+            Native::ReadWindow => {
+                let key = self.key()?;
+                let seen = match call.to_read(Rights::READ)? {
+                    None => None,
+                    Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
+                };
+                out.array(2);
+                out.bulk_or_null(shown(&seen, &buffers.found));
+                out.integer(left(call, seen.as_ref()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the key another deadline if its value is ARGV[1]; `deadline` says which, by what is
+    /// there, or that there is none to give.
+    fn expire_equal(
+        &self,
+        call: &Call<'_, impl Store>,
+        buffers: &mut Buffers,
+        deadline: impl Fn(&Seen) -> Option<i64>,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        let entries = call.to_write(Rights::MOVE)?;
+        let (key, expected) = (entries.key(self.key()?), self.arg(0)?);
+        let done = loop {
+            let seen = entries.get(&key, &mut buffers.found)?;
+            if shown(&seen, &buffers.found) != Some(expected) {
+                break false;
+            }
+            let Some((seen, deadline)) = seen.and_then(|seen| Some((seen, deadline(&seen)?)))
+            else {
+                break false;
+            };
+            let copied = Some((seen, value(&seen, &buffers.found)));
+            let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
+            let done = match call.is_past(deadline) {
+                true => entries.remove(&key, is_same)?,
+                false => entries.touch(&key, deadline, is_same)?,
+            };
+            if done {
+                break true;
+            }
+        };
+        out.integer(i64::from(done));
+        Ok(())
+    }
+
+    fn extend_equal(
+        &self,
+        call: &Call<'_, impl Store>,
+        buffers: &mut Buffers,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        let more = self.number(1)?;
+        let replaces = self.args.get(2).is_some_and(|replaces| replaces != b"0");
+        let now = call.unix_now();
+        let deadline = |seen: &Seen| {
+            // A key without a deadline is not extended.
+            let deadline = unix_deadline(seen)?;
+            let from = if replaces { now } else { deadline.max(now) };
+            Some(call.moment(from.checked_add(more)?, false))
+        };
+        self.expire_equal(call, buffers, deadline, out)
+    }
+
+    /// The moment that ARGV[2] names.
+    fn moment(&self, call: &Call<'_, impl Store>) -> Done<'a, i64> {
+        match self.number(1)? {
+            moment @ 1.. => Ok(call.moment(moment, true)),
+            _ => Err(Failure::ExpireTime("set").into()),
+        }
+    }
+
+    fn acquire(
+        &self,
+        call: &Call<'_, impl Store>,
+        deadline: i64,
+        force: bool,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        let entries = call.to_write(Rights::WRITE)?;
+        let (key, value) = (self.key()?, self.arg(0)?);
+        call.check_key(key)?;
+        call.check_value(value)?;
+        let value = Some(value);
+        let new = New { value, deadline };
+        let still = |entry: Option<&dyn Present>| force || entry.is_none();
+        match put_or_remove(entries, &entries.key(key), new, still)? {
+            true => out.simple("OK"),
+            false => out.null(),
+        }
+        Ok(())
+    }
+
+    fn acquire_all(&self, call: &Call<'_, impl Store>, out: &mut Writer) -> Done<'a> {
+        let entries = call.to_write(Rights::MOVE)?;
+        let deadline = self.lifetime(call, 1, "set")?;
+        let value = self.arg(0)?;
+        call.check_value(value)?;
+        for key in self.keys.iter() {
+            call.check_key(key)?;
+        }
+        if entries.look_each(self.keys.iter(), |seen| Ok(seen.is_some()))? > 0 {
+            out.integer(0);
+            return Ok(());
+        }
+        let keys = call.in_order(entries, self.keys.iter())?;
+        for (taken, key) in keys.iter().enumerate() {
+            let value = Some(value);
+            let new = New { value, deadline };
+            let own = keys.get(..taken).unwrap_or_default();
+            let is_new = put_or_remove(entries, &entries.key(key), new, |entry| entry.is_none())?;
+            // A session of SQL was faster; or the key comes twice and is ours already.
+            if !is_new && !own.contains(key) {
+                for own in own {
+                    remove_equal(call, own, self.arg(0)?)?;
+                }
+                out.integer(0);
+                return Ok(());
+            }
+        }
+        out.integer(self.keys.len() as i64);
+        Ok(())
+    }
+
+    fn extend_all(&self, call: &Call<'_, impl Store>, out: &mut Writer) -> Done<'a> {
+        let entries = call.to_write(Rights::WRITE)?;
+        let deadline = self.lifetime(call, 1, "set")?;
+        let value = self.arg(0)?;
+        let has_it = |entry: &dyn Present| entry.has(value);
+        let keys = call.in_order(entries, self.keys.iter())?;
+        entries.hold(&keys)?;
+        for key in &keys {
+            if !entries.look_if(&entries.key(key), has_it)? {
+                out.integer(0);
+                return Ok(());
+            }
+        }
+        for key in keys {
+            if !entries.touch(&entries.key(key), deadline, has_it)? {
+                out.integer(0);
+                return Ok(());
+            }
+        }
+        out.integer(self.keys.len() as i64);
+        Ok(())
+    }
+
+    fn increment_existing(
+        &self,
+        call: &Call<'_, impl Store>,
+        buffers: &mut Buffers,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        let by = self.number(0)?;
+        let sum = change(call, self.key()?, buffers, |present, made| {
+            let Some((seen, _)) = present else {
+                return Ok((Change::Keep, None));
+            };
+            let sum = number(&present)?.checked_add(by);
+            let sum = sum.ok_or(Failure::IncrementOverflow)?;
+            made.extend_from_slice(pgcache_resp::Digits::new().of(sum));
+            Ok((Change::Put(seen.deadline), Some(sum)))
+        })?;
+        match sum {
+            Some(sum) => out.integer(sum),
+            None => out.null(),
+        }
+        Ok(())
+    }
+
+    /// Adds one to what is there, or to nothing where no window is running and the count begins
+    /// `anew`; the window begins now where none is running, or it is to.
+    fn count(
+        &self,
+        call: &Call<'_, impl Store>,
+        buffers: &mut Buffers,
+        (resets, window): (bool, i64),
+        anew: bool,
+        out: &mut Writer,
+    ) -> Done<'a> {
+        let (hits, left) = change(call, self.key()?, buffers, |present, made| {
+            let seen = present.map(|(seen, _)| seen);
+            let left = left(call, seen.as_ref());
+            let former = match anew && left <= 0 {
+                true => 0,
+                false => number(&present)?,
+            };
+            let hits = former.checked_add(1).ok_or(Failure::IncrementOverflow)?;
+            made.extend_from_slice(pgcache_resp::Digits::new().of(hits));
+            match seen {
+                Some(seen) if left > 0 && !resets => Ok((Change::Put(seen.deadline), (hits, left))),
+                _ => Ok((Change::Put(after(call, window, "pexpire")?), (hits, window))),
+            }
+        })?;
+        out.array(2);
+        out.integer(hits);
+        out.integer(left);
+        Ok(())
+    }
+}
+
+/// What PTTL says.
+fn left(call: &Call<'_, impl Store>, seen: Option<&Seen>) -> i64 {
+    match seen.map(unix_deadline) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(deadline)) => (deadline - call.unix_now()).max(0),
+    }
+}
+
+/// The deadline in so many milliseconds from now.
+fn after<'a, S: Store>(
+    call: &Call<'_, S>,
+    milliseconds: i64,
+    command: &'static str,
+) -> Done<'a, i64> {
+    let moment = call.unix_now().checked_add(milliseconds);
+    let moment = moment.ok_or(Failure::ExpireTime(command))?;
+    Ok(call.moment(moment, false))
+}

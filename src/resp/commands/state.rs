@@ -1,0 +1,342 @@
+//! What a connection keeps from one command to the next: a transaction that is being collected
+//! (MULTI), the keys that it watches (WATCH), the channels that it reads.
+//!
+//! EXEC gives the collected requests back, and the loop runs them one after the other: nobody of
+//! the same process comes in between. Sessions of SQL may, as for every memory cache, and so may
+//! other processes of the door.
+//!
+//! A watched key has changed when it was written, removed, cleared or evicted, by whomever, or when
+//! it has expired since. Two keys in some 16,384 are taken for one another, which aborts a
+//! transaction that need not be; its client tries again, as for any that is aborted.
+
+use std::rc::Rc;
+
+use pgcache_resp::{Args, Command, Digits, Failure, Limits, Parser, Writer, write_verbatim_error};
+use pgrx::pg_sys::Oid;
+
+use super::call::Call;
+use super::refusal::{Done, Refusal};
+use super::subscriptions::Subscriptions;
+use super::watched_rows::WatchedRows;
+use crate::cache::catalog::registry::Cache;
+use crate::cache::memory::raw::{Entries, Sight, Watching};
+use crate::cache::model::key;
+use crate::pg::session::clock::Timestamp;
+use crate::resp::target::Rights;
+
+/// Commands that act within a transaction, and are not collected.
+const AT_ONCE: [&str; 6] = ["multi", "exec", "discard", "watch", "quit", "reset"];
+/// Keys that a connection may watch.
+const MOST_WATCHED: usize = 4096;
+
+/// What a connection keeps; nothing, mostly, and then it takes eight bytes.
+#[derive(Default)]
+pub struct State(Option<Box<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// The requests that wait for EXEC.
+    collected: Option<Collected>,
+    /// One of them was refused.
+    refused: bool,
+    watched: Vec<Watched>,
+    /// The same of a table.
+    rows: WatchedRows,
+    /// Changes are counted for as long as keys are watched.
+    watching: Option<Watching>,
+    subscriptions: Option<Subscriptions>,
+}
+
+#[derive(Default)]
+struct Collected {
+    bytes: Vec<u8>,
+    requests: usize,
+}
+
+/// A key as it was when it began to be watched.
+struct Watched {
+    cache: Rc<Cache>,
+    key: Vec<u8>,
+    /// None: the cache had no place in the tier, so it had no entries.
+    sight: Option<Sight>,
+}
+
+/// What becomes of a request before its arguments are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    /// It is to be run.
+    Run,
+    /// It is collected, or refused, and answered.
+    Answered,
+}
+
+impl State {
+    /// Whether MULTI was seen and neither EXEC nor DISCARD.
+    pub fn in_transaction(&self) -> bool {
+        self.0.as_ref().is_some_and(|kept| kept.collected.is_some())
+    }
+
+    /// A request of a client who may send commands: one of a transaction is collected, at most so
+    /// many bytes of them.
+    pub fn admit(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) -> Admitted {
+        let entry = match Command::check(args) {
+            Ok(entry) => entry,
+            Err(failure) => {
+                self.refuse();
+                if matches!(failure, Failure::ExecRefused) {
+                    self.end();
+                }
+                failure.write(out);
+                return Admitted::Answered;
+            }
+        };
+        if !self.in_transaction() || AT_ONCE.contains(&entry.name) {
+            return Admitted::Run;
+        }
+        self.collect(args, limit, out);
+        Admitted::Answered
+    }
+
+    /// A command of the transaction, if there is one, was refused: EXEC will be.
+    pub fn refuse(&mut self) {
+        if let Some(kept) = self.0.as_mut().filter(|kept| kept.collected.is_some()) {
+            kept.refused = true;
+        }
+    }
+
+    fn collect(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) {
+        let collected = self.0.as_mut().and_then(|kept| kept.collected.as_mut());
+        match collected.map(|collected| collected.add(args, limit)) {
+            Some(Err(refusal)) => {
+                refusal.write(out);
+                self.refuse();
+            }
+            _ => out.simple("QUEUED"),
+        }
+    }
+
+    /// MULTI.
+    pub(super) fn begin<'a>(&mut self, out: &mut Writer) -> Done<'a> {
+        if self.in_transaction() {
+            return Err(Failure::NestedMulti.into());
+        }
+        self.kept().collected = Some(Collected::default());
+        out.simple("OK");
+        Ok(())
+    }
+
+    fn kept(&mut self) -> &mut Kept {
+        self.0.get_or_insert_default()
+    }
+
+    /// DISCARD.
+    pub(super) fn discard<'a>(&mut self, out: &mut Writer) -> Done<'a> {
+        if !self.in_transaction() {
+            return Err(Failure::DiscardWithoutMulti.into());
+        }
+        self.end();
+        out.simple("OK");
+        Ok(())
+    }
+
+    /// EXEC: the collected requests, whose replies are to follow; None where it has replied already.
+    pub fn exec(&mut self, clock: Timestamp, out: &mut Writer) -> Option<Queue> {
+        let kept = self.0.as_mut().filter(|kept| kept.collected.is_some());
+        let Some(kept) = kept else {
+            Failure::ExecWithoutMulti.write(out);
+            return None;
+        };
+        let refused = kept.refused;
+        let elsewhere = !kept.rows.is_empty();
+        let changed = kept
+            .watched
+            .iter()
+            .any(|watched| watched.has_changed(clock));
+        let collected = kept.collected.take();
+        self.end();
+        if refused {
+            Failure::ExecAbort.write(out);
+            return None;
+        }
+        if elsewhere {
+            write_verbatim_error(
+                "EXECABORT",
+                "Transaction discarded because the watched keys are of another cache, a table",
+                out,
+            );
+            return None;
+        }
+        if changed {
+            out.null_array();
+            return None;
+        }
+        let collected = collected?;
+        out.array(collected.requests);
+        Some(Queue {
+            parser: Parser::new(Limits::new(usize::MAX)),
+            bytes: collected.bytes,
+            at: 0,
+        })
+    }
+
+    /// WATCH.
+    pub(super) fn watch<'a>(&mut self, call: &Call, keys: Args<'a>, out: &mut Writer) -> Done<'a> {
+        if self.in_transaction() {
+            return Err(Failure::WatchInsideMulti.into());
+        }
+        let entries = call.to_read(Rights::READ)?;
+        let kept = self.kept();
+        if kept.watched.len() + keys.len() > MOST_WATCHED
+            || kept.watched.try_reserve(keys.len()).is_err()
+        {
+            return Err(Refusal::TooManyWatched);
+        }
+        if kept.watching.is_none() {
+            kept.watching = Watching::begin(); // before the first look at a key
+        }
+        // A longer one is no entry's, and never will be: it would only be kept.
+        let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);
+        for key in keys {
+            let sight = entries.map(|entries| entries.sight(&entries.key(key)));
+            kept.watched.push(Watched {
+                cache: Rc::clone(&call.target.cache),
+                key: key.to_vec(),
+                sight,
+            });
+        }
+        out.simple("OK");
+        Ok(())
+    }
+
+    /// What came of a WATCH on a table: a number for each key, or an error.
+    pub fn watch_rows(&mut self, mut rows: WatchedRows, numbers: &[u8], out: &mut Writer) {
+        if !rows.learn(numbers) {
+            return out.append(numbers);
+        }
+        let kept = self.kept();
+        if kept.rows.len() + rows.len() > MOST_WATCHED {
+            return Refusal::TooManyWatched.write(out);
+        }
+        match kept.rows.add(rows) {
+            true => out.simple("OK"),
+            false => write_verbatim_error("ERR", "keys of one table are watched at a time", out),
+        }
+    }
+
+    /// The watched keys of this table; those of another one stay, and EXEC is refused for them.
+    pub fn take_watched_rows(&mut self, relation: Oid) -> WatchedRows {
+        match &mut self.0 {
+            Some(kept) if kept.rows.is_of(relation) => std::mem::take(&mut kept.rows),
+            _ => WatchedRows::default(),
+        }
+    }
+
+    /// UNWATCH.
+    pub(super) fn unwatch(&mut self, out: &mut Writer) {
+        if let Some(kept) = &mut self.0 {
+            kept.watched = Vec::new();
+            kept.rows = WatchedRows::default();
+            kept.watching = None;
+        }
+        out.simple("OK");
+    }
+
+    /// The transaction is over, and with it the watch.
+    fn end(&mut self) {
+        let subscriptions = self.0.take().and_then(|kept| kept.subscriptions);
+        if subscriptions.is_some() {
+            self.kept().subscriptions = subscriptions;
+        }
+    }
+
+    pub(super) fn subscriptions(&self) -> Option<&Subscriptions> {
+        self.0.as_ref()?.subscriptions.as_ref()
+    }
+
+    pub(super) fn subscriptions_mut(&mut self) -> &mut Option<Subscriptions> {
+        &mut self.kept().subscriptions
+    }
+
+    /// Channels and patterns that it has subscribed to, and keys that it watches.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        self.0.as_ref().map_or((0, 0, 0), |kept| {
+            let subscriptions = kept.subscriptions.as_ref();
+            let (channels, patterns) = subscriptions.map_or((0, 0), Subscriptions::counts);
+            (channels, patterns, kept.watched.len() + kept.rows.len())
+        })
+    }
+
+    /// Bytes of memory beside itself.
+    pub fn held(&self) -> usize {
+        self.0.as_ref().map_or(0, |kept| {
+            let collected = kept.collected.as_ref();
+            size_of::<Kept>()
+                + collected.map_or(0, |collected| collected.bytes.capacity())
+                + kept.watched.capacity() * size_of::<Watched>()
+        })
+    }
+}
+
+impl Watched {
+    fn has_changed(&self, clock: Timestamp) -> bool {
+        let now = Entries::of(&self.cache, clock);
+        let sight = now.map(|entries| entries.sight(&entries.key(&self.key)));
+        match (self.sight, sight) {
+            // It has a place since: an entry is a new one.
+            (None, Some(sight)) => sight.is_present(),
+            (before, now) => before != now,
+        }
+    }
+}
+
+impl Collected {
+    /// Keeps a request as a client sends it.
+    fn add<'a>(&mut self, args: Args<'_>, limit: usize) -> Done<'a> {
+        let header = |kind: u8, number: usize, bytes: &mut Vec<u8>| {
+            bytes.push(kind);
+            bytes.extend_from_slice(Digits::new().of(number as i64));
+            bytes.extend_from_slice(b"\r\n");
+        };
+        let size: usize = 24
+            + args
+                .iter()
+                .map(|argument| argument.len() + 24)
+                .sum::<usize>();
+        if self.bytes.len().saturating_add(size) > limit {
+            return Err(Refusal::TooMuchKept);
+        }
+        self.bytes
+            .try_reserve(size)
+            .map_err(|_| Refusal::OutOfMemory)?;
+        header(b'*', args.len(), &mut self.bytes);
+        for argument in args.iter() {
+            header(b'$', argument.len(), &mut self.bytes);
+            self.bytes.extend_from_slice(argument);
+            self.bytes.extend_from_slice(b"\r\n");
+        }
+        self.requests += 1;
+        Ok(())
+    }
+}
+
+/// The requests of a transaction that is being run.
+pub struct Queue {
+    parser: Parser,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Queue {
+    /// All of them, as a client sends them.
+    pub fn into_requests(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The next one; each was checked when it was collected.
+    pub fn next(&mut self) -> Option<Args<'_>> {
+        let rest = self.bytes.get(self.at..)?;
+        let request = self.parser.next(rest).ok()??;
+        self.at += request.used;
+        Some(request.args)
+    }
+}

@@ -1,0 +1,432 @@
+//! Commands on one value.
+
+use pgcache_resp::{Condition, Expiry, Failure, Set, Writer, integer};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::buffers::{Buffers, shown, value};
+use super::call::{Call, LONGEST, not_an_integer};
+use super::refusal::{Done, Refusal};
+use super::store::{Change, Copied, Present, Store, is_unchanged, put_or_remove, set_or_remove};
+use crate::cache::memory::raw::{New, Seen};
+use crate::resp::target::Rights;
+
+/// GET.
+#[inline]
+pub fn get<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let Some(entries) = call.to_read(Rights::READ)? else {
+        out.null();
+        return Ok(());
+    };
+    let seen = call.get(entries, &entries.key(key), &mut buffers.found)?;
+    out.bulk_or_null(shown(&seen, &buffers.found));
+    Ok(())
+}
+
+/// SET and its kin.
+pub fn set<'a, S: Store>(
+    call: &Call<'_, S>,
+    set: &Set<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    // Redis finds fault with a deadline before it looks at the entry.
+    let deadline = call.deadline_of(&set.expiry, None, set.command)?;
+    call.check_key(set.key)?;
+    call.check_value(set.value)?;
+    let key = entries.key(set.key);
+    let compares_digests = matches!(
+        set.condition,
+        Condition::DigestEqual(_) | Condition::DigestNotEqual(_)
+    );
+    if set.get || compares_digests || matches!(set.expiry, Expiry::Keep) {
+        return set_by_old(call, entries, &key, set, buffers, out);
+    }
+    let new = New {
+        value: Some(set.value),
+        deadline,
+    };
+    let done = match set.condition {
+        Condition::Always => set_or_remove(entries, &key, new)?,
+        condition => put_or_remove(entries, &key, new, |entry| allows(condition, entry))?,
+    };
+    match done {
+        true => out.simple("OK"),
+        false => out.null(),
+    }
+    Ok(())
+}
+
+/// Whether a condition holds that can be judged in place.
+fn allows(condition: Condition<'_>, entry: Option<&dyn Present>) -> bool {
+    let equals = |value: &[u8]| entry.is_some_and(|entry| entry.has(value));
+    match condition {
+        Condition::Absent => entry.is_none(),
+        Condition::Present => entry.is_some(),
+        Condition::Equal(value) => equals(value),
+        Condition::NotEqual(value) => !equals(value),
+        _ => true,
+    }
+}
+
+/// The same for any condition, by a copy of what is there.
+fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
+    let value = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
+    let has_digest =
+        |digest: &[u8]| value.is_some_and(|value| digest.eq_ignore_ascii_case(&digest_of(value)));
+    match condition {
+        Condition::Always => true,
+        Condition::Absent => present.is_none(),
+        Condition::Present => present.is_some(),
+        Condition::Equal(other) => value == Some(other),
+        Condition::NotEqual(other) => value != Some(other),
+        Condition::DigestEqual(digest) => has_digest(digest),
+        Condition::DigestNotEqual(digest) => !has_digest(digest),
+    }
+}
+
+fn set_by_old<'a, S: Store>(
+    call: &Call<'_, S>,
+    entries: &S,
+    key: &S::Key<'_>,
+    set: &Set<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let (acts, old) = entries.change(key, buffers, |present, made| {
+        let old = present.map(|(seen, _)| seen);
+        if !allows_copy(set.condition, present) {
+            return Ok((Change::Keep, (false, old)));
+        }
+        made.try_reserve(set.value.len())
+            .map_err(|_| Refusal::OutOfMemory)?;
+        made.extend_from_slice(set.value);
+        let deadline = call.deadline_of(&set.expiry, old.as_ref(), set.command)?;
+        Ok((Change::Put(deadline), (true, old)))
+    })?;
+    match (set.get, acts) {
+        (true, _) => out.bulk_or_null(shown(&old, &buffers.found)),
+        (false, true) => out.simple("OK"),
+        (false, false) => out.null(),
+    }
+    Ok(())
+}
+
+/// SETNX.
+pub fn set_if_absent<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    value: &[u8],
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    call.check_key(key)?;
+    call.check_value(value)?;
+    let new = New {
+        value: Some(value),
+        deadline: call.default_deadline()?,
+    };
+    let done = put_or_remove(entries, &entries.key(key), new, |entry| entry.is_none())?;
+    out.integer(i64::from(done));
+    Ok(())
+}
+
+/// GETSET.
+pub fn get_set<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &'a [u8],
+    value: &'a [u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let command = Set {
+        key,
+        value,
+        condition: Condition::Always,
+        expiry: Expiry::Unsaid,
+        get: true,
+        command: "getset",
+    };
+    set(call, &command, buffers, out)
+}
+
+/// GETDEL.
+pub fn get_delete<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::TAKE)?;
+    let seen = entries.take(&entries.key(key), buffers)?;
+    out.bulk_or_null(shown(&seen, &buffers.found));
+    Ok(())
+}
+
+/// GETEX.
+pub fn get_expire<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    expiry: &Expiry<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let needs = match expiry {
+        Expiry::Unsaid | Expiry::Keep => return get(call, key, buffers, out),
+        Expiry::Remove => Rights::WRITE,
+        Expiry::At(_) => Rights::MOVE,
+    };
+    let entries = call.to_write(needs)?;
+    let key = entries.key(key);
+    loop {
+        let Some(seen) = call.get(entries, &key, &mut buffers.found)? else {
+            out.null();
+            return Ok(());
+        };
+        let deadline = call.deadline_of(expiry, Some(&seen), "getex")?;
+        // What is replied is what gets the deadline.
+        let copied = Some((seen, value(&seen, &buffers.found)));
+        let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
+        let done = match call.is_past(deadline) {
+            true => entries.remove(&key, is_same)?,
+            false => entries.touch(&key, deadline, is_same)?,
+        };
+        if done {
+            out.bulk_or_null(shown(&Some(seen), &buffers.found));
+            return Ok(());
+        }
+    }
+}
+
+/// DELEX.
+pub fn delete_if<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    condition: Condition<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let needs = match condition {
+        Condition::Always => Rights::DELETE,
+        _ => Rights::TAKE,
+    };
+    let entries = call.to_write(needs)?;
+    let removed = entries.change(&entries.key(key), buffers, |present, _| {
+        let removes = present.is_some() && allows_copy(condition, present);
+        let change = if removes {
+            Change::Remove
+        } else {
+            Change::Keep
+        };
+        Ok((change, removes))
+    })?;
+    out.integer(i64::from(removed));
+    Ok(())
+}
+
+/// DIGEST.
+pub fn digest<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let seen = match call.to_read(Rights::READ)? {
+        None => None,
+        Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
+    };
+    let digest = shown(&seen, &buffers.found).map(digest_of);
+    out.bulk_or_null(digest.as_ref().map(|digest| &digest[..]));
+    Ok(())
+}
+
+/// The XXH3 of a value in 16 hexadecimal digits.
+fn digest_of(value: &[u8]) -> [u8; 16] {
+    let hash = xxh3_64(value);
+    std::array::from_fn(|place| {
+        let digit = (hash >> (60 - 4 * place) & 15) as u8;
+        if digit < 10 {
+            b'0' + digit
+        } else {
+            b'a' + digit - 10
+        }
+    })
+}
+
+/// STRLEN.
+pub fn length<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+    let seen = match call.to_read(Rights::READ)? {
+        None => None,
+        Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
+    };
+    out.integer(seen.map_or(0, |seen| seen.length as i64));
+    Ok(())
+}
+
+/// APPEND.
+pub fn append<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &'a [u8],
+    piece: &'a [u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    call.check_key(key)?;
+    let key = entries.key(key);
+    let length = entries.change(&key, buffers, |present, made| {
+        let old = present.map_or(&[][..], |(_, value)| value);
+        let length = old.len() + piece.len();
+        make_room(entries, &key, length, made)?;
+        made.extend_from_slice(old);
+        made.extend_from_slice(piece);
+        let deadline = call.deadline_of(&Expiry::Keep, seen_of(&present), "append")?;
+        Ok((Change::Put(deadline), length))
+    })?;
+    out.integer(length as i64);
+    Ok(())
+}
+
+fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s Seen> {
+    present.as_ref().map(|(seen, _)| seen)
+}
+
+/// Room for a value of this length, if the tier can hold it.
+fn make_room<'a, S: Store>(
+    entries: &S,
+    key: &S::Key<'_>,
+    length: usize,
+    made: &mut Vec<u8>,
+) -> Done<'a> {
+    if length as i64 > LONGEST {
+        return Err(Failure::TooLong.into());
+    }
+    entries.check_length(key, length)?;
+    made.try_reserve(length).map_err(|_| Refusal::OutOfMemory)
+}
+
+/// SETRANGE.
+pub fn set_range<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &'a [u8],
+    offset: i64,
+    piece: &'a [u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    if piece.is_empty() {
+        return length(call, key, out);
+    }
+    let entries = call.to_write(Rights::WRITE)?;
+    let end = offset.saturating_add(piece.len() as i64);
+    if end > LONGEST {
+        return Err(Failure::TooLong.into());
+    }
+    call.check_key(key)?;
+    let key = entries.key(key);
+    let (from, end) = (offset as usize, end as usize);
+    let length = entries.change(&key, buffers, |present, made| {
+        let old = present.map_or(&[][..], |(_, value)| value);
+        let length = old.len().max(end);
+        make_room(entries, &key, length, made)?;
+        made.extend_from_slice(old);
+        made.resize(length, 0);
+        if let Some(place) = made.get_mut(from..end) {
+            place.copy_from_slice(piece);
+        }
+        let deadline = call.deadline_of(&Expiry::Keep, seen_of(&present), "setrange")?;
+        Ok((Change::Put(deadline), length))
+    })?;
+    out.integer(length as i64);
+    Ok(())
+}
+
+/// GETRANGE.
+pub fn get_range<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &[u8],
+    (from, to): (i64, i64),
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let seen = match call.to_read(Rights::READ)? {
+        None => None,
+        Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
+    };
+    let value = shown(&seen, &buffers.found).unwrap_or_default();
+    out.bulk(range(value, from, to));
+    Ok(())
+}
+
+/// The bytes from one place to another, counted from the end where negative.
+fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
+    if from < 0 && to < 0 && from > to {
+        return b"";
+    }
+    let length = value.len() as i64;
+    let from_start = |place: i64| match place {
+        ..0 => length.saturating_add(place).max(0),
+        _ => place,
+    };
+    let (from, to) = (from_start(from), from_start(to).min(length - 1));
+    match from <= to {
+        true => value.get(from as usize..=to as usize).unwrap_or_default(),
+        false => b"",
+    }
+}
+
+/// INCR and its kin.
+pub fn increment<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &'a [u8],
+    by: i64,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    call.check_key(key)?;
+    let sum = entries.change(&entries.key(key), buffers, |present, made| {
+        let sum = number(&present)?
+            .checked_add(by)
+            .ok_or(Failure::IncrementOverflow)?;
+        made.extend_from_slice(pgcache_resp::Digits::new().of(sum));
+        let deadline = call.deadline_of(&Expiry::Keep, seen_of(&present), "incr")?;
+        Ok((Change::Put(deadline), sum))
+    })?;
+    out.integer(sum);
+    Ok(())
+}
+
+/// The number that is there; 0 where there is no value.
+pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
+    match present {
+        Some((seen, value)) if !seen.negative => integer(value).ok_or_else(not_an_integer),
+        _ => Ok(0),
+    }
+}
+
+/// INCRBYFLOAT.
+pub fn increment_float<'a, S: Store>(
+    call: &Call<'_, S>,
+    key: &'a [u8],
+    by: &'a [u8],
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    call.check_key(key)?;
+    entries.change(&entries.key(key), buffers, |present, made| {
+        let old = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
+        let sum = pgcache_resp::add_floats(old.unwrap_or(b"0"), by)?;
+        made.extend_from_slice(sum.as_bytes());
+        let deadline = call.deadline_of(&Expiry::Keep, seen_of(&present), "incrbyfloat")?;
+        Ok((Change::Put(deadline), ()))
+    })?;
+    out.bulk(&buffers.made);
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Who of this process's clients reads which channels.
+//!
+//! Guards that a connection that is gone stands in no list: what it reads ends with its
+//! [`Subscriptions`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+
+use crate::resp::elsewhere::{self, Sort};
+
+/// The clients of each channel, or of each pattern.
+pub type Readers = HashMap<Box<[u8]>, Vec<u64>>;
+
+/// Both sorts.
+#[derive(Default)]
+pub struct Table {
+    pub channels: Readers,
+    pub patterns: Readers,
+}
+
+thread_local! {
+    /// Never dropped: connections may end after it.
+    static TABLE: ManuallyDrop<RefCell<Table>> = ManuallyDrop::default();
+}
+
+/// Looks at the lists, or changes them.
+pub fn with<R>(act: impl FnOnce(&mut Table) -> R) -> R {
+    TABLE.with(|table| act(&mut table.borrow_mut()))
+}
+
+fn readers_of(sort: Sort, table: &mut Table) -> &mut Readers {
+    match sort {
+        Sort::Channel => &mut table.channels,
+        Sort::Pattern => &mut table.patterns,
+    }
+}
+
+/// What a connection has subscribed to.
+pub struct Subscriptions {
+    client: u64,
+    channels: Vec<Box<[u8]>>,
+    patterns: Vec<Box<[u8]>>,
+    /// Bytes of all these names.
+    bytes: usize,
+}
+
+impl Subscriptions {
+    pub fn of(client: u64) -> Subscriptions {
+        Subscriptions {
+            client,
+            channels: Vec::new(),
+            patterns: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of the names.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn count(&self) -> usize {
+        self.channels.len() + self.patterns.len()
+    }
+
+    /// How many channels, and how many patterns.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.channels.len(), self.patterns.len())
+    }
+
+    pub fn names(&mut self, sort: Sort) -> &mut Vec<Box<[u8]>> {
+        match sort {
+            Sort::Channel => &mut self.channels,
+            Sort::Pattern => &mut self.patterns,
+        }
+    }
+
+    pub fn add(&mut self, sort: Sort, name: &[u8]) {
+        if self.names(sort).iter().any(|own| **own == *name) {
+            return;
+        }
+        self.names(sort).push(name.into());
+        self.bytes += name.len();
+        let client = self.client;
+        with(|table| {
+            let readers = readers_of(sort, table);
+            readers.entry(name.into()).or_default().push(client);
+            tell_others(sort, name, readers);
+        });
+    }
+
+    /// Whether it was there.
+    pub fn remove(&mut self, sort: Sort, name: &[u8]) -> bool {
+        let Some(at) = self.names(sort).iter().position(|own| **own == *name) else {
+            return false;
+        };
+        self.names(sort).swap_remove(at);
+        self.forget(sort, name);
+        true
+    }
+
+    /// Of a name that was taken from the list.
+    pub fn forget(&mut self, sort: Sort, name: &[u8]) {
+        self.bytes = self.bytes.saturating_sub(name.len());
+        with(|table| {
+            let readers = readers_of(sort, table);
+            if let Some(clients) = readers.get_mut(name) {
+                clients.retain(|client| *client != self.client);
+                if clients.is_empty() {
+                    readers.remove(name);
+                }
+            }
+            tell_others(sort, name, readers);
+        });
+    }
+}
+
+/// Tells the other fronts how many clients read a name.
+fn tell_others(sort: Sort, name: &[u8], readers: &Readers) {
+    let count = readers.get(name).map_or(0, Vec::len);
+    let all = || {
+        readers
+            .iter()
+            .map(|(name, clients)| (&**name, clients.len()))
+    };
+    elsewhere::note(sort, name, count, all);
+}
+
+impl Drop for Subscriptions {
+    fn drop(&mut self) {
+        for sort in [Sort::Channel, Sort::Pattern] {
+            for name in std::mem::take(self.names(sort)) {
+                self.forget(sort, &name);
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Commands on all entries: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each looks at a bounded number of them
+//! and goes on later.
+//!
+//! A cursor is a place in the tier's index, in which an entry never moves. So a scan from 0 to 0
+//! meets each entry that stays, and nothing is kept between two of its calls.
+
+use pgcache_resp::{Scan, Writer, matches};
+use pgcache_store::{EntryRef, MAX_KEY};
+
+use super::call::Call;
+use super::refusal::{Done, Refusal};
+use crate::cache::memory::raw::Entries;
+use crate::pg::session::random;
+use crate::resp::target::Rights;
+
+/// Bytes of keys that are copied under one lock.
+const ROOM: usize = 16 << 10;
+/// What one piece looks at: slots of the index, of which eight are read at once, and entries, each
+/// of which may have to be waited for.
+const SLOTS: u64 = 32 << 10;
+const ENTRIES: usize = 512;
+/// And one that removes what it meets.
+const SWEPT: u64 = 512;
+
+/// Keys on their way out of the tier: copied under a lock into memory that was there before.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Each with its length before it.
+    copied: Vec<u8>,
+    count: usize,
+}
+
+impl Keys {
+    fn reserve<'a>(&mut self) -> Done<'a> {
+        self.copied
+            .try_reserve(ROOM)
+            .map_err(|_| Refusal::OutOfMemory)
+    }
+
+    /// Takes a key; whether there is room for another one.
+    fn take(&mut self, entry: &EntryRef) -> bool {
+        let length = entry.header().key_len;
+        let at = self.copied.len() + 4;
+        self.copied.extend_from_slice(&length.to_le_bytes());
+        self.copied.resize(at + length as usize, 0);
+        entry.copy_key(self.copied.get_mut(at..).unwrap_or_default());
+        self.count += 1;
+        self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        self.copied.capacity() - self.copied.len() > MAX_KEY + 4
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.copied[..];
+        std::iter::from_fn(move || {
+            let (length, others) = rest.split_first_chunk::<4>()?;
+            let (key, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = others;
+            Some(key)
+        })
+    }
+
+    /// Drops keys from `from` on that do not match.
+    fn keep_matching(&mut self, from: usize, pattern: &[u8]) {
+        let (mut read, mut written) = (from, from);
+        while let Some(length) = self
+            .copied
+            .get(read..)
+            .and_then(|rest| rest.first_chunk::<4>())
+        {
+            let end = read + 4 + u32::from_le_bytes(*length) as usize;
+            let Some(key) = self.copied.get(read + 4..end) else {
+                break;
+            };
+            if matches(pattern, key) {
+                self.copied.copy_within(read..end, written);
+                written += end - read;
+            } else {
+                self.count -= 1;
+            }
+            read = end;
+        }
+        self.copied.truncate(written);
+    }
+}
+
+/// Looks on from a place, at so many live entries of ours at most; the place where to go on, and
+/// whether it may look at more at once.
+struct Walk<'e> {
+    entries: &'e Entries<'e>,
+    place: u64,
+    begun_at: u64,
+    looked: usize,
+}
+
+impl<'e> Walk<'e> {
+    fn new(entries: &'e Entries<'e>, place: u64) -> Walk<'e> {
+        Walk {
+            entries,
+            place,
+            begun_at: place,
+            looked: 0,
+        }
+    }
+
+    /// One step, under one lock. `visit` gives false to end it. False when the walk is complete.
+    fn step(&mut self, mut visit: impl FnMut(&EntryRef) -> bool) -> bool {
+        let looked = &mut self.looked;
+        self.place = self.entries.walk(self.place, |entry| {
+            *looked += 1;
+            entry.is_none_or(&mut visit) && *looked < ENTRIES
+        });
+        self.place != 0
+    }
+
+    /// Whether this piece has done its share.
+    fn is_spent(&self) -> bool {
+        self.looked >= ENTRIES || self.place.abs_diff(self.begun_at) >= SLOTS
+    }
+}
+
+/// SCAN. Its COUNT is how many of our entries it looks at, and how far it goes: so many times 64
+/// slots, but one piece at least.
+pub fn scan<'a>(
+    call: &Call,
+    scan: &Scan<'a>,
+    progress: &mut Option<Scanned>,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    let mut now = progress.take().unwrap_or_else(|| Scanned {
+        place: scan.cursor,
+        ..Scanned::default()
+    });
+    if let Some(entries) = call.to_read(Rights::READ)? {
+        let count = usize::try_from(scan.count).unwrap_or(usize::MAX);
+        let mut walk = Walk::new(entries, now.place);
+        let mut more = true;
+        while more && now.met < count && !walk.is_spent() {
+            now.keys.reserve()?;
+            let from = now.keys.copied.len();
+            more = walk.step(|entry| {
+                now.met += 1;
+                now.keys.take(entry) && now.met < count
+            });
+            if let Some(pattern) = scan.pattern {
+                now.keys.keep_matching(from, pattern);
+            }
+        }
+        now.place = walk.place;
+        now.slots += SLOTS;
+        let far = now.slots >= (count as u64).saturating_mul(64);
+        if more && now.met < count && !far && now.keys.copied.len() <= out.room() {
+            *progress = Some(now);
+            return Ok(false);
+        }
+    } else {
+        now.place = 0;
+    }
+    let strings = scan
+        .kind
+        .is_none_or(|kind| kind.eq_ignore_ascii_case(b"string"));
+    if !strings {
+        now.keys = Keys::default();
+    }
+    out.array(2);
+    out.bulk(now.place.to_string().as_bytes());
+    out.array(now.keys.count);
+    now.keys.iter().for_each(|key| out.bulk(key));
+    Ok(true)
+}
+
+/// How far a SCAN has come.
+#[derive(Debug, Default)]
+pub struct Scanned {
+    keys: Keys,
+    place: u64,
+    /// Entries of ours that it has looked at, and slots of the index, about.
+    met: usize,
+    slots: u64,
+}
+
+/// How far a walk of several pieces has come.
+#[derive(Debug, Default)]
+pub struct Found {
+    keys: Keys,
+    place: u64,
+}
+
+/// KEYS. What it has found waits until it has looked at all.
+pub fn keys<'a>(
+    call: &Call,
+    pattern: &[u8],
+    found: &mut Found,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    if let Some(entries) = call.to_read(Rights::READ)? {
+        let mut walk = Walk::new(entries, found.place);
+        while !walk.is_spent() {
+            found.keys.reserve()?;
+            let from = found.keys.copied.len();
+            let more = walk.step(|entry| found.keys.take(entry));
+            found.keys.keep_matching(from, pattern);
+            found.place = walk.place;
+            if !more {
+                break;
+            }
+        }
+        if found.place != 0 && found.keys.copied.len() <= out.room() {
+            return Ok(false);
+        }
+    }
+    out.array(found.keys.count);
+    found.keys.iter().for_each(|key| out.bulk(key));
+    Ok(true)
+}
+
+/// RANDOMKEY: the first key from a random place on. One that follows a long stretch without keys is
+/// more likely than others.
+pub fn random_key<'a>(
+    call: &Call,
+    progress: &mut Option<(u64, bool)>,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    let Some(entries) = call.to_read(Rights::READ)? else {
+        out.null();
+        return Ok(true);
+    };
+    let (place, from_start) = progress.unwrap_or_else(|| {
+        let place = random::number() % entries.places().max(1);
+        (place, place == 0)
+    });
+    let mut keys = Keys::default();
+    keys.reserve()?;
+    let mut walk = Walk::new(entries, place);
+    let mut more = true;
+    while more && keys.count == 0 && !walk.is_spent() {
+        more = walk.step(|entry| {
+            keys.take(entry);
+            false
+        });
+    }
+    if let Some(key) = keys.iter().next() {
+        out.bulk(key);
+        return Ok(true);
+    }
+    match (more, from_start) {
+        (true, _) => *progress = Some((walk.place, from_start)),
+        // The end, from where it began in the middle: once more from the start.
+        (false, false) => *progress = Some((0, true)),
+        (false, true) => {
+            out.null();
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// FLUSHDB. From its first piece on nobody finds an entry; the others give their memory back.
+pub fn clear<'a>(
+    call: &Call,
+    progress: &mut Option<(u64, u64)>,
+    out: &mut Writer,
+) -> Done<'a, bool> {
+    call.needs(Rights::CLEAR)?;
+    if let Some(entries) = call.to_read(Rights::CLEAR)? {
+        let (mut place, version) = progress.unwrap_or_else(|| (0, entries.disown_all()));
+        let begun_at = place;
+        loop {
+            place = entries.sweep(place, version);
+            if place == 0 {
+                break;
+            }
+            if place.abs_diff(begun_at) >= SWEPT {
+                *progress = Some((place, version));
+                return Ok(false);
+            }
+        }
+    }
+    out.simple("OK");
+    Ok(true)
+}

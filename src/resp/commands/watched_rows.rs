@@ -1,0 +1,93 @@
+//! The keys of a table that a connection watches, and what was there when it began to: a number for each,
+//! which a back makes and compares (`tables::fingerprint`).
+
+use pgcache_resp::Args;
+use pgrx::pg_sys::Oid;
+
+/// What a back's numbers begin with, and no reply.
+pub const NUMBERS: u8 = 0;
+
+/// Keys of one table.
+#[derive(Default)]
+pub struct WatchedRows {
+    /// None: there are none.
+    relation: Option<Oid>,
+    keys: Vec<(Vec<u8>, u64)>,
+}
+
+impl WatchedRows {
+    /// The keys of a WATCH, of which nothing is known yet.
+    pub fn of(relation: Oid, keys: Args<'_>) -> WatchedRows {
+        WatchedRows {
+            relation: Some(relation),
+            keys: keys.iter().map(|key| (key.to_vec(), 0)).collect(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether they are of this table, or of none.
+    pub fn is_of(&self, relation: Oid) -> bool {
+        self.relation.is_none_or(|own| own == relation)
+    }
+
+    /// Takes what a back says: eight bytes for each key. False where it says something else.
+    pub fn learn(&mut self, numbers: &[u8]) -> bool {
+        let Some(numbers) = numbers.strip_prefix(&[NUMBERS]) else {
+            return false;
+        };
+        let (numbers, rest) = numbers.as_chunks::<8>();
+        for ((_, known), number) in self.keys.iter_mut().zip(numbers) {
+            *known = u64::from_le_bytes(*number);
+        }
+        numbers.len() == self.keys.len() && rest.is_empty()
+    }
+
+    /// More of the same table. False where they are of another one.
+    pub fn add(&mut self, more: WatchedRows) -> bool {
+        let fits = match (self.relation, more.relation) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        if fits {
+            self.relation = self.relation.or(more.relation);
+            self.keys.extend(more.keys);
+        }
+        fits
+    }
+
+    /// As they go before the commands of an EXEC.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = (self.keys.len() as u32).to_le_bytes().to_vec();
+        for (key, number) in &self.keys {
+            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            bytes.extend_from_slice(key);
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// A key, and the number of what was there.
+type Watched<'b> = (&'b [u8], u64);
+
+/// What `to_bytes` has written, in the order of the keys; and what follows it.
+pub fn read(bytes: &[u8]) -> Option<(Vec<Watched<'_>>, &[u8])> {
+    let (count, mut rest) = bytes.split_first_chunk::<4>()?;
+    let mut watched = Vec::new();
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (length, more) = rest.split_first_chunk::<4>()?;
+        let (key, more) = more.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let (number, more) = more.split_first_chunk::<8>()?;
+        watched.push((key, u64::from_le_bytes(*number)));
+        rest = more;
+    }
+    watched.sort_unstable();
+    Some((watched, rest))
+}

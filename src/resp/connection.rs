@@ -1,0 +1,280 @@
+//! A connection: its socket, and the bytes that wait on either side. At rest it holds none of them.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use pgcache_resp::{Limits, Parser, Writer};
+use socket2::Socket;
+
+use super::session::Session;
+use super::tls::{self, Encryption};
+
+/// Room that a buffer keeps when it is empty.
+const KEPT: usize = 2 << 10;
+/// Replies of more bytes are not copied.
+const LONG: usize = 512 << 10;
+/// Bytes of a request before it is known who the client is.
+pub const UNAUTHENTICATED: usize = 4 << 10;
+
+/// What a connection's bytes are.
+pub enum Wire {
+    /// None came yet, and the first one tells.
+    Unknown,
+    Plain,
+    Encrypted(Box<Encryption>),
+}
+
+/// A client's connection.
+pub struct Connection {
+    pub socket: Socket,
+    pub wire: Wire,
+    pub session: Session,
+    pub parser: Parser,
+    /// The bytes from the beginning of the first request that was not dealt with.
+    pub input: Vec<u8>,
+    /// Replies, and how many bytes of them the socket has taken: what is left of a long one is not moved.
+    unsent: Vec<u8>,
+    sent: usize,
+    /// Messages that wait for the end of a reply that has begun, or for their client's turn.
+    pushed: Vec<u8>,
+    /// The socket may have bytes for us, may take some.
+    pub readable: bool,
+    pub writable: bool,
+    /// What has come is no whole request.
+    pub hungry: bool,
+    /// The other side sends nothing more; what it has sent is still read.
+    pub half_closed: bool,
+    /// It ends as soon as the last replies are sent.
+    pub closing: bool,
+    /// It is among those that are to be served.
+    pub queued: bool,
+    /// It is to be served no more: cut off at the end of its turn.
+    pub killed: bool,
+}
+
+/// What is to become of the client.
+pub enum After {
+    /// It goes on when something comes.
+    Rest,
+    /// It has more to do.
+    Again,
+    /// It waits for a place in the queue.
+    Starve,
+    End,
+}
+
+/// What came of reading.
+#[derive(Clone, Copy, Default)]
+pub enum Came {
+    Bytes(usize),
+    #[default]
+    Nothing,
+    End,
+}
+
+impl Connection {
+    pub fn new(socket: Socket, wire: Wire, session: Session) -> Connection {
+        Connection {
+            socket,
+            wire,
+            session,
+            parser: Parser::new(Limits::unauthenticated(UNAUTHENTICATED)),
+            input: Vec::new(),
+            unsent: Vec::new(),
+            sent: 0,
+            pushed: Vec::new(),
+            readable: false,
+            writable: true,
+            hungry: true,
+            half_closed: false,
+            closing: false,
+            queued: false,
+            killed: false,
+        }
+    }
+
+    /// Whether requests come: what it is encrypted by, if by anything, is agreed upon.
+    pub fn has_begun(&self) -> bool {
+        match &self.wire {
+            Wire::Unknown => false,
+            Wire::Plain => true,
+            Wire::Encrypted(encryption) => !encryption.is_shaking(),
+        }
+    }
+
+    /// Reads into this room. Where nothing came it may still be readable.
+    pub fn read(&mut self, room: &mut [u8]) -> io::Result<Came> {
+        if let Wire::Encrypted(encryption) = &mut self.wire {
+            // There may be more in the socket, or of what was decrypted: only a look tells.
+            return Ok(match encryption.read(&self.socket, room)? {
+                tls::Read::Bytes(0) => Came::End,
+                tls::Read::Bytes(read) => Came::Bytes(read),
+                tls::Read::Other => Came::Nothing,
+                tls::Read::Nothing => {
+                    self.readable = false;
+                    Came::Nothing
+                }
+            });
+        }
+        loop {
+            return match self.socket.read(room) {
+                Ok(0) => Ok(Came::End),
+                Ok(read) => {
+                    // Fewer than there was room for: the socket is empty.
+                    self.readable = read == room.len() || self.half_closed;
+                    Ok(Came::Bytes(read))
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    Ok(Came::Nothing)
+                }
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Keeps what is left of a request; false where there is no memory.
+    #[must_use]
+    pub fn keep(&mut self, bytes: &[u8]) -> bool {
+        if self.input.try_reserve(bytes.len()).is_err() {
+            return false;
+        }
+        self.input.extend_from_slice(bytes);
+        true
+    }
+
+    /// So many bytes of the input were dealt with.
+    pub fn used(&mut self, count: usize) {
+        self.input.drain(..count.min(self.input.len()));
+        if self.input.is_empty() && self.input.capacity() > KEPT {
+            self.input = Vec::new();
+        }
+    }
+
+    /// Bytes of replies that wait.
+    pub fn unsent(&self) -> usize {
+        // What is encrypted already is little, and counts as a byte.
+        let encrypted = matches!(&self.wire, Wire::Encrypted(wire) if wire.has_unsent());
+        self.unsent.len() - self.sent + self.pushed.len() + usize::from(encrypted)
+    }
+
+    /// Says that the connection ends, where that is said.
+    pub fn end(&mut self) {
+        if let Wire::Encrypted(encryption) = &mut self.wire {
+            encryption.end(&self.socket);
+        }
+    }
+
+    /// Bytes of memory that its buffers hold.
+    pub fn held(&self) -> usize {
+        self.input.capacity() + self.unsent.capacity() + self.pushed.capacity() + self.parser.held()
+    }
+
+    /// Sends these replies after those that wait; what the socket does not take is kept, unless there is
+    /// no memory for it.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.flush()?;
+        let mut left = bytes;
+        while self.writable && self.unsent.is_empty() && !left.is_empty() {
+            let written = self.write(left)?;
+            left = left.get(written..).unwrap_or_default();
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        // What is moved is no more than what was sent since it was last.
+        if self.sent > self.unsent.len() / 2 {
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
+        if self.unsent.try_reserve(left.len()).is_err() {
+            return Err(ErrorKind::OutOfMemory.into());
+        }
+        self.unsent.extend_from_slice(left);
+        Ok(())
+    }
+
+    /// The same of replies that a writer has: long ones are taken from it, not copied.
+    pub fn send_replies(&mut self, replies: &mut Writer) -> io::Result<()> {
+        self.flush()?;
+        if replies.as_bytes().len() < LONG || !self.unsent.is_empty() {
+            return self.send(replies.as_bytes());
+        }
+        self.unsent = replies.take();
+        self.flush()
+    }
+
+    /// Whether a part of a reply was written, so that a message cannot be sent.
+    pub fn is_amid_reply(&self) -> bool {
+        self.session.continued.is_some()
+    }
+
+    /// Sends a message that is no reply, now or after the one that has begun; false where that fails.
+    #[must_use]
+    pub fn push(&mut self, message: &[u8]) -> bool {
+        match self.is_amid_reply() || !self.pushed.is_empty() {
+            true => self.keep_push(message),
+            false => self.send(message).is_ok(),
+        }
+    }
+
+    /// Keeps a message until its client's turn; false where there is no memory.
+    #[must_use]
+    pub fn keep_push(&mut self, message: &[u8]) -> bool {
+        if self.pushed.try_reserve(message.len()).is_err() {
+            return false;
+        }
+        self.pushed.extend_from_slice(message);
+        true
+    }
+
+    /// The messages that wait, if one can be sent now.
+    pub fn take_pushed(&mut self) -> Vec<u8> {
+        match self.is_amid_reply() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.pushed),
+        }
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.writable
+            && let Wire::Encrypted(encryption) = &mut self.wire
+        {
+            self.writable = encryption.push(&self.socket)?;
+        }
+        let unsent = std::mem::take(&mut self.unsent);
+        let mut sent = std::mem::take(&mut self.sent);
+        while self.writable
+            && let Some(left) = unsent.get(sent..)
+            && !left.is_empty()
+        {
+            sent += self.write(left)?;
+        }
+        if sent < unsent.len() {
+            self.unsent = unsent;
+            self.sent = sent;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Wire::Encrypted(encryption) = &mut self.wire {
+            let taken = encryption.write(bytes)?;
+            self.writable = encryption.push(&self.socket)?;
+            return Ok(taken);
+        }
+        match self.socket.write(bytes) {
+            Ok(written) => {
+                self.writable = written == bytes.len();
+                Ok(written)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.writable = false;
+                Ok(0)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Runs commands: those of the connection and the server, of channels, and those on entries; and the
+//! ones that a transaction has collected.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Args, Command, Writer};
+
+use super::admission::{self, Step};
+use super::commands::{self, Admitted, channels};
+use super::decisions::Decided;
+use super::session::{Session, Waits};
+use super::shared::Core;
+use super::tables::{self, Kind};
+use super::tracking::turns as tracking;
+use super::{flush_all, hand_over, refusal, server_commands, slow, table_exec};
+use crate::pg::worker::background;
+
+/// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
+const LONGEST_WALKS: Duration = Duration::from_millis(100);
+
+/// Runs one command.
+pub fn command(
+    core: &mut Core,
+    session: &mut Session,
+    args: Args<'_>,
+    replies: &mut Writer,
+) -> Step {
+    session.note_name(args.get(0).unwrap_or_default());
+    session.heavy = false;
+    if session.role.is_none()
+        && let Err(step) = admission::admit(core, session, args, replies)
+    {
+        return step;
+    }
+    if core.pauses.hold(session, args) {
+        return Step::Wait;
+    }
+    if session.state.in_transaction() {
+        let kept = core.limits.request;
+        if session.state.admit(args, kept, replies) == Admitted::Answered {
+            return Step::Done;
+        }
+    }
+    match Command::read(args) {
+        Ok(command) => {
+            session.heavy = slow::is_heavy(&command);
+            let step = execute(core, session, &command, replies);
+            match step {
+                Step::Done => tracking::command_done(session, &command),
+                Step::HandOver => tracking::command_handed(session, &command),
+                _ => {}
+            }
+            step
+        }
+        Err(failure) => {
+            failure.write(replies);
+            Step::Done
+        }
+    }
+}
+
+/// Runs a command that may be run.
+fn execute(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Command<'_>,
+    replies: &mut Writer,
+) -> Step {
+    let several = core.several.filter(|_| acts_at_once(command));
+    let alone = several.map(|several| several.gate.alone());
+    let step = execute_here(core, session, command, replies);
+    drop(alone);
+    step
+}
+
+/// Whether a command takes several steps that nobody of the protocol may come between.
+fn acts_at_once(command: &Command<'_>) -> bool {
+    match command {
+        Command::Exec
+        | Command::SetMany {
+            if_absent: true, ..
+        }
+        | Command::SetManyExpire { .. }
+        | Command::Rename { .. }
+        | Command::Copy { .. } => true,
+        Command::Other { entry, .. } => matches!(entry.name, "eval" | "evalsha"),
+        _ => false,
+    }
+}
+
+fn execute_here(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Command<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match command {
+        Command::Exec => exec(core, session, replies),
+        _ if channels::is_reader(&session.state, session.protocol) => {
+            as_reader(core, session, command, replies)
+        }
+        _ => match server_commands::run(core, session, command, replies) {
+            Some(step) => step,
+            None if channels::run(command, session.id, &mut session.state, core, replies) => {
+                Step::Done
+            }
+            None => on_entries(core, session, command, replies),
+        },
+    }
+}
+
+/// Runs a command of a client of version 2 that has subscribed to channels: few may be.
+fn as_reader(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Command<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match command {
+        Command::Ping { message } => channels::pong(*message, replies),
+        Command::Quit | Command::Reset => {
+            let step = server_commands::run(core, session, command, replies);
+            return step.unwrap_or(Step::Done);
+        }
+        Command::Subscribe { .. }
+        | Command::SubscribePatterns { .. }
+        | Command::Unsubscribe { .. }
+        | Command::UnsubscribePatterns { .. } => {
+            channels::run(command, session.id, &mut session.state, core, replies);
+        }
+        _ => channels::refuse(&session.last_command(), replies),
+    }
+    Step::Done
+}
+
+/// Runs a command on the entries of the cache of the client's database.
+fn on_entries(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Command<'_>,
+    replies: &mut Writer,
+) -> Step {
+    if flush_all::is_meant(core, session, command) {
+        return flush_all::run(core, session, command, replies);
+    }
+    // A piece of it was done: the rest goes by what was decided then.
+    if let Some((continuation, decided)) = session.continued.take() {
+        tracking::reads_on(session);
+        let (target, state) = (&decided.target, &mut session.state);
+        let step = commands::go_on(continuation, command, target, state, core.now, replies);
+        return came(core, session, decided, command, step, replies);
+    }
+    if let Command::Copy { from, to, options } = command {
+        match options.read(core.decisions.databases()) {
+            Ok((Some(other), replace)) if other != session.database as usize => {
+                return copy_to(core, session, (from, to), other as u32, replace, replies);
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                failure.write(replies);
+                return Step::Done;
+            }
+        }
+    }
+    match admission::decided(core, session, replies) {
+        Ok(decided) => {
+            tracking::note_reads(core, session, &decided, command);
+            if decided.target.is_table()
+                && !decided.may_be_hot
+                && (tables::kind(command) != Kind::NotOurs
+                    || matches!(command, Command::Watch { .. }))
+            {
+                return to_table(core, session, decided, command, replies);
+            }
+            let (target, state) = (&decided.target, &mut session.state);
+            let step = commands::run(command, target, state, core.now, replies);
+            came(core, session, decided, command, step, replies)
+        }
+        Err(step) => step,
+    }
+}
+
+/// COPY to another database.
+fn copy_to(
+    core: &mut Core,
+    session: &mut Session,
+    keys: (&[u8], &[u8]),
+    database: u32,
+    replace: bool,
+    replies: &mut Writer,
+) -> Step {
+    let from = match admission::decided(core, session, replies) {
+        Ok(from) => from,
+        Err(step) => return step,
+    };
+    let to = match admission::decided_in(core, session, database, replies) {
+        Ok(to) => to,
+        Err(step) => return step,
+    };
+    match (from.target.is_table(), to.target.is_table()) {
+        (true, true) => return hand_over::begin_copy(core, from, to),
+        (false, false) => {}
+        _ => {
+            replies
+                .error(&[b"ERR COPY goes from a table to a table, or from a memory cache to one"]);
+            return Step::Done;
+        }
+    }
+    let targets = (&from.target, &to.target);
+    match commands::copy_between(keys, targets, replace, core.now, replies) {
+        commands::Step::Undecided => commands::write_gone(replies),
+        commands::Step::Table => commands::write_table(replies),
+        commands::Step::NotOurs | commands::Step::More(_) | commands::Step::Done => {}
+    }
+    Step::Done
+}
+
+/// What only a table has.
+fn to_table(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    command: &Command<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match command {
+        Command::Watch { keys } => table_exec::watch(core, session, decided, *keys, replies),
+        _ => hand_over::begin(core, session, decided, command, replies),
+    }
+}
+
+/// What follows of how far a command has come.
+fn came(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    command: &Command<'_>,
+    step: commands::Step,
+    replies: &mut Writer,
+) -> Step {
+    tracking::has_read(core, session);
+    match step {
+        commands::Step::Done => {
+            session.gone = false;
+            Step::Done
+        }
+        commands::Step::More(continuation) => {
+            session.continued = Some((continuation, decided));
+            Step::More
+        }
+        commands::Step::Undecided if session.gone => {
+            session.gone = false;
+            commands::write_gone(replies);
+            Step::Done
+        }
+        // A back gives the cache its place again, or says that it is gone.
+        commands::Step::Undecided => {
+            decided.forget();
+            session.gone = true;
+            match admission::decided(core, session, replies) {
+                Ok(_) => Step::More,
+                Err(step) => step,
+            }
+        }
+        commands::Step::Table => to_table(core, session, decided, command, replies),
+        commands::Step::NotOurs => {
+            refusal::refuse(command, replies);
+            Step::Done
+        }
+    }
+}
+
+/// Runs the commands of a transaction one after the other. None of them can wait: what a role may do
+/// with the caches that they name was asked for when they were collected, or is not known.
+fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
+    if session.state.in_transaction() {
+        match admission::decided(core, session, replies) {
+            Ok(decided) if decided.target.is_table() => {
+                return table_exec::exec(core, session, decided, replies);
+            }
+            Ok(_) => {}
+            // Its commands tell, each for itself.
+            Err(Step::Done) => return refuse_exec(core, session, replies),
+            Err(step) => return step,
+        }
+    }
+    let Some(mut queue) = session.state.exec(core.now, replies) else {
+        return Step::Done;
+    };
+    let began = Instant::now();
+    let mut closes = false;
+    while let Some(args) = queue.next() {
+        if background::asked_to_end() {
+            closes = true;
+            break;
+        }
+        let Ok(command) = Command::read(args).map_err(|failure| failure.write(replies)) else {
+            continue;
+        };
+        if looks_at_all(&command) && began.elapsed() > LONGEST_WALKS {
+            replies.error(&[
+                b"ERR EXEC has lasted too long for another command that looks at all keys",
+            ]);
+            continue;
+        }
+        loop {
+            let before = replies.as_bytes().len();
+            match execute(core, session, &command, replies) {
+                Step::Done => break,
+                Step::More => continue,
+                Step::Close => {
+                    closes = true;
+                    break;
+                }
+                Step::HandOver => {
+                    core.bundle = None;
+                    replies.rewind(before);
+                    replies
+                        .error(&[b"ERR one EXEC is on a table or on memory caches, not on both"]);
+                    break;
+                }
+                Step::Wait | Step::Starve => {
+                    session.waits = Waits::Nothing;
+                    replies.rewind(before);
+                    replies.error(&[b"TRYAGAIN this command would have to wait inside of EXEC"]);
+                    break;
+                }
+            }
+        }
+    }
+    match closes {
+        true => Step::Close,
+        false => Step::Done,
+    }
+}
+
+/// Whether its time is that of a walk over the entries, not of its own length.
+fn looks_at_all(command: &Command<'_>) -> bool {
+    matches!(
+        command,
+        Command::Keys { .. }
+            | Command::Scan(_)
+            | Command::RandomKey
+            | Command::Count
+            | Command::Clear { .. }
+    )
+}
+
+/// The error was written already: the transaction goes with it.
+fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Step {
+    let before = replies.as_bytes().len();
+    session.state.refuse();
+    let _ = session.state.exec(core.now, replies);
+    replies.rewind(before);
+    Step::Done
+}

@@ -1,0 +1,114 @@
+//! CLIENT PAUSE: commands that are held back, for all clients of the server.
+//!
+//! A client whose command is held back waits with it, so its order holds; others hear nothing of it.
+
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Args, Entry, Failure, Writer, find, flag, integer};
+
+use super::session::{Session, Waits};
+use crate::pg::resp::board::{Board, Pause};
+use crate::pg::session::clock;
+
+/// Redis' longest time, some centuries.
+const LONGEST: i64 = i64::MAX / 4000;
+
+/// What a front knows of it.
+#[derive(Default)]
+pub struct Pauses {
+    now: Option<Pause>,
+    waiting: Vec<u64>,
+}
+
+impl Pauses {
+    /// Takes in what others have said of it, once a turn: who goes on, and when to look again.
+    pub fn look(&mut self, board: &Board) -> (Vec<u64>, Option<Instant>) {
+        let said = board.pause();
+        if said.is_none() && self.now.is_none() {
+            return (Vec::new(), None);
+        }
+        let now = clock::now();
+        self.now = said.filter(|pause| pause.until > now);
+        // It may have been one of all commands, and is one of those that write.
+        let goes_on = match self.now {
+            Some(pause) if pause.all => Vec::new(),
+            _ => std::mem::take(&mut self.waiting),
+        };
+        let ends = self.now.and_then(|pause| {
+            let left = u64::try_from(pause.until - now).unwrap_or(0);
+            Instant::now().checked_add(Duration::from_micros(left))
+        });
+        (goes_on, ends)
+    }
+
+    /// Whether any command may be held back.
+    pub fn is_on(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Whether a command is held back; then its client waits.
+    #[inline]
+    pub fn hold(&mut self, session: &mut Session, args: Args<'_>) -> bool {
+        match self.now {
+            None => false,
+            Some(pause) => self.hold_by(pause, session, args),
+        }
+    }
+
+    #[cold]
+    fn hold_by(&mut self, pause: Pause, session: &mut Session, args: Args<'_>) -> bool {
+        let entry = args.get(0).and_then(find);
+        let ends_it = entry.is_some_and(|entry| entry.name == "client")
+            && args
+                .get(1)
+                .is_some_and(|word| word.eq_ignore_ascii_case(b"unpause"));
+        let held = match pause.all {
+            true => !ends_it,
+            false => entry.is_some_and(writes),
+        };
+        // What was begun goes on, and what is only collected writes nothing yet.
+        let exec = entry.is_some_and(|entry| entry.name == "exec");
+        let collected = session.state.in_transaction() && !exec && !pause.all;
+        if !held || collected || session.continued.is_some() {
+            return false;
+        }
+        session.waits = Waits::Pause;
+        session.waits_since = Instant::now();
+        self.waiting.push(session.id);
+        true
+    }
+}
+
+fn writes(entry: &'static Entry) -> bool {
+    let others = ["exec", "publish", "eval", "evalsha"];
+    entry.flags & flag::WRITE != 0 || others.contains(&entry.name)
+}
+
+/// CLIENT PAUSE, of who may.
+pub fn begin(board: &Board, options: Args<'_>, replies: &mut Writer) {
+    let mode = options.get(1);
+    let all = match mode {
+        None => true,
+        Some(mode) if mode.eq_ignore_ascii_case(b"all") => true,
+        Some(mode) if mode.eq_ignore_ascii_case(b"write") => false,
+        Some(_) => return replies.error(&[b"ERR CLIENT PAUSE mode must be WRITE or ALL"]),
+    };
+    if options.len() > 2 {
+        return Failure::Syntax.write(replies);
+    }
+    match options.get(0).and_then(integer) {
+        Some(time) if time < 0 => replies.error(&[b"ERR timeout is negative"]),
+        Some(time) if time <= LONGEST => {
+            let until = clock::now().saturating_add(time.saturating_mul(1000));
+            board.begin_pause(until.min(i64::MAX / 4), all);
+            replies.simple("OK");
+        }
+        _ => replies.error(&[b"ERR timeout is not an integer or out of range"]),
+    }
+}
+
+/// CLIENT UNPAUSE, of who may.
+pub fn end(board: &Board, replies: &mut Writer) {
+    board.end_pause();
+    replies.simple("OK");
+}

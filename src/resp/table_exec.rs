@@ -1,0 +1,120 @@
+//! MULTI and WATCH on a table: an EXEC is one transaction of a back, which locks the watched keys first and
+//! compares them.
+
+use std::rc::Rc;
+
+use pgcache_resp::{Args, Command, CopyOptions, Failure, Writer};
+
+use super::admission::Step;
+use super::bundle::Bundle;
+use super::commands::WatchedRows;
+use super::decisions::Decided;
+use super::hand_over::lane;
+use super::session::Session;
+use super::shared::Core;
+use super::tables::{self, Kind};
+use super::tracking::turns as tracking;
+use crate::pg::resp::desk::{Lane, Work};
+
+const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because the cache of this database is a table, and one of its commands is not for such a cache: docs/door.md";
+
+/// EXEC of commands on a table: all of them in one transaction of a back.
+pub fn exec(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    replies: &mut Writer,
+) -> Step {
+    if !core.counter.has_room() {
+        return Step::Starve;
+    }
+    let before = replies.as_bytes().len();
+    let watched = session
+        .state
+        .take_watched_rows(decided.target.cache.relation);
+    let Some(mut queue) = session.state.exec(core.now, replies) else {
+        return Step::Done;
+    };
+    let (mut commands, mut is_long) = (0, false);
+    while let Some(args) = queue.next() {
+        // One that is wrong tells so as its element.
+        if let Ok(command) = Command::read(args) {
+            let kind = match command {
+                Command::Copy { options, .. } if leaves(core, session, options) => Kind::NotOurs,
+                _ => tables::kind(&command),
+            };
+            match kind {
+                Kind::NotOurs => {
+                    replies.rewind(before);
+                    replies.error(&[NOT_IN_EXEC]);
+                    return Step::Done;
+                }
+                kind => is_long |= kind == Kind::Long,
+            }
+            tracking::note_reads(core, session, &decided, &command);
+        }
+        commands += 1;
+    }
+    if commands == 0 && watched.is_empty() {
+        return Step::Done;
+    }
+    replies.rewind(before);
+    let kind = match is_long {
+        true => Kind::Long,
+        false => Kind::Write,
+    };
+    let mut collected = watched.to_bytes();
+    collected.extend_from_slice(&queue.into_requests());
+    core.bundle = Some(Bundle {
+        work: Work::Exec,
+        lane: lane(&decided, kind),
+        from: 0,
+        commands,
+        is_full: true,
+        collected: Some(collected),
+        copied_to: None,
+        decided,
+    });
+    Step::HandOver
+}
+
+/// Whether a COPY is to another cache.
+fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
+    let read = options.read(core.decisions.databases());
+    matches!(read, Ok((Some(other), _)) if other != session.database as usize)
+}
+
+/// WATCH: the back says what is there now.
+pub fn watch(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    keys: Args<'_>,
+    replies: &mut Writer,
+) -> Step {
+    if session.state.in_transaction() {
+        Failure::WatchInsideMulti.write(replies);
+        return Step::Done;
+    }
+    if !core.counter.has_room() {
+        return Step::Starve;
+    }
+    session.watching = Some(Box::new(WatchedRows::of(
+        decided.target.cache.relation,
+        keys,
+    )));
+    core.bundle = Some(Bundle {
+        work: Work::Watch,
+        lane: match decided.runs_others_code {
+            true => Lane::Slow,
+            false => Lane::Quick,
+        },
+        from: 0,
+        commands: 1,
+        is_full: true,
+        collected: None,
+        copied_to: None,
+        decided,
+    });
+    Step::HandOver
+}

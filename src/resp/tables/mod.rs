@@ -1,0 +1,124 @@
+//! Commands on the entries of table caches, in a transaction of a back process.
+//!
+//! The code of the commands is the same as of memory caches (`commands`); here stands what a table
+//! does for them ([`rows`]), and what differs by nature: walks over all entries. Guards that
+//! a command means what the function of SQL means that does the same: its privileges, policies,
+//! triggers, locks, marks and notifications are those of `cache`.
+//!
+//! A command that is refused has changed nothing. One that has to fail later raises an error.
+
+mod present;
+mod rows;
+mod store;
+mod table;
+mod walks;
+mod watch;
+
+use pgcache_resp::{Command, Expiry, Writer};
+
+pub use self::table::Table;
+pub use self::watch::fingerprint;
+use super::commands::buffers::with_buffers;
+use super::commands::refusal::{Done, Refusal};
+use super::commands::{self, Came, many};
+
+/// What a command is to those who bring it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It changes nothing.
+    Read,
+    Write,
+    /// It may look at every entry, or waits until nobody reads.
+    Long,
+    /// It is not about entries.
+    NotOurs,
+}
+
+/// Keys of SCAN that it looks at without being a long one.
+const SHORT_SCAN: i64 = 1000;
+
+/// What a command is to those who bring it here.
+pub fn kind(command: &Command<'_>) -> Kind {
+    match command {
+        Command::Get { .. }
+        | Command::GetMany { .. }
+        | Command::GetExpire {
+            expiry: Expiry::Unsaid | Expiry::Keep,
+            ..
+        }
+        | Command::Length { .. }
+        | Command::GetRange { .. }
+        | Command::Digest { .. }
+        | Command::Exists { .. }
+        | Command::Touch { .. }
+        | Command::Type { .. }
+        | Command::TimeLeft { .. }
+        | Command::Deadline { .. } => Kind::Read,
+
+        Command::Set(_)
+        | Command::SetIfAbsent { .. }
+        | Command::GetSet { .. }
+        | Command::GetDelete { .. }
+        | Command::GetExpire { .. }
+        | Command::SetMany { .. }
+        | Command::SetManyExpire { .. }
+        | Command::Append { .. }
+        | Command::SetRange { .. }
+        | Command::Increment { .. }
+        | Command::IncrementFloat { .. }
+        | Command::DeleteIf { .. }
+        | Command::Delete { .. }
+        | Command::Expire { .. }
+        | Command::Persist { .. }
+        | Command::Rename { .. }
+        | Command::Copy { .. } => Kind::Write,
+
+        Command::Scan(scan) if scan.count <= SHORT_SCAN => Kind::Read,
+        Command::Scan(_)
+        | Command::Keys { .. }
+        | Command::RandomKey
+        | Command::Count
+        | Command::Clear { .. } => Kind::Long,
+
+        Command::Other { entry, .. } => match entry.name {
+            "eval" | "evalsha" => Kind::Write,
+            "object|encoding" | "object|freq" | "object|idletime" | "object|refcount"
+            | "memory|usage" => Kind::Read,
+            _ => Kind::NotOurs,
+        },
+        _ => Kind::NotOurs,
+    }
+}
+
+/// One command.
+pub fn run<'a>(command: &Command<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
+    let call = rows::call(table);
+    match command {
+        Command::Count => walks::count(&call, table, out),
+        Command::Scan(scan) => walks::scan(&call, table, scan, out),
+        Command::Keys { pattern } => walks::keys(&call, table, pattern, out),
+        Command::RandomKey => walks::random_key(&call, table, out),
+        Command::Clear { .. } => walks::clear(&call, table, out),
+        _ => with_buffers(|buffers| {
+            let mut progress = many::Progress::default();
+            loop {
+                match commands::on_keys(command, &call, &mut progress, buffers, out)? {
+                    Came::ToEnd => return Ok(()),
+                    Came::Further => {}
+                    Came::Nowhere => return Err(Refusal::Table),
+                }
+            }
+        }),
+    }
+}
+
+/// COPY to the cache of another database.
+pub fn copy_between<'a>(
+    (from, to): (&'a [u8], &'a [u8]),
+    (table, other): (&Table, &Table),
+    replace: bool,
+    out: &mut Writer,
+) -> Done<'a> {
+    let (call, other) = (rows::call(table), rows::call(other));
+    with_buffers(|buffers| commands::copy(&call, from, &other, to, replace, buffers, out))
+}

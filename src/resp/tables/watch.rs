@@ -1,0 +1,57 @@
+//! What WATCH notes of a key, and how EXEC keeps it from changing.
+
+use pgcache_store::NO_DEADLINE;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::rows::{self, Rows};
+use super::table::{Table, refused};
+use crate::cache::entries;
+use crate::cache::memory::raw::{New, Seen};
+use crate::resp::commands::buffers::{value, with_buffers};
+use crate::resp::commands::refusal::Done;
+use crate::resp::commands::store::Store;
+use crate::resp::target::Rights;
+
+/// Of a key that is not there.
+const ABSENT: u64 = 0;
+
+/// A number for the entry under a key as it is now: another one for another entry. With `lock` nobody
+/// else changes it until the transaction ends, also where nothing is there. A role that may not write
+/// locks nothing: what it reads then is as it was a moment ago.
+pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
+    let call = rows::call(table);
+    let locks = lock && table.target.rights.has(Rights::MOVE);
+    call.needs(Rights::READ)?;
+    let rows: Rows<'_> = match locks {
+        true => *call.to_write(Rights::MOVE)?,
+        false => Rows::of(table),
+    };
+    let key = rows.key(key);
+    if locks && key.is_some() {
+        hold(table, &rows, &key)?;
+    }
+    with_buffers(|buffers| {
+        let seen = rows.get(&key, &mut buffers.found)?;
+        Ok(seen.map_or(ABSENT, |seen| number(&seen, value(&seen, &buffers.found))))
+    })
+}
+
+fn number(seen: &Seen, value: &[u8]) -> u64 {
+    let seed = (seen.deadline as u64).rotate_left(1) ^ u64::from(seen.negative);
+    xxh3_64_with_seed(value, seed) | 1
+}
+
+/// Locks the row. Where there is none, one that is written and removed at once keeps others from writing
+/// theirs until it is certain that ours does not come: Postgres makes them wait for our transaction.
+fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &<Rows<'_> as Store>::Key<'_>) -> Done<'a> {
+    let new = New {
+        value: Some(rows.smallest()),
+        deadline: NO_DEADLINE,
+    };
+    if rows.put(key, new, |entry| entry.is_none())?
+        && let (Some(cache), Some(key)) = (table.changed.get(), key)
+    {
+        entries::delete(cache, key.key).map_err(refused)?;
+    }
+    Ok(())
+}

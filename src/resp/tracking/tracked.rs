@@ -1,0 +1,259 @@
+//! What a client has asked for by CLIENT TRACKING, and the options it may give.
+
+use pgcache_resp::{Args, Failure, Writer, integer};
+
+use crate::cache::model::key::MAX_BYTES;
+
+/// Prefixes that a client may have: each is compared with each, and kept.
+const PREFIXES: usize = 64;
+/// Bytes of messages that are kept while a command is under way.
+const PASSED: usize = 4096;
+
+/// Of which keys a client is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Those that it reads.
+    Reads,
+    /// Those that it reads right after CLIENT CACHING YES.
+    OptIn,
+    /// Those that it reads, but for what follows CLIENT CACHING NO.
+    OptOut,
+    /// All that begin with one of its prefixes.
+    Broadcast,
+}
+
+/// A client that is told of changes.
+pub struct Tracked {
+    pub mode: Mode,
+    /// Not of those that it makes itself.
+    pub no_loop: bool,
+    /// Another client is told.
+    pub redirect: Option<u64>,
+    /// That one is gone.
+    pub broken: bool,
+    pub prefixes: Vec<Box<[u8]>>,
+    /// CLIENT CACHING was sent for the next command.
+    pub caching: bool,
+    /// It has read a key since the last replies were sent: what is told is told after them, too.
+    pub fresh: bool,
+    /// Keys that were noted since then.
+    pub noted: usize,
+    /// A command that reads is under way: what is told meanwhile is told again after its reply.
+    pub reading: bool,
+    /// Rows that it reads, by their cache's place.
+    pub rows: Vec<(u32, Box<[u8]>)>,
+    passed: Vec<u8>,
+    /// What it may know is to be decided, then it is told that everything has changed.
+    pub owed: bool,
+    /// The place of the cache whose keys it is told of, of a client with prefixes.
+    pub slot: Option<u32>,
+}
+
+impl Tracked {
+    /// Messages are sent, with replies or without: gives those that are to be sent again after them.
+    pub fn again(&mut self, pushed: &[u8], has_replies: bool) -> Vec<u8> {
+        let mut again = Vec::new();
+        if self.reading {
+            self.keep(pushed);
+        } else {
+            self.noted = 0;
+            again = std::mem::take(&mut self.passed);
+        }
+        if self.fresh && has_replies {
+            again.extend_from_slice(pushed);
+        }
+        self.fresh &= self.reading;
+        again
+    }
+
+    /// The command is answered.
+    pub fn end_read(&mut self) {
+        self.reading = false;
+        self.rows.clear();
+    }
+
+    /// Of too many it is told after the reply that everything has changed.
+    fn keep(&mut self, pushed: &[u8]) {
+        if self.passed.len() + pushed.len() > PASSED {
+            self.passed = Vec::new();
+            self.owed = true;
+        } else {
+            self.passed.extend_from_slice(pushed);
+        }
+    }
+
+    /// Whether what the next command reads is noted.
+    pub fn takes_reads(&self) -> bool {
+        match self.mode {
+            Mode::Reads => true,
+            Mode::OptIn => self.caching,
+            Mode::OptOut => !self.caching,
+            Mode::Broadcast => false,
+        }
+    }
+}
+
+/// The options of CLIENT TRACKING, as they were written.
+#[derive(Default)]
+pub struct Options<'a> {
+    pub redirect: Option<u64>,
+    prefixes: Vec<&'a [u8]>,
+    pub broadcast: bool,
+    opt_in: bool,
+    opt_out: bool,
+    no_loop: bool,
+}
+
+fn error(words: &str, replies: &mut Writer) {
+    replies.error(&[b"ERR ", words.as_bytes()]);
+}
+
+impl<'a> Options<'a> {
+    /// None: it has replied what is wrong. `may_be_told` knows clients by their numbers.
+    pub fn read(
+        options: Args<'a>,
+        may_be_told: impl Fn(u64) -> Result<(), &'static str>,
+        replies: &mut Writer,
+    ) -> Option<Options<'a>> {
+        let mut read = Options::default();
+        let mut left = options;
+        while let Some(option) = left.get(0) {
+            let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
+            left = left.from(1);
+            match left.get(0) {
+                Some(id) if is("redirect") => {
+                    if read.redirect.is_some() {
+                        error(
+                            "A client can only redirect to a single other client",
+                            replies,
+                        );
+                        return None;
+                    }
+                    let Some(id) = integer(id) else {
+                        Failure::NotInteger.write(replies);
+                        return None;
+                    };
+                    let id = u64::try_from(id).unwrap_or(0);
+                    if let Err(words) = may_be_told(id) {
+                        error(words, replies);
+                        return None;
+                    }
+                    read.redirect = Some(id);
+                    left = left.from(1);
+                }
+                Some(prefix) if is("prefix") => {
+                    read.prefixes.push(prefix);
+                    left = left.from(1);
+                }
+                _ if is("bcast") => read.broadcast = true,
+                _ if is("optin") => read.opt_in = true,
+                _ if is("optout") => read.opt_out = true,
+                _ if is("noloop") => read.no_loop = true,
+                _ => {
+                    Failure::Syntax.write(replies);
+                    return None;
+                }
+            }
+        }
+        Some(read)
+    }
+
+    /// What a client is that was `former` and gives these; None: it has replied why it may not.
+    pub fn apply(&self, former: Option<&Tracked>, replies: &mut Writer) -> Option<Tracked> {
+        let had = |mode| former.is_some_and(|former| former.mode == mode);
+        let refusal = if !self.broadcast && !self.prefixes.is_empty() {
+            Some("PREFIX option requires BCAST mode to be enabled")
+        } else if former.is_some() && had(Mode::Broadcast) != self.broadcast {
+            Some(
+                "You can't switch BCAST mode on/off before disabling tracking for this client, \
+                 and then re-enabling it with a different mode.",
+            )
+        } else if self.broadcast && (self.opt_in || self.opt_out) {
+            Some("OPTIN and OPTOUT are not compatible with BCAST")
+        } else if self.opt_in && self.opt_out {
+            Some("You can't specify both OPTIN mode and OPTOUT mode")
+        } else if self.opt_in && had(Mode::OptOut) || self.opt_out && had(Mode::OptIn) {
+            Some(
+                "You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, \
+                 and then re-enabling it with a different mode.",
+            )
+        } else {
+            None
+        };
+        if let Some(words) = refusal {
+            error(words, replies);
+            return None;
+        }
+        let known = former.map_or(&[][..], |former| &former.prefixes[..]);
+        if known.len() + self.prefixes.len() > PREFIXES {
+            replies.error(&[
+                b"ERR a client may track ",
+                PREFIXES.to_string().as_bytes(),
+                b" prefixes",
+            ]);
+            return None;
+        }
+        if self.prefixes.iter().any(|prefix| prefix.len() > MAX_BYTES) {
+            error("a prefix is longer than any key", replies);
+            return None;
+        }
+        if !self.check_prefixes(known, replies) {
+            return None;
+        }
+        let mut prefixes: Vec<Box<[u8]>> = known.to_vec();
+        if self.broadcast && self.prefixes.is_empty() && !known.iter().any(|known| known.is_empty())
+        {
+            prefixes.push(Box::default());
+        }
+        prefixes.extend(self.prefixes.iter().map(|prefix| Box::from(*prefix)));
+        Some(Tracked {
+            mode: match () {
+                () if self.broadcast => Mode::Broadcast,
+                () if self.opt_in => Mode::OptIn,
+                () if self.opt_out => Mode::OptOut,
+                () => Mode::Reads,
+            },
+            no_loop: self.no_loop,
+            redirect: self.redirect,
+            broken: false,
+            prefixes,
+            caching: former.is_some_and(|former| former.caching),
+            fresh: former.is_some_and(|former| former.fresh),
+            noted: former.map_or(0, |former| former.noted),
+            reading: false,
+            rows: Vec::new(),
+            passed: Vec::new(),
+            owed: former.is_some_and(|former| former.owed),
+            slot: None,
+        })
+    }
+
+    /// A key is told once: no two prefixes of a client fit it.
+    fn check_prefixes(&self, known: &[Box<[u8]>], replies: &mut Writer) -> bool {
+        let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
+        for (at, prefix) in self.prefixes.iter().enumerate() {
+            let refused = known
+                .iter()
+                .find(|known| overlap(known, prefix))
+                .map(|known| (&b"an existing"[..], &known[..]))
+                .or_else(|| {
+                    let mut later = self.prefixes.iter().skip(at + 1);
+                    let other = later.find(|other| overlap(other, prefix))?;
+                    Some((&b"another provided"[..], *other))
+                });
+            if let Some((which, other)) = refused {
+                replies.error(&[
+                    b"ERR Prefix '",
+                    prefix,
+                    b"' overlaps with ",
+                    which,
+                    b" prefix '",
+                    other,
+                    b"'. Prefixes for a single client must not overlap.",
+                ]);
+                return false;
+            }
+        }
+        true
+    }
+}

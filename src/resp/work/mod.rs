@@ -1,0 +1,269 @@
+//! What a back does with the commands that fronts hand over: many in one transaction where nothing has to
+//! wait, one by one where something does.
+//!
+//! Guards that a reply is sent after the commit, and that an error is its own client's alone: the
+//! transaction is rolled back, and the others are run again without whom it came from. What waits for a
+//! lock does so in the slow lane, in a transaction of its own.
+
+mod job;
+mod quick;
+mod roles;
+mod slow;
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::ops::Range;
+use std::time::Duration;
+
+use pgrx::pg_sys::Oid;
+
+use self::job::{Job, Tools, write_failure, write_lost};
+use self::roles::Roles;
+use super::question::{Answer, Question};
+use super::tables::Table;
+use crate::cache::commit::told;
+use crate::cache::memory::raw;
+use crate::pg::resp::desk::{Desk, Lane, Taken};
+use crate::pg::resp::queue::{Kind, MOST_PROCESSES, Queue};
+use crate::pg::session::failure::Failure;
+use crate::pg::shmem::ring;
+use crate::pg::worker::as_role::{self, Terms};
+use crate::pg::worker::background;
+
+/// Bytes of replies after which a transaction ends.
+const REPLIES: usize = 1 << 20;
+
+type Fronts = [bool; MOST_PROCESSES];
+
+/// A back's side of the desk.
+pub struct Bench {
+    number: usize,
+    desk: Desk,
+    tools: Tools,
+    roles: Roles,
+    /// The requests of the jobs that were taken together.
+    requests: Vec<u8>,
+    /// Fronts that are to be told of replies.
+    fronts: Fronts,
+    /// Something was put into the slow lane, whose backs may sleep.
+    has_given_up: bool,
+    /// Statistics wait to be reported.
+    pub unreported: bool,
+}
+
+/// Where a transaction of several jobs has come to.
+#[derive(Clone, Copy)]
+enum At {
+    Open(usize),
+    Job(usize),
+    Commit,
+}
+
+impl Bench {
+    pub fn new(number: usize, desk: Desk, search_path: CString) -> Bench {
+        Bench {
+            number,
+            desk,
+            tools: Tools::new(desk.longest()),
+            roles: Roles::new(search_path),
+            requests: Vec::new(),
+            fronts: [false; MOST_PROCESSES],
+            has_given_up: false,
+            unreported: false,
+        }
+    }
+
+    /// Answers what the predecessor of this number had taken.
+    pub fn answer_lost(&mut self, queue: &Queue<Question, Answer>) {
+        for taken in self.desk.begin_back(self.number) {
+            self.tools.restart(self.desk.longest());
+            if let Some(handed) = self.desk.handed(&taken) {
+                write_lost(&handed, &mut self.tools.replies);
+            }
+            self.answer(Some(taken), 0..self.tools.replies.as_bytes().len());
+        }
+        self.tell(queue);
+    }
+
+    /// Reads a job; how many commands it has.
+    fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
+        let Some(handed) = self.desk.handed(&taken) else {
+            self.answer(Some(taken), 0..0);
+            return 1;
+        };
+        let from = self.requests.len();
+        self.desk.read(&taken, &mut self.requests);
+        let requests = from..self.requests.len();
+        let key = self
+            .tools
+            .key(self.requests.get(from..).unwrap_or_default());
+        jobs.push(Job {
+            taken: Some(taken),
+            handed,
+            requests,
+            key: key.start + from..key.end + from,
+            replies: 0..0,
+        });
+        handed.commands
+    }
+
+    /// Runs jobs in one transaction; how many were run when it ended. It ends before one whose table has come
+    /// to run others' code since it was handed over, which is said of that job from then on.
+    fn transaction(
+        &mut self,
+        terms: &Terms<'_>,
+        jobs: &mut [Job],
+        at: &Cell<At>,
+        longest: usize,
+    ) -> Result<usize, Failure> {
+        let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
+        let (tools, requests, desk) = (&mut self.tools, &self.requests, self.desk);
+        tools.restart(longest);
+        self.unreported = true;
+        let done = as_role::in_transaction(terms, || {
+            let mut open: Option<(Oid, Table)> = None;
+            let mut done = 0;
+            for (number, job) in jobs.iter_mut().enumerate() {
+                let relation = job.handed.relation;
+                if open.as_ref().is_none_or(|(of, _)| *of != relation) {
+                    at.set(At::Open(number));
+                    drop(open.take());
+                    open = Table::open(relation).ok().map(|table| (relation, table));
+                }
+                if !job.handed.alone && runs_others_code(job, open.as_ref()) {
+                    job.handed.alone = true;
+                    break;
+                }
+                at.set(At::Job(number));
+                let requests = requests.get(job.requests.clone()).unwrap_or_default();
+                ring::set_author(job.handed.ticket);
+                raw::take_soonest();
+                job.replies = match &open {
+                    Some((_, table)) => tools.run(&job.handed, requests, table),
+                    None => tools.gone(&job.handed),
+                };
+                ring::set_author(0);
+                // It may have begun to while the lock was waited for.
+                untidy.set(untidy.get() || runs_others_code(job, open.as_ref()));
+                if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
+                    desk.set_soonest(taken, soonest);
+                }
+                done = number + 1;
+                tools.check_length();
+                if tools.replies.as_bytes().len() > REPLIES {
+                    break;
+                }
+            }
+            drop(open);
+            at.set(At::Commit);
+            told::wait_for_visible();
+            done
+        });
+        if untidy.get() {
+            tidy();
+        }
+        background::report_statistics(false);
+        done
+    }
+
+    fn put_back(&mut self, job: Job, lane: Lane) {
+        self.has_given_up |= lane == Lane::Slow;
+        if let Some(taken) = job.taken {
+            if job.handed.alone {
+                self.desk.set_alone(&taken);
+            }
+            self.desk.put_back(taken, lane);
+        }
+    }
+
+    /// Makes an error the only reply.
+    fn write_failed(&mut self, job: &Job, failure: &Failure) {
+        self.tools.restart(self.desk.longest());
+        self.tools.set_protocol(&job.handed);
+        write_failure(&job.handed, failure, &mut self.tools.replies);
+    }
+
+    fn fail(&mut self, job: Job, failure: &Failure) {
+        self.write_failed(&job, failure);
+        self.answer(job.taken, 0..self.tools.replies.as_bytes().len());
+    }
+
+    /// Answers by these of the replies. Fronts take theirs without waiting for anybody, and requests take no
+    /// room of replies, so there will be some for this one.
+    fn answer(&mut self, taken: Option<Taken>, replies: Range<usize>) {
+        let bytes = self.tools.replies.as_bytes();
+        let bytes = bytes.get(replies).unwrap_or_default();
+        send(self.desk, &mut self.fronts, taken, bytes);
+    }
+
+    /// The same by these bytes.
+    fn answer_with(&mut self, taken: Option<Taken>, replies: &[u8]) {
+        send(self.desk, &mut self.fronts, taken, replies);
+    }
+
+    /// Tells fronts of replies, and another back of what was given up.
+    fn tell(&mut self, queue: &Queue<Question, Answer>) {
+        if std::mem::take(&mut self.has_given_up) {
+            queue.wake_slow();
+        }
+        tell_fronts(&mut self.fronts, queue);
+    }
+
+    /// Whether something waits that this back may run.
+    pub fn has_work(&self, with_slow: bool) -> bool {
+        let quick = self.number == 0 && self.desk.waiting(Lane::Quick) > 0;
+        quick || with_slow && self.desk.waiting(Lane::Slow) > 0
+    }
+}
+
+/// Whether a job runs code of others: that of its table, which is open, or of the one it copies to.
+fn runs_others_code(job: &Job, open: Option<&(Oid, Table)>) -> bool {
+    let other = job.handed.copied_to.map(Table::open);
+    open.is_some_and(|(_, table)| table.runs_others_code())
+        || matches!(other, Some(Ok(other)) if other.runs_others_code())
+}
+
+/// Takes back what others' code has left in the session.
+fn tidy() {
+    if let Err(error) = as_role::discard() {
+        error.warn(
+            "a back of the Redis protocol could not tidy up after others' code".into(),
+            "It ends, and another one begins.",
+        );
+        background::ask_to_end();
+    }
+}
+
+fn send(desk: Desk, fronts: &mut Fronts, taken: Option<Taken>, replies: &[u8]) {
+    let mut taken = taken;
+    while let Some(place) = taken {
+        match desk.answer(place, replies) {
+            Ok(front) => {
+                if let Some(told) = fronts.get_mut(front) {
+                    *told = true;
+                }
+                return;
+            }
+            Err(again) => taken = Some(again),
+        }
+        if let Some(queue) = Queue::of_server() {
+            tell_fronts(fronts, &queue);
+        }
+        if background::asked_to_end() {
+            // Who answers what this process has left tells that nobody knows.
+            return;
+        }
+        let _ = background::obey_interrupts();
+        background::rest_for(Duration::from_millis(1));
+    }
+}
+
+fn tell_fronts(fronts: &mut Fronts, queue: &Queue<Question, Answer>) {
+    for (front, told) in fronts.iter_mut().enumerate() {
+        if std::mem::take(told)
+            && let Some(pid) = queue.pid(Kind::Front, front)
+        {
+            background::wake(pid);
+        }
+    }
+}

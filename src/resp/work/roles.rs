@@ -1,0 +1,116 @@
+//! The settings of roles that count in their transactions; Postgres itself applies a role's settings only
+//! where somebody connects.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::query_once;
+use crate::pg::value::typed::Typed;
+use crate::pg::worker::background;
+
+/// Which count. The others are about what a session of SQL sees.
+const NAMES: [&str; 5] = [
+    "synchronous_commit",
+    "statement_timeout",
+    "lock_timeout",
+    "search_path",
+    "row_security",
+];
+/// What was read counts for so long: nobody tells of a change.
+const FRESH: Duration = Duration::from_secs(1);
+/// More are forgotten together.
+const MOST: usize = 1000;
+
+pub type Settings = Rc<[(CString, CString)]>;
+
+/// The settings of the roles that were asked for last.
+pub struct Roles {
+    /// What counts where a role says nothing of it; the process itself has none.
+    search_path: CString,
+    known: HashMap<u32, Known>,
+}
+
+struct Known {
+    since: Instant,
+    /// What counts where no code of others runs.
+    plain: Settings,
+    all: Settings,
+}
+
+impl Roles {
+    pub fn new(search_path: CString) -> Roles {
+        Roles {
+            search_path,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The settings of a role, for a transaction in which code of others may run, or for another one.
+    /// Outside of a transaction.
+    pub fn settings(&mut self, role: Oid, others_code: bool) -> Settings {
+        let now = Instant::now();
+        let fresh = |known: &&Known| now.saturating_duration_since(known.since) < FRESH;
+        if let Some(known) = self.known.get(&role.to_u32()).filter(fresh) {
+            return known.of(others_code);
+        }
+        let mut all = vec![(c"search_path".to_owned(), self.search_path.clone())];
+        all.extend(background::in_transaction(|| read(role)).unwrap_or_default());
+        let about_code = [c"search_path", c"row_security"];
+        let plain = all
+            .iter()
+            .filter(|(name, _)| !about_code.contains(&name.as_c_str()));
+        let known = Known {
+            since: now,
+            plain: plain.cloned().collect(),
+            all: all.clone().into(),
+        };
+        let settings = known.of(others_code);
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        self.known.insert(role.to_u32(), known);
+        settings
+    }
+}
+
+impl Known {
+    fn of(&self, others_code: bool) -> Settings {
+        Rc::clone(match others_code {
+            true => &self.all,
+            false => &self.plain,
+        })
+    }
+}
+
+/// Those for this database come last: they count more than those for all.
+fn read(role: Oid) -> Vec<(CString, CString)> {
+    query_once(
+        c"SELECT u.setting
+            FROM pg_catalog.pg_db_role_setting AS s, pg_catalog.unnest(s.setconfig) AS u (setting)
+           WHERE s.setrole OPERATOR(pg_catalog.=) $1
+             AND (s.setdatabase OPERATOR(pg_catalog.=) 0 OR s.setdatabase OPERATOR(pg_catalog.=)
+                  (SELECT d.oid FROM pg_catalog.pg_database AS d
+                    WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))
+           ORDER BY s.setdatabase OPERATOR(pg_catalog.<>) 0",
+        &[pg_sys::OIDOID],
+        &[Typed::oid(role)],
+        |output: &Output| {
+            let rows = (0..output.rows()).filter_map(|row| output.text(row, 0));
+            rows.filter_map(|row| pair(row.bytes())).collect()
+        },
+    )
+}
+
+fn pair(setting: &[u8]) -> Option<(CString, CString)> {
+    let middle = setting.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (setting.get(..middle)?, setting.get(middle + 1..)?);
+    let counts = NAMES.iter().any(|one| one.as_bytes() == name);
+    counts
+        .then(|| Some((CString::new(name).ok()?, CString::new(value).ok()?)))
+        .flatten()
+}
