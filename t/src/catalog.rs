@@ -16,7 +16,7 @@ pub const CATALOG: &str = "
            CASE WHEN d.classid = 'pg_class'::regclass THEN (
                 SELECT concat_ws(' ', c.relkind, c.relowner::regrole, c.relpersistence, c.relacl, c.reloptions,
                        c.relrowsecurity, c.relreplident,
-                       CASE WHEN c.relkind = 'v' THEN pg_get_viewdef(c.oid) END,
+                       CASE WHEN c.relkind = 'v' THEN regexp_replace(pg_get_viewdef(c.oid), '\\mo?id=[0-9]+', 'a number', 'g') END,
                        (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
                                a.attcollation::regcollation, a.attstorage, a.attacl, col_description(c.oid, a.attnum),
                                (SELECT pg_get_expr(f.adbin, f.adrelid) FROM pg_attrdef AS f

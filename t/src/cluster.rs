@@ -31,6 +31,8 @@ pub struct Cluster {
 pub enum Shutdown {
     Fast,
     Immediate,
+    /// Waits for sessions to end.
+    Smart,
 }
 
 /// A database's data is thrown away, so nothing waits for the disk. Deadlocks are told at once. Nothing
@@ -62,6 +64,11 @@ impl Cluster {
         let cluster = Cluster::fresh(stage, conf);
         cluster.up();
         cluster
+    }
+
+    /// A cluster with these lines in its configuration, which is not started yet.
+    pub fn stopped(conf: &[&str]) -> Cluster {
+        Cluster::fresh(Stage::current(), conf)
     }
 
     /// A cluster that is configured and not started yet.
@@ -207,6 +214,7 @@ impl Cluster {
         let mode = match how {
             Shutdown::Fast => "fast",
             Shutdown::Immediate => "immediate",
+            Shutdown::Smart => "smart",
         };
         succeed(self.control("stop").args(["-w", "-m", mode]));
     }

@@ -33,7 +33,7 @@ const DEFINITIONS: &[&str] = &[
     "SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid) FROM pg_trigger AS t \
       WHERE NOT tgisinternal ORDER BY tgrelid::regclass::text, tgname",
     "SELECT oid::regclass, relowner::regrole, replace(relacl::text, 'tm/', 't/'), relpersistence, reloptions FROM pg_class AS c \
-      WHERE oid IN (SELECT cache FROM pgcache.caches WHERE cache <> 'pgcache.main'::regclass) \
+      WHERE oid IN (SELECT cache FROM pgcache.caches WHERE cache::text NOT LIKE 'pgcache.%') \
       ORDER BY oid::regclass::text",
     "SELECT table_name, column_default FROM information_schema.columns WHERE column_name = 'expires_at' ORDER BY 1",
     "SELECT indexdef FROM pg_indexes WHERE tablename = 'plain' ORDER BY 1",

@@ -17,6 +17,7 @@
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]:
 //!   random statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
+//! - [`resp`]: a server that speaks the Redis protocol, and a client of it.
 //! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
 
 #![allow(
@@ -38,9 +39,11 @@ pub mod database;
 pub mod differential;
 pub mod dump_contents;
 pub mod exclusion;
+pub mod fronts;
 pub mod fuzz;
 pub mod fuzz_arguments;
 pub mod history;
+pub mod keys;
 pub mod native;
 pub mod needs;
 pub mod parallel;
@@ -49,9 +52,11 @@ pub mod readme;
 pub mod reaper;
 pub mod reference;
 pub mod refusal;
+pub mod resp;
 pub mod rng;
 pub mod source;
 pub mod stage;
+pub mod tables;
 pub mod template;
 pub mod tier;
 pub mod upgrade;

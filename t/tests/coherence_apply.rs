@@ -9,6 +9,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 /// Gets until the value is there; each get is a hit of a copy if the tier has missed the change.
@@ -43,7 +44,8 @@ fn what_logical_replication_applies_is_seen() {
     source.run("INSERT INTO c VALUES ('k', 'copied')");
     source.run("CREATE PUBLICATION p FOR TABLE c");
     target.run(&format!(
-        "CREATE SUBSCRIPTION s CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION p",
+        "CREATE SUBSCRIPTION s CONNECTION 'host={} user=postgres dbname=postgres' PUBLICATION p \
+         WITH (two_phase = true)",
         publisher.folder.display()
     ));
     arrives(&mut target, Some("copied"));
@@ -61,6 +63,25 @@ fn what_logical_replication_applies_is_seen() {
         target.run("SELECT cache_get('k', 'c'), cache_get('k', 'c')");
         source.run(change);
         arrives(&mut target, expected);
+    }
+    // In two phases: nobody runs a statement on the subscriber that ends the second.
+    wait_until("two phases are on", || {
+        target.holds("SELECT subtwophasestate = 'e' FROM pg_subscription")
+    });
+    source.run("INSERT INTO c VALUES ('k', 'whole')");
+    arrives(&mut target, Some("whole"));
+    for (commits, expected) in [(false, "whole"), (true, "phased")] {
+        source.run("BEGIN; UPDATE c SET value = 'phased'; PREPARE TRANSACTION 'p'");
+        wait_until("it is prepared there", || {
+            target.number("SELECT count(*) FROM pgcache.prepared WHERE cache = 'c'::regclass") == 1
+        });
+        assert_eq!(target.agrees("k", "c").as_deref(), Some("whole"));
+        let verb = if commits { "COMMIT" } else { "ROLLBACK" };
+        source.run(&format!("{verb} PREPARED 'p'"));
+        wait_until("it is decided there", || {
+            target.number("SELECT count(*) FROM pg_prepared_xacts") == 0
+        });
+        assert_eq!(target.heat("k", "c").as_deref(), Some(expected));
     }
     target.run("DROP SUBSCRIPTION s");
     target.nothing_pending();

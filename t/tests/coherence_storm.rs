@@ -15,7 +15,7 @@ use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-use crate::visibility::{ENOUGH, KEYS, Recorder, compare, read_once, write_once};
+use crate::visibility::{ENOUGH, KEYS, Recorder, compare, end, read_once, write_once};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 5;
@@ -25,21 +25,33 @@ pub(crate) fn duration() -> Duration {
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(15))
 }
 
+/// How all keys are changed.
+struct Change<'s> {
+    removes: bool,
+    sql: &'s str,
+    commits: bool,
+    /// Perhaps in two phases.
+    chance: Option<&'s mut Rng>,
+}
+
 /// Removes or overwrites all keys under the locks of all keys.
-fn change_all(session: &mut Client, recorder: &Recorder, removes: bool, sql: &str, commits: bool) {
+fn change_all(session: &mut Client, recorder: &Recorder, change: Change) {
     session.run(&format!(
         "BEGIN; SELECT pg_advisory_xact_lock(k) FROM generate_series(0, {KEYS} - 1) AS k"
     ));
     let writes: Vec<Write> = (0..KEYS)
-        .map(|key| recorder.write_begins(key, removes))
+        .map(|key| recorder.write_begins(key, change.removes))
         .collect();
     let rows: Vec<String> = writes
         .iter()
         .map(|write| format!("('k{}', '{}')", write.key, write.version))
         .collect();
-    session.run(&sql.replace("$rows", &rows.join(", ")));
-    session.run(if commits { "COMMIT" } else { "ROLLBACK" });
-    let fate = match commits {
+    session.run(&change.sql.replace("$rows", &rows.join(", ")));
+    match change.chance {
+        Some(rng) => end(session, change.commits, rng),
+        None => session.run(if change.commits { "COMMIT" } else { "ROLLBACK" }),
+    }
+    let fate = match change.commits {
         true => Fate::Committed(recorder.now()),
         false => Fate::RolledBack,
     };
@@ -53,19 +65,30 @@ fn upheavals(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(70));
     while recorder.goes_on() {
         let commits = rng.below(3) > 0;
-        match rng.below(4) {
-            0 => change_all(&mut session, recorder, true, "TRUNCATE seen", commits),
-            1 => {
-                let sql = "TRUNCATE seen; INSERT INTO seen VALUES $rows";
-                change_all(&mut session, recorder, false, sql, commits);
+        let which = rng.below(4);
+        let (removes, sql) = match which {
+            0 => (true, "TRUNCATE seen"),
+            1 => (false, "TRUNCATE seen; INSERT INTO seen VALUES $rows"),
+            2 => (
+                false,
+                "ALTER TABLE seen DISABLE TRIGGER ALL; DELETE FROM seen; \
+                 INSERT INTO seen VALUES $rows; ALTER TABLE seen ENABLE TRIGGER ALL",
+            ),
+            _ => {
+                without_triggers(&mut session, recorder, commits);
+                thread::sleep(Duration::from_millis(rng.below(60)));
+                continue;
             }
-            2 => {
-                let sql = "ALTER TABLE seen DISABLE TRIGGER ALL; DELETE FROM seen; \
-                           INSERT INTO seen VALUES $rows; ALTER TABLE seen ENABLE TRIGGER ALL";
-                change_all(&mut session, recorder, false, sql, commits);
-                session.run(ALWAYS);
-            }
-            _ => without_triggers(&mut session, recorder, commits),
+        };
+        let change = Change {
+            removes,
+            sql,
+            commits,
+            chance: Some(&mut rng),
+        };
+        change_all(&mut session, recorder, change);
+        if which == 2 {
+            session.run(ALWAYS);
         }
         thread::sleep(Duration::from_millis(rng.below(60)));
     }
@@ -74,14 +97,20 @@ fn upheavals(database: &Database, recorder: &Recorder) {
 const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
                       ENABLE ALWAYS TRIGGER pgcache_record_truncate";
 
-/// The write's own transaction tells the tier nothing: only the suspension before it does.
+/// The write's own transaction tells the tier nothing: only the suspension before it does. Never in two
+/// phases: Postgres prepares nothing that has a lock which the session has as well.
 fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
     session.run(&format!("SELECT pg_advisory_lock{all}"));
     session.run("ALTER TABLE seen DISABLE TRIGGER ALL");
     thread::sleep(Duration::from_millis(5));
-    let sql = "DELETE FROM seen; INSERT INTO seen VALUES $rows";
-    change_all(session, recorder, false, sql, commits);
+    let change = Change {
+        removes: false,
+        sql: "DELETE FROM seen; INSERT INTO seen VALUES $rows",
+        commits,
+        chance: None,
+    };
+    change_all(session, recorder, change);
     thread::sleep(Duration::from_millis(5));
     session.run(ALWAYS);
     session.run(&format!("SELECT pg_advisory_unlock{all}"));

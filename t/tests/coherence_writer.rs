@@ -161,25 +161,37 @@ fn what_it_writes_is_told_to_those_who_watch() {
 }
 
 #[test]
-fn what_it_writes_before_prepare_transaction_refuses_that() {
+fn what_it_writes_before_prepare_transaction_counts() {
     let without_tier = "shared_preload_libraries = 'pgcache_writer'";
     for order in BESIDE_A_WRITER.into_iter().chain([without_tier]) {
         let cluster = Cluster::start(&[order]);
         let database = cluster.database();
         let (mut writer, mut reader) = (database.connect(), database.connect());
         make_tables(&mut writer);
-        // What alters the table keeps others from filling its slot as long as it is prepared; without a tier
-        // there is none.
-        let counts = |write: &str| order != without_tier || !write.contains("ALTER");
-        for (write, _) in WRITES.iter().filter(|(write, _)| counts(write)) {
-            for before in ["SELECT 1", "SELECT cache_get('l', 'c')"] {
-                reader.agrees("k", "c");
-                begin(&mut writer, "at_prepare", write, before);
-                refused(writer.try_value("PREPARE TRANSACTION 'written'"), "0A000");
-                let case = format!("{write} after {before}, {order}");
-                assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");
+        for (write, expected) in WRITES {
+            for before in BEFORE {
+                for commits in [true, false] {
+                    make_tables(&mut writer);
+                    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+                    begin(&mut writer, "at_prepare", write, before);
+                    let case = format!("{write} after {before}, {order}, commits: {commits}");
+                    let prepared = writer.try_value("PREPARE TRANSACTION 'written'");
+                    // Once our callback has been there, what depends on a source can no longer be removed.
+                    if prepared.is_err() && write.contains("source") {
+                        refused(prepared, "0A000");
+                        assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");
+                        continue;
+                    }
+                    prepared.expect(&case);
+                    let verb = if commits { "COMMIT" } else { "ROLLBACK" };
+                    reader.run(&format!("{verb} PREPARED 'written'"));
+                    let expected = if commits { *expected } else { Some("old") };
+                    assert_eq!(reader.agrees("k", "c").as_deref(), expected, "{case}");
+                    reader.agrees("l", "c");
+                }
             }
         }
+        make_tables(&mut writer);
         let harmless = "CREATE TABLE plain (n int)";
         begin(&mut writer, "at_prepare", harmless, "SELECT 1");
         writer.run("PREPARE TRANSACTION 'plain'");

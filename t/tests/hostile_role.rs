@@ -141,7 +141,8 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
     }
     admin.run("CREATE EXTENSION pgcache SCHEMA app");
     assert_eq!(admin.lines("TABLE stolen"), [""; 0]);
-    assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "1");
+    // pgcache.main and pgcache.resp.
+    assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "2");
     // A function of the very signature is not adopted, and not replaced, either.
     admin.run("DROP EXTENSION pgcache CASCADE");
     session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'own'$$");
@@ -283,7 +284,7 @@ fn our_triggers_on_anybodys_table_crash_nothing() {
             session.run(&format!(
                 "CREATE TABLE t ({column}, value text, expires_at timestamptz, gone text)"
             ));
-            for function in ["record", "record_truncate"] {
+            for function in ["record", "record_truncate", "renew_row"] {
                 session.run(&format!("CREATE TRIGGER {function} {timing} EXECUTE FUNCTION pgcache.{function}('ttl=x', 'garbage')"));
             }
             let value = if kind == "void_key" { "1" } else { value };
@@ -314,7 +315,11 @@ fn our_triggers_on_anybodys_table_crash_nothing() {
          CREATE TRIGGER r AFTER INSERT ON p FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO p VALUES (1); \
          CREATE TEMP TABLE tmp (key text); CREATE TRIGGER r AFTER INSERT ON tmp FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO tmp VALUES ('k')",
     );
-    for call in ["pgcache.record()", "pgcache.record_truncate()"] {
+    for call in [
+        "pgcache.record()",
+        "pgcache.record_truncate()",
+        "pgcache.renew_row()",
+    ] {
         refused(session.try_value(&format!("SELECT {call}")), "39P01");
     }
     assert!(!cluster.log_text().contains("terminated by signal"));

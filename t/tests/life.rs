@@ -38,7 +38,7 @@ fn dropping_it_without_cascade_names_the_caches_that_stand_in_the_way() {
         detail.contains("first") && detail.contains("Second"),
         "{detail}"
     );
-    assert_eq!(session.number("SELECT count(*) FROM pgcache.caches"), 3);
+    assert_eq!(session.number("SELECT count(*) FROM pgcache.caches"), 4);
 }
 
 #[test]

@@ -350,10 +350,10 @@ fn the_list_of_caches_waits_for_nobody() {
     );
     let list = "SELECT c FROM pgcache.caches AS c ORDER BY cache::text";
     let before = session.lines(list);
-    assert_eq!(before.len(), 4, "{before:?}");
+    assert_eq!(before.len(), 5, "{before:?}");
     let mut locker = database.connect();
     locker.run(
-        "BEGIN; LOCK TABLE t, m, u, pgcache.main IN ACCESS EXCLUSIVE MODE; SELECT cache_alter('u', ttl => '1 hour')",
+        "BEGIN; LOCK TABLE t, m, u, pgcache.main, pgcache.resp IN ACCESS EXCLUSIVE MODE; SELECT cache_alter('u', ttl => '1 hour')",
     );
     for mut asks in [impatient(database.connect()), impatient(session)] {
         assert_eq!(asks.lines(list), before);

@@ -31,6 +31,7 @@ fn a_schema_of_our_name_is_in_nobodys_way() {
     for name in [
         "record",
         "record_truncate",
+        "renew_row",
         "invalidate",
         "invalidate_all",
         "depends",

@@ -135,3 +135,36 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     let log = cluster.log_text();
     assert!(!log.contains("ERROR") && !log.contains("WARNING"), "{log}");
 }
+
+/// The update makes `pgcache.resp`, with preload and without; where somebody has taken the name it stays theirs.
+#[test]
+fn an_update_makes_the_doors_cache_unless_the_name_is_taken() {
+    for preload in [PRELOAD, "shared_preload_libraries = ''"] {
+        let cluster = Cluster::start(&[preload]);
+        let updated = database(&cluster, "0.3.0");
+        let mut session = updated.connect();
+        session.run("ALTER EXTENSION pgcache UPDATE");
+        let made = "SELECT storage || ' ' || value_type || ' ' || (
+                           SELECT relacl IS NULL AND EXISTS (
+                                  SELECT FROM pg_depend WHERE objid = 'pgcache.resp'::regclass AND deptype = 'e')
+                             FROM pg_class WHERE oid = 'pgcache.resp'::regclass)
+                      FROM pgcache.caches WHERE cache = 'pgcache.resp'::regclass";
+        assert_eq!(session.text(made), "memory bytea true");
+        for theirs in [
+            "CREATE TABLE pgcache.resp (theirs integer)",
+            "SELECT cache_create('pgcache.resp')",
+        ] {
+            let database = database(&cluster, "0.3.0");
+            let mut session = database.connect();
+            session.run(theirs);
+            let before = session.text("SELECT 'pgcache.resp'::regclass::oid");
+            session.run("ALTER EXTENSION pgcache UPDATE");
+            assert_eq!(session.text("SELECT 'pgcache.resp'::regclass::oid"), before);
+            assert!(
+                session.holds(
+                    "SELECT relkind = 'r' FROM pg_class WHERE oid = 'pgcache.resp'::regclass"
+                )
+            );
+        }
+    }
+}

@@ -1,8 +1,11 @@
-//! PREPARE TRANSACTION after a write to a table cache is refused.
+//! PREPARE TRANSACTION after a write to a cache: nobody is served a copy that a SELECT would not show,
+//! from the prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and what is forgotten costs
+//! hits. Over restarts: `prepared_restart.rs`.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 const WRITES: &[&str] = &[
@@ -31,18 +34,357 @@ const NO_WRITES: &[&str] = &[
     "CREATE TABLE plain (n int); INSERT INTO plain VALUES (1); TRUNCATE plain",
 ];
 
-#[test]
-fn it_is_refused_after_any_write_and_allowed_again_in_the_next_transaction() {
-    let mut session = Cluster::shared().database().connect();
-    for write in WRITES {
-        session.run("SELECT cache_set('there', 'v')");
-        session.run(&format!("BEGIN; {write}"));
-        let refusal = refused(session.try_value("PREPARE TRANSACTION 'written'"), "0A000");
-        assert!(refusal.hint().is_some(), "{write}: no hint");
-        session.run("ROLLBACK");
-        session.run("BEGIN; SELECT cache_get('there'); PREPARE TRANSACTION 'next'");
-        session.run("COMMIT PREPARED 'next'");
+/// Ends a prepared transaction, in whatever session.
+fn end(session: &mut Client, gid: &str, commits: bool) {
+    let verb = if commits { "COMMIT" } else { "ROLLBACK" };
+    session.run(&format!("{verb} PREPARED '{gid}'"));
+}
+
+/// What the cache holds, as a SELECT shows it.
+fn rows(session: &mut Client) -> Vec<String> {
+    session.lines("SELECT key, value FROM pgcache.main ORDER BY key")
+}
+
+/// Function and SELECT agree on all keys that any of the writes names.
+fn agrees(session: &mut Client, case: &str) {
+    for key in ["k", "a", "n", "new", "there", "m"] {
+        let row = session.value(&format!(
+            "SELECT value FROM pgcache.main WHERE key = '{key}'"
+        ));
+        for _ in 0..3 {
+            let said = session.value(&format!("SELECT cache_get('{key}')"));
+            assert_eq!(said, row, "{key}: {case}");
+        }
     }
+}
+
+#[test]
+fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    for write in WRITES {
+        for commits in [true, false] {
+            let case = format!("{write}, commits: {commits}");
+            reader.run("TRUNCATE pgcache.main; SELECT cache_set('there', 'v')");
+            agrees(&mut reader, &case);
+            let before = rows(&mut reader);
+            writer.run(&format!("BEGIN; {write}"));
+            let after = rows(&mut writer);
+            writer.run("PREPARE TRANSACTION 'write'");
+            // Its session may go on with something else, on the same key.
+            let locks_all = write.contains("TRUNCATE") || write.contains("cache_clear");
+            if !locks_all {
+                agrees(&mut reader, &case);
+                agrees(&mut writer, &case);
+            }
+            end(&mut reader, "write", commits);
+            agrees(&mut reader, &case);
+            let expected = if commits { after } else { before };
+            assert_eq!(rows(&mut reader), expected, "{case}");
+            assert_eq!(prepared_locks(&mut reader), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn only_what_it_has_changed_is_not_copied_while_it_is_forgotten() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer.run("SELECT cache_create('c'), cache_create('other')");
+    writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 100) AS i");
+    writer.run("BEGIN; SELECT cache_set('k1', 'new', cache => 'c'); PREPARE TRANSACTION 'p'");
+    for key in ["k2", "k50", "k100"] {
+        assert_eq!(reader.heat(key, "c").as_deref(), Some("old"));
+    }
+    let before = reader.hot_hits("c");
+    for _ in 0..3 {
+        assert_eq!(reader.text("SELECT cache_get('k1', 'c')"), "old");
+    }
+    assert_eq!(reader.hot_hits("c"), before);
+    let listed = "SELECT gid, cache, whole_cache, age < '1 hour' FROM pgcache.prepared";
+    assert_eq!(reader.lines(listed), ["p|c|f|t"]);
+    // Others write, sweep, define and drop as ever.
+    reader.run("SET lock_timeout = '10s'; SELECT cache_set('k2', 'mine', cache => 'c')");
+    reader.run("SELECT cache_expire('c'), cache_alter('other', '1 hour'), cache_drop('other')");
+    reader.run("SELECT cache_delete_prefix('k9', 'c')");
+    assert_eq!(reader.agrees("k2", "c").as_deref(), Some("mine"));
+    end(&mut reader, "p", true);
+    assert_eq!(reader.heat("k1", "c").as_deref(), Some("new"));
+    reader.nothing_pending();
+    assert_eq!(reader.lines("SELECT * FROM pgcache.prepared"), [""; 0]);
+}
+
+#[test]
+fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
+    for (conf, keys) in [
+        ("pgcache.hot_size = '64MB'", 9_000),
+        ("pgcache.hot_size = '64MB'", 12_000),
+        // There is no room in the records for so many.
+        ("pgcache.hot_size = '4MB'", 9_000),
+    ] {
+        for commits in [true, false] {
+            let cluster = Cluster::with_tier(&[conf]);
+            let database = cluster.database();
+            let (mut writer, mut reader) = (database.connect(), database.connect());
+            writer.run("SELECT cache_create('c')");
+            let all = format!("FROM generate_series(1, {keys}) AS i");
+            writer.run(&format!("INSERT INTO c SELECT 'k' || i, 'old' {all}"));
+            for key in ["k1", "k8000"] {
+                assert_eq!(reader.heat(key, "c").as_deref(), Some("old"));
+            }
+            writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'p'");
+            for key in ["k1", "k8000"] {
+                assert_eq!(reader.agrees(key, "c").as_deref(), Some("old"));
+            }
+            end(&mut reader, "p", commits);
+            let expected = if commits { "new" } else { "old" };
+            for key in ["k1", "k8000"] {
+                assert_eq!(reader.heat(key, "c").as_deref(), Some(expected));
+            }
+            reader.verified("c");
+            reader.nothing_pending();
+        }
+    }
+}
+
+#[test]
+fn definitions_that_are_prepared_count() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    for (number, (work, there)) in [
+        ("SELECT cache_drop('c')", false),
+        ("DROP TABLE c", false),
+        (
+            "ALTER TABLE c DISABLE TRIGGER ALL; UPDATE c SET value = 'new'",
+            true,
+        ),
+        ("ALTER TABLE c SET LOGGED", true),
+        ("SELECT cache_alter('c', '1 hour')", true),
+        (
+            "TRUNCATE c; SELECT cache_set('k', 'new', cache => 'c')",
+            true,
+        ),
+        (
+            "SELECT cache_create('d'); SELECT cache_set('k', 'v', cache => 'd')",
+            true,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for commits in [true, false] {
+            let gid = format!("defined{number}{commits}");
+            reader.run("SELECT cache_create('c', if_not_exists => true)");
+            reader.run(
+                "DROP TABLE IF EXISTS d; ALTER TABLE c ENABLE ALWAYS TRIGGER pgcache_record, \
+                 ENABLE ALWAYS TRIGGER pgcache_record_truncate",
+            );
+            reader.run("SELECT cache_set('k', 'old', cache => 'c')");
+            assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+            writer.run(&format!("BEGIN; {work}; PREPARE TRANSACTION '{gid}'"));
+            end(&mut reader, &gid, commits);
+            match there || !commits {
+                true => drop(reader.agrees("k", "c")),
+                false => {
+                    refused(reader.try_value("SELECT cache_get('k', 'c')"), "42P01");
+                }
+            }
+            let made = reader.number("SELECT count(*) FROM pgcache.caches WHERE cache::text = 'd'");
+            assert_eq!(made == 1, commits && work.contains("'d'"), "{work}");
+            if made == 1 {
+                assert_eq!(reader.agrees("k", "d").as_deref(), Some("v"));
+            }
+        }
+    }
+}
+
+#[test]
+fn caches_that_come_and_go_in_prepared_transactions_use_up_no_slots() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    for round in 0..40 {
+        let commits = round % 2 == 0;
+        session.run("BEGIN; SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c')");
+        session.run("PREPARE TRANSACTION 'p'");
+        end(&mut session, "p", commits);
+        if commits {
+            assert_eq!(session.heat("k", "c").as_deref(), Some("v"), "{round}");
+            session.run("BEGIN; SELECT cache_drop('c'); PREPARE TRANSACTION 'p'");
+            end(&mut session, "p", true);
+        }
+    }
+    session.nothing_pending();
+    session.sums_up();
+}
+
+#[test]
+fn savepoints_count_as_they_do_for_a_commit() {
+    let database = Cluster::shared().database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    reader.run("SELECT cache_create('c'); SELECT cache_set('k', 'old', cache => 'c')");
+    writer.run(
+        "BEGIN; SELECT cache_set('l', 'kept', cache => 'c'); SAVEPOINT s; \
+         SELECT cache_set('k', 'undone', cache => 'c'); SELECT cache_create('gone'); ROLLBACK TO s; \
+         PREPARE TRANSACTION 'savepoint'",
+    );
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+    assert_eq!(reader.agrees("l", "c"), None);
+    end(&mut reader, "savepoint", true);
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+    assert_eq!(reader.agrees("l", "c").as_deref(), Some("kept"));
+}
+
+/// A source, and what depends on it: the table cache `c`, and with a tier the memory cache `m`.
+pub fn make_sources(session: &mut Client, tier: bool) {
+    session.run(
+        "CREATE TABLE source (key text PRIMARY KEY, n int); \
+         INSERT INTO source VALUES ('k', 1), ('other', 1); \
+         SELECT cache_create('c', storage => 'logged')",
+    );
+    session.run("SELECT cache_depend('source', 'key', 'c')");
+    if tier {
+        session.run("SELECT cache_create('m', storage => 'memory')");
+        session.run("SELECT cache_depend('source', 'key', 'm')");
+    }
+}
+
+/// What a fetch of a key gives.
+pub fn fetched(session: &mut Client, cache: &str, key: &str) -> i64 {
+    session.number(&format!(
+        "SELECT cache_fetch('{key}', 'SELECT n FROM source WHERE key = $1', cache => '{cache}')"
+    ))
+}
+
+/// What is stored.
+pub fn stored(session: &mut Client, cache: &str, key: &str) -> Option<String> {
+    session.value(&format!("SELECT cache_get('{key}', '{cache}')"))
+}
+
+#[test]
+fn what_is_loaded_from_the_old_row_is_not_stored_until_it_is_decided() {
+    for tier in [true, false] {
+        let cluster = match tier {
+            true => Cluster::with_tier(&[]),
+            false => Cluster::start(&["shared_preload_libraries = ''"]),
+        };
+        let database = cluster.database();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        make_sources(&mut writer, tier);
+        let caches = if tier { &["c", "m"][..] } else { &["c"] };
+        for (number, commits) in [(2, true), (3, false)] {
+            writer.run("DELETE FROM c");
+            for cache in caches {
+                writer.run(&format!("SELECT cache_delete('k', '{cache}')"));
+            }
+            let old = reader.number("SELECT n FROM source WHERE key = 'k'");
+            writer.run(&format!(
+                "BEGIN; UPDATE source SET n = {number} WHERE key = 'k'"
+            ));
+            writer.run("PREPARE TRANSACTION 'p'");
+            for cache in caches {
+                for _ in 0..2 {
+                    assert_eq!(fetched(&mut reader, cache, "k"), old, "{cache}");
+                    assert_eq!(stored(&mut reader, cache, "k"), None, "{cache}");
+                }
+                if tier {
+                    fetched(&mut reader, cache, "other");
+                    assert!(stored(&mut reader, cache, "other").is_some(), "{cache}");
+                }
+            }
+            if tier {
+                // A client may compute, and does so for itself.
+                let lease = "SELECT lease FROM cache_lease('k', cache => 'm')";
+                if let Some(lease) = reader.value(lease) {
+                    let set =
+                        format!("SELECT cache_set_leased('k', '{old}', {lease}, cache => 'm')");
+                    assert!(!reader.holds(&set));
+                }
+                reader.run(&format!("SELECT cache_set('k', '{old}', cache => 'm')"));
+                assert_eq!(stored(&mut reader, "m", "k"), None);
+            }
+            end(&mut reader, "p", commits);
+            let now = reader.number("SELECT n FROM source WHERE key = 'k'");
+            for cache in caches {
+                assert_eq!(fetched(&mut reader, cache, "k"), now, "{cache}");
+                assert_eq!(
+                    stored(&mut reader, cache, "k"),
+                    Some(now.to_string()),
+                    "{cache}"
+                );
+            }
+            if tier {
+                reader.nothing_pending();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes() {
+    for tier in [true, false] {
+        let cluster = match tier {
+            true => Cluster::with_tier(&[]),
+            false => Cluster::start(&["shared_preload_libraries = ''"]),
+        };
+        let database = cluster.database();
+        let (mut loader, mut writer) = (database.connect(), database.connect());
+        make_sources(&mut loader, false);
+        loader.run("BEGIN");
+        assert_eq!(fetched(&mut loader, "c", "k"), 1);
+        loader.run("PREPARE TRANSACTION 'p'");
+        // Nobody waits for its lease.
+        writer.run("SET pgcache.fetch_wait = '60s'; SET statement_timeout = '30s'");
+        assert_eq!(fetched(&mut writer, "c", "k"), 1);
+        std::thread::scope(|scope| {
+            let change = scope.spawn(|| {
+                let mut writer = database.connect();
+                writer.run("UPDATE source SET n = 2 WHERE key = 'k'");
+            });
+            pgcache_tests::wait::wait_until("the writer waits for the row", || {
+                loader.number(
+                    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                     AND datname = current_database()",
+                ) == 1
+            });
+            end(&mut loader, "p", true);
+            change.join().expect("the writer ends");
+        });
+        assert_eq!(stored(&mut writer, "c", "k"), None, "tier: {tier}");
+        assert_eq!(fetched(&mut writer, "c", "k"), 2, "tier: {tier}");
+    }
+}
+
+#[test]
+fn what_cannot_be_prepared_is_refused_as_postgres_refuses_it() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('w'); CREATE TABLE s (key text)");
+    session.run("SELECT cache_depend('s', 'key', 'w')");
+    for (work, sqlstate) in [
+        (
+            "CREATE TEMP TABLE t (key text PRIMARY KEY, value text, expires_at timestamptz); \
+             CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \
+             INSERT INTO t VALUES ('k', 'v')",
+            "0A000",
+        ),
+        (
+            "DECLARE d CURSOR WITH HOLD FOR SELECT 1; INSERT INTO s VALUES ('k')",
+            "0A000",
+        ),
+    ] {
+        session.run(&format!("BEGIN; {work}"));
+        refused(session.try_value("PREPARE TRANSACTION 'p'"), sqlstate);
+        session.run("ROLLBACK; SELECT cache_set('k', 'v', cache => 'w')");
+        assert_eq!(session.agrees("k", "w").as_deref(), Some("v"), "{work}");
+    }
+    let none = Cluster::start(&["max_prepared_transactions = 0"]);
+    let mut session = none.database().connect();
+    session.run("SELECT cache_create('c'); SELECT cache_set('k', 'old', cache => 'c')");
+    session.run("BEGIN; SELECT cache_set('k', 'new', cache => 'c')");
+    refused(session.try_value("PREPARE TRANSACTION 'p'"), "55000");
+    assert_eq!(session.agrees("k", "c").as_deref(), Some("old"));
 }
 
 #[test]
@@ -172,4 +514,80 @@ fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
     assert_eq!(prepared_locks(&mut other), 0);
     other.run("SET lock_timeout = '60s'; SELECT cache_create('c', if_not_exists => true)");
     session.run("ROLLBACK PREPARED 'asked'");
+}
+
+/// Each cache that is changed as a whole needs a place that nothing else can stand for, where the pool of
+/// a small tier is used up.
+#[test]
+fn what_finds_no_record_is_refused() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer.run("SELECT cache_create('c' || i) FROM generate_series(1, 31) AS i");
+    writer.run("INSERT INTO c1 SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
+    let clear_all = "SELECT cache_set('k', 'new', cache => ('c' || i)::regclass), \
+                     cache_clear(('c' || i)::regclass) FROM generate_series(2, 31) AS i";
+    writer.run("BEGIN; UPDATE c1 SET value = 'new'; PREPARE TRANSACTION 'keys'");
+    writer.run(&format!("BEGIN; {clear_all}"));
+    refused(writer.try_value("PREPARE TRANSACTION 'caches'"), "53400");
+    reader.run("ROLLBACK PREPARED 'keys'");
+    reader.nothing_pending();
+    writer.run(&format!(
+        "ROLLBACK; BEGIN; {clear_all}; PREPARE TRANSACTION 'caches'"
+    ));
+    reader.run("COMMIT PREPARED 'caches'");
+    reader.nothing_pending();
+    assert_eq!(reader.number("SELECT cache_count('c2')"), 0);
+}
+
+/// Where the pool is used up, marks of one kind on one cache share a place. What each has counted falls when
+/// the transaction is decided: else nothing of that cache would be copied or leased any more.
+#[test]
+fn marks_that_share_a_place_fall_together() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer
+        .run("SELECT cache_create('c'), cache_create('d'), cache_create('m', storage => 'memory')");
+    writer.run("CREATE TABLE s (key text)");
+    writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
+    writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
+    writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'keys'");
+    let pending = "SELECT pending FROM pgcache.hot_tier";
+    let before = reader.number(pending);
+    for work in [
+        "SELECT cache_delete_prefix('a', 'd'); SELECT cache_delete_prefix('b', 'd')",
+        "INSERT INTO s VALUES ('a'); SELECT cache_delete_prefix('b', 'd')",
+        "SELECT cache_set('a', 'v', cache => 'd'); SELECT cache_clear('d')",
+        "INSERT INTO s VALUES ('a'); TRUNCATE s",
+    ] {
+        for end in ["COMMIT", "ROLLBACK"] {
+            writer.run(&format!("BEGIN; {work}; PREPARE TRANSACTION 'shares'"));
+            reader.run(&format!("{end} PREPARED 'shares'"));
+            assert_eq!(reader.number(pending), before, "{work}; {end}");
+        }
+    }
+    reader.run("ROLLBACK PREPARED 'keys'");
+    reader.nothing_pending();
+}
+
+/// PREPARE TRANSACTION of a transaction that has failed is a ROLLBACK, and says nothing of the next one.
+#[test]
+fn a_prepare_that_is_a_rollback_is_forgotten() {
+    let mut session = Cluster::shared().database().connect();
+    session.run(
+        "SELECT cache_create('c'); CREATE TABLE s (key text); SELECT cache_depend('s', 'key', 'c'); \
+         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN old; END'; \
+         CREATE TRIGGER t BEFORE DELETE ON c FOR EACH ROW EXECUTE FUNCTION f()",
+    );
+    session.run("BEGIN");
+    refused(session.try_value("SELECT 1 / 0"), "22012");
+    session.run("PREPARE TRANSACTION 'failed'");
+    session.run("BEGIN; INSERT INTO s VALUES ('k')");
+    // Portals are closed in the order of a hash: the cursors come before ours, and after it.
+    for number in 0..32 {
+        session.run(&format!("DECLARE c{number} CURSOR WITH HOLD FOR SELECT 1"));
+    }
+    session.run("COMMIT");
+    assert_eq!(session.number("SELECT count(*) FROM s"), 1);
 }

@@ -146,7 +146,8 @@ fn its_views_are_the_catalogs() {
         "SELECT c.oid::regclass || ': ' || string_agg(a.attname || '|' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) \
            FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 \
            JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e' \
-           JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache' WHERE c.relkind = 'v' GROUP BY c.oid",
+           JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache' \
+          WHERE c.relkind = 'v' AND c.oid <> 'pgcache.resp'::regclass GROUP BY c.oid", // that is a cache
     );
     let catalog = catalog.iter().map(|line| plain(line)).collect();
     let page = reference::views(&page()).into_iter();
@@ -165,6 +166,7 @@ fn in_units(value: &str, unit: &str) -> String {
             ("s", 1000),
             ("ms", 1),
         ],
+        "s" => &[("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)],
         _ => return value.to_owned(),
     };
     let number: i64 = value.parse().expect("a setting with a unit is a number");
@@ -180,7 +182,8 @@ fn its_settings_are_the_servers() {
     session.run("SELECT cache_forever()"); // loads the library where it is not preloaded
     let catalog = session.lines(
         "SELECT name, boot_val, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), \
-         coalesce(array_to_string(enumvals, ', '), 'on, off'), context \
+         coalesce(array_to_string(enumvals, ', '), CASE vartype WHEN 'bool' THEN 'on, off' ELSE 'a text' END), \
+         context \
          FROM pg_settings WHERE name LIKE 'pgcache.%' AND name NOT LIKE 'pgcache.pause%'",
     );
     let shown = |line: &String| {

@@ -106,12 +106,26 @@ pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rn
         true => remove(rng, key),
         false => overwrite(rng, key, write.version),
     });
-    if rng.below(4) == 0 {
-        session.run("ROLLBACK");
-        return recorder.write_ends(write, Fate::RolledBack);
+    let commits = rng.below(4) > 0;
+    end(session, commits, rng);
+    let fate = match commits {
+        true => Fate::Committed(recorder.now()),
+        false => Fate::RolledBack,
+    };
+    recorder.write_ends(write, fate);
+}
+
+/// Ends a transaction at once or in two phases, as chance has it.
+pub(crate) fn end(session: &mut Client, commits: bool, rng: &mut Rng) {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let verb = if commits { "COMMIT" } else { "ROLLBACK" };
+    if rng.below(3) > 0 {
+        return session.run(verb);
     }
-    session.run("COMMIT");
-    recorder.write_ends(write, Fate::Committed(recorder.now()));
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    session.run(&format!("PREPARE TRANSACTION 'history {number}'"));
+    std::thread::sleep(Duration::from_millis(rng.below(3)));
+    session.run(&format!("{verb} PREPARED 'history {number}'"));
 }
 
 /// Every way to write, by function and by plain SQL.

@@ -1,0 +1,363 @@
+//! A server that speaks the Redis protocol, and a client that sends and reads it byte by byte.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::cluster::Cluster;
+use crate::stage::Stage;
+use crate::wait::{PATIENCE, wait_for};
+
+/// The cache of a door's database 0.
+pub const CACHE: &str = "public.door";
+
+/// A server with a door.
+pub struct Door {
+    pub cluster: Cluster,
+    pub port: u16,
+    pub socket: PathBuf,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    Status(String),
+    Error(String),
+    Integer(i64),
+    Bulk(Vec<u8>),
+    Null,
+    Array(Vec<Reply>),
+    /// Of version 3: keys and values in turn.
+    Map(Vec<Reply>),
+    Push(Vec<Reply>),
+    Other(String),
+}
+
+impl Reply {
+    pub fn bulk(bytes: impl AsRef<[u8]>) -> Reply {
+        Reply::Bulk(bytes.as_ref().to_vec())
+    }
+
+    pub fn status(text: &str) -> Reply {
+        Reply::Status(text.to_owned())
+    }
+
+    /// The words of an error.
+    #[track_caller]
+    pub fn error(self) -> String {
+        match self {
+            Reply::Error(words) => words,
+            other => panic!("an error was to come, not {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub fn text(self) -> String {
+        match self {
+            Reply::Bulk(bytes) => String::from_utf8(bytes).expect("it is text"),
+            Reply::Status(text) | Reply::Other(text) => text,
+            other => panic!("a text was to come, not {other:?}"),
+        }
+    }
+}
+
+impl Door {
+    /// A server with a port and a socket, role `postgres` for who does not say who it is, and one
+    /// memory cache of bytea.
+    pub fn start(conf: &[&str]) -> Door {
+        let door = Door::without_cache(conf);
+        let mut session = door.cluster.connect("postgres");
+        session
+            .batch_execute(&format!(
+                "CREATE EXTENSION pgcache;
+                 SELECT cache_create('{CACHE}', storage => 'memory', value_type => 'bytea')"
+            ))
+            .expect("a memory cache can be made");
+        door
+    }
+
+    /// The same without the extension.
+    pub fn without_cache(conf: &[&str]) -> Door {
+        let door = Door::fresh(conf);
+        door.cluster.up();
+        door
+    }
+
+    /// Configured, and not started.
+    pub fn fresh(conf: &[&str]) -> Door {
+        let cluster = Cluster::fresh(Stage::current(), &[]);
+        let port = free_port();
+        let socket = cluster.folder.join("resp.sock");
+        cluster.configure(&[
+            "shared_preload_libraries = 'pgcache'",
+            &format!("pgcache.resp_port = {port}"),
+            "pgcache.resp_listen_addresses = '127.0.0.1'",
+            &format!("pgcache.resp_socket = '{}'", socket.display()),
+            &format!("pgcache.resp_caches = '{CACHE}'"),
+            "pgcache.resp_default_role = 'postgres'",
+        ]);
+        cluster.configure(conf);
+        Door {
+            cluster,
+            port,
+            socket,
+        }
+    }
+
+    /// A client on the unix socket, as soon as there is one.
+    pub fn client(&self) -> Client {
+        wait_for("the door listens", || self.try_client())
+    }
+
+    pub fn try_client(&self) -> Option<Client> {
+        UnixStream::connect(&self.socket).ok().map(Client::over)
+    }
+
+    /// A client over TCP.
+    pub fn tcp(&self) -> Client {
+        wait_for("the door listens", || self.try_tcp())
+    }
+
+    pub fn try_tcp(&self) -> Option<Client> {
+        self.try_tcp_at(IpAddr::V4(Ipv4Addr::LOCALHOST))
+    }
+
+    /// A client over TCP that encrypts; or why it got no further than that.
+    pub fn try_tls(&self, address: IpAddr, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
+        let mut socket = TcpStream::connect((address, self.port))?;
+        socket.set_patience(Some(Duration::from_secs(60)));
+        let mut connection = ClientConnection::new(Arc::clone(config), address.into())
+            .expect("the configuration is whole");
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        let seen = connection.peer_certificates().and_then(<[_]>::first);
+        let certificate = seen.map(|seen| seen.to_vec()).unwrap_or_default();
+        let mut client = Client::over(StreamOwned::new(connection, socket));
+        client.certificate = certificate;
+        Ok(client)
+    }
+
+    /// A client over TCP by another address of the server's.
+    pub fn tcp_at(&self, address: IpAddr) -> Client {
+        wait_for("the door listens", || self.try_tcp_at(address))
+    }
+
+    pub fn try_tcp_at(&self, address: IpAddr) -> Option<Client> {
+        TcpStream::connect((address, self.port))
+            .ok()
+            .map(Client::over)
+    }
+
+    /// The process numbers of the door's processes of this type, as pg_stat_activity names it.
+    pub fn processes(&self, kind: &str) -> Vec<i32> {
+        let mut session = self.cluster.connect("postgres");
+        let rows = session
+            .query(
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = $1",
+                &[&kind],
+            )
+            .expect("the view can be read");
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// The same of a server that may be down.
+    pub fn processes_if_up(&self, kind: &str) -> Option<Vec<i32>> {
+        let mut session = self.cluster.try_connect("postgres", "postgres").ok()?;
+        let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = $1";
+        let rows = session.query(sql, &[&kind]).ok()?;
+        Some(rows.iter().map(|row| row.get(0)).collect())
+    }
+}
+
+/// A port that nobody has now.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
+    listener.local_addr().expect("it has an address").port()
+}
+
+/// A socket of either kind.
+trait Stream: Read + Write + Send {
+    fn set_patience(&self, longest: Option<Duration>);
+    fn half_close(&self);
+}
+
+impl Stream for UnixStream {
+    fn set_patience(&self, longest: Option<Duration>) {
+        self.set_read_timeout(longest).expect("a time can be set");
+        self.set_write_timeout(longest).expect("a time can be set");
+    }
+
+    fn half_close(&self) {
+        self.shutdown(std::net::Shutdown::Write)
+            .expect("it is open");
+    }
+}
+
+impl Stream for TcpStream {
+    fn set_patience(&self, longest: Option<Duration>) {
+        self.set_nodelay(true).expect("an option can be set");
+        self.set_read_timeout(longest).expect("a time can be set");
+        self.set_write_timeout(longest).expect("a time can be set");
+    }
+
+    fn half_close(&self) {
+        self.shutdown(std::net::Shutdown::Write)
+            .expect("it is open");
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn set_patience(&self, longest: Option<Duration>) {
+        self.sock.set_patience(longest);
+    }
+
+    fn half_close(&self) {
+        self.sock.half_close();
+    }
+}
+
+/// A client.
+pub struct Client {
+    /// The server's, where the connection is encrypted.
+    pub certificate: Vec<u8>,
+    stream: Box<dyn Stream>,
+    unread: Vec<u8>,
+    at: usize,
+}
+
+impl Client {
+    /// A client of any server.
+    pub fn at(socket: &std::path::Path) -> Client {
+        Client::over(UnixStream::connect(socket).expect("the server listens"))
+    }
+
+    fn over(stream: impl Stream + 'static) -> Client {
+        stream.set_patience(Some(PATIENCE));
+        Client {
+            certificate: Vec::new(),
+            stream: Box::new(stream),
+            unread: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Bytes as they are; false where the connection is gone.
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// Sends nothing more, and reads on.
+    pub fn half_close(&mut self) {
+        self.stream.half_close();
+    }
+
+    /// A request of these arguments.
+    pub fn request(arguments: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+        for argument in arguments {
+            bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+            bytes.extend_from_slice(argument);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes
+    }
+
+    /// Sends words and reads the reply.
+    #[track_caller]
+    pub fn ask(&mut self, words: &[&str]) -> Reply {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.ask_bytes(&words)
+    }
+
+    /// The same of a connection that may have ended.
+    pub fn ask_if_open(&mut self, words: &[&str]) -> Option<Reply> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        match self.send(&Self::request(&words)) {
+            true => self.reply(),
+            false => None,
+        }
+    }
+
+    #[track_caller]
+    pub fn ask_bytes(&mut self, arguments: &[&[u8]]) -> Reply {
+        assert!(
+            self.send(&Self::request(arguments)),
+            "the connection is gone"
+        );
+        self.reply().expect("a reply comes")
+    }
+
+    /// The next reply; None: the connection ended.
+    pub fn reply(&mut self) -> Option<Reply> {
+        let line = self.line()?;
+        let (kind, rest) = line.split_at(1);
+        let number = || rest.parse::<i64>().expect("a number");
+        Some(match kind {
+            "+" => Reply::Status(rest.to_owned()),
+            "-" => Reply::Error(rest.to_owned()),
+            ":" => Reply::Integer(number()),
+            "_" => Reply::Null,
+            "$" | "=" | "*" | "~" | "%" | ">" if number() < 0 => Reply::Null,
+            "$" | "=" => Reply::Bulk(self.bytes(number() as usize)?),
+            "*" | "~" => Reply::Array(self.replies(number())?),
+            ">" => Reply::Push(self.replies(number())?),
+            "%" => Reply::Map(self.replies(2 * number())?),
+            _ => Reply::Other(line),
+        })
+    }
+
+    fn replies(&mut self, count: i64) -> Option<Vec<Reply>> {
+        (0..count).map(|_| self.reply()).collect()
+    }
+
+    fn line(&mut self) -> Option<String> {
+        loop {
+            let rest = &self.unread[self.at..];
+            if let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
+                let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+                self.at += end + 2;
+                return Some(line);
+            }
+            self.read()?;
+        }
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.unread.len() < self.at + count + 2 {
+            self.read()?;
+        }
+        let bytes = self.unread[self.at..self.at + count].to_vec();
+        self.at += count + 2;
+        Some(bytes)
+    }
+
+    fn read(&mut self) -> Option<()> {
+        self.unread.drain(..self.at);
+        self.at = 0;
+        let mut room = [0; 64 << 10];
+        match self.stream.read(&mut room) {
+            Ok(0) => None,
+            Ok(read) => {
+                self.unread.extend_from_slice(&room[..read]);
+                Some(())
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("no reply comes")
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Waits until the other side ends the connection, whatever comes before.
+    pub fn wait_for_end(&mut self) {
+        while self.read().is_some() {
+            self.at = self.unread.len();
+        }
+    }
+}

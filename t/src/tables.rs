@@ -1,0 +1,108 @@
+//! A door whose databases 1 and 2 are table caches, an unlogged and a logged one.
+
+use crate::ask::Ask;
+use crate::resp::{CACHE, Client, Door, Reply};
+use crate::wait::wait_until;
+
+pub const UNLOGGED: &str = "public.tab";
+pub const LOGGED: &str = "public.safe";
+const BACK: &str = "pgcache resp back";
+
+/// Database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
+pub fn start(conf: &[&str]) -> Door {
+    let caches = format!("pgcache.resp_caches = '{CACHE}, {UNLOGGED}, {LOGGED}'");
+    let mut lines = vec![caches.as_str(), "pgcache.expire_interval = 0"];
+    lines.extend(conf);
+    let door = Door::start(&lines);
+    door.cluster.connect("postgres").run(&format!(
+        "SELECT cache_create('{UNLOGGED}'), cache_create('{LOGGED}', storage => 'logged')"
+    ));
+    door
+}
+
+/// A client of this database, after AUTH as a role that needs no password, if one is named.
+pub fn client_in(door: &Door, database: u32, role: Option<&str>) -> Client {
+    let mut client = door.client();
+    if let Some(role) = role {
+        assert_eq!(client.ask(&["AUTH", role, "x"]), Reply::status("OK"));
+    }
+    let database = database.to_string();
+    assert_eq!(client.ask(&["SELECT", &database]), Reply::status("OK"));
+    client
+}
+
+/// Sends a request whose reply is read later.
+pub fn send(client: &mut Client, words: &[&str]) {
+    send_together(client, &[words]);
+}
+
+/// Sends requests in one piece, which the door reads as one; their replies are read later.
+pub fn send_together(client: &mut Client, requests: &[&[&str]]) {
+    let request = |words: &&[&str]| {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        Client::request(&words)
+    };
+    let bytes: Vec<u8> = requests.iter().flat_map(request).collect();
+    assert!(client.send(&bytes), "it is connected");
+}
+
+/// The reply to what was sent.
+pub fn reply(client: &mut Client) -> Reply {
+    client.reply().expect("a reply comes")
+}
+
+/// The processes of the backs.
+pub fn backs(door: &Door) -> Vec<i32> {
+    door.processes(BACK)
+}
+
+/// The backs, stopped in their sleep; they go on when this is dropped.
+pub struct Stopped(Vec<i32>);
+
+impl Stopped {
+    pub fn all_of(door: &Door) -> Stopped {
+        let mut session = door.cluster.connect("postgres");
+        let backs = backs(door);
+        wait_until("the backs are stopped in their sleep", || {
+            backs.iter().for_each(|back| signal(*back, "-STOP"));
+            wait_until("the backs are stopped", || backs.iter().all(is_stopped));
+            let asleep = session.number(&format!(
+                "SELECT count(*) FROM pg_stat_activity
+                  WHERE backend_type = '{BACK}' AND wait_event = 'PgcacheResp'"
+            ));
+            let all = asleep as usize == backs.len();
+            if !all {
+                backs.iter().for_each(|back| signal(*back, "-CONT"));
+            }
+            all
+        });
+        Stopped(backs)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|back| signal(*back, "-CONT"));
+    }
+}
+
+fn signal(pid: i32, signal: &str) {
+    let done = std::process::Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    assert!(done.expect("kill can be run").success());
+}
+
+fn is_stopped(pid: &i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+/// Waits until so many hand-overs are with the backs.
+pub fn wait_until_handed(door: &Door, count: i64) {
+    let mut session = door.cluster.connect("postgres");
+    wait_until("the commands are handed over", || {
+        session.number("SELECT queue_depth FROM pgcache.resp_stats") == count
+    });
+}

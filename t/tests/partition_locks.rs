@@ -1,0 +1,206 @@
+//! What a statement that writes one partition of a cache locks, whose rights it needs, and what it fires: that of the
+//! partition alone. And caches that are partitions of a table that is none: what becomes of their trigger.
+
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::stage::succeed;
+use pgcache_tests::wait::wait_until;
+use postgres::Client;
+
+/// Two partitions, each with a row that has expired and one that has not.
+const PARTED: &str =
+    "CREATE TABLE c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
+     CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
+     CREATE TABLE c_2 PARTITION OF c FOR VALUES IN ('x', 'y', 'z');
+     SELECT cache_attach('c', '1 hour');
+     INSERT INTO c VALUES ('a', 'dead', '-infinity'), ('b', 'live', NULL), ('y', 'dead', '-infinity'), ('z', 'dead', '-infinity')";
+
+/// Runs a statement in a session of its own, and comes back when that waits for a lock.
+fn waiting(
+    database: &Database<'static>,
+    witness: &mut Client,
+    sql: &'static str,
+) -> thread::JoinHandle<()> {
+    let mut session = database.connect();
+    let pid = session.number("SELECT pg_backend_pid()");
+    let done = thread::spawn(move || session.run(sql));
+    let waits = format!(
+        "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
+    );
+    wait_until("it waits", || witness.holds(&waits));
+    done
+}
+
+/// DETACH PARTITION and cache_alter lock the whole and wait for the partition, which a statement by the partition's name
+/// has: that must not come to want the whole, nor its commit.
+#[test]
+fn who_writes_a_partition_by_its_name_wants_no_lock_on_the_whole() {
+    let database = Cluster::hot().database();
+    let (mut session, mut witness) = (database.connect(), database.connect());
+    session.run(PARTED);
+    session.run("SELECT cache_watch('c')");
+    for ddl in [
+        "SELECT cache_alter('c', ttl => '2 hours')",
+        "ALTER TABLE c DETACH PARTITION c_2",
+    ] {
+        // Postgres itself locks the whole at the first row that a session writes: it reads the partition's bounds.
+        session.run("INSERT INTO c_2 VALUES ('x', 'first', NULL)");
+        // Locks the partition, and writes no key yet.
+        session.run("BEGIN; SET LOCAL statement_timeout = '60s'; DELETE FROM c_2 WHERE key = 'x'");
+        let done = waiting(&database, &mut witness, ddl);
+        session.run("INSERT INTO c_2 VALUES ('x', 'mine', NULL)");
+        session.run("INSERT INTO c_2 (key, value) VALUES ('y', 'new') ON CONFLICT DO NOTHING");
+        session.run("UPDATE c_2 SET key = 'z' WHERE key = 'x'; COPY c_2 (key, value) FROM PROGRAM 'echo x,copied' (FORMAT csv)");
+        session.run("COMMIT");
+        done.join().expect("the definition is changed");
+        assert_eq!(
+            session.lines("SELECT key, value FROM c_2 ORDER BY key"),
+            ["x|copied", "y|new", "z|mine"],
+            "{ddl}"
+        );
+        session.run("DELETE FROM c_2; UPDATE c SET expires_at = '-infinity'");
+        session
+            .run("INSERT INTO c_2 VALUES ('y', 'dead', '-infinity'), ('z', 'dead', '-infinity')");
+    }
+}
+
+/// Nor does a statement on the whole lock other partitions than it writes.
+#[test]
+fn who_writes_one_key_waits_for_nobody_in_another_partition() {
+    let database = Cluster::shared().database();
+    let (mut session, mut other) = (database.connect(), database.connect());
+    session.run(PARTED);
+    other.run("BEGIN; LOCK TABLE c_1 IN ACCESS EXCLUSIVE MODE");
+    session.run("SET lock_timeout = '2s'");
+    session.run("INSERT INTO c (key, value) VALUES ('y', 'new')");
+    session.run("COPY c (key, value) FROM PROGRAM 'echo z,copied' (FORMAT csv)");
+    refused(
+        session.try_lines("INSERT INTO c VALUES ('a', 'new')"),
+        "55P03",
+    );
+    other.run("COMMIT");
+    assert_eq!(
+        session.lines("SELECT key, value FROM c ORDER BY key"),
+        ["b|live", "y|new", "z|copied"]
+    );
+}
+
+/// A removal as the partition's owner asks whose code its own triggers run, and no other's.
+#[test]
+fn a_strangers_trigger_counts_in_its_own_partition_alone() {
+    let database = Cluster::shared().database();
+    let stranger = database.cluster.role();
+    let mut session = database.connect();
+    session.run(PARTED);
+    session.run(&format!(
+        "CREATE FUNCTION theirs() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';
+         ALTER FUNCTION theirs() OWNER TO {stranger};
+         CREATE TRIGGER theirs BEFORE DELETE ON c_1 FOR EACH ROW EXECUTE FUNCTION theirs()"
+    ));
+    session.run("INSERT INTO c (key, value) VALUES ('y', 'new')");
+    refused(
+        session.try_lines("INSERT INTO c (key) VALUES ('a')"),
+        "42501",
+    );
+    // Each partition has an owner of its own.
+    session.run(&format!(
+        "ALTER TABLE c_1 OWNER TO {stranger}; INSERT INTO c (key, value) VALUES ('a', 'new')"
+    ));
+    assert_eq!(
+        session.lines("SELECT key, value FROM c ORDER BY key"),
+        ["a|new", "b|live", "y|new"]
+    );
+}
+
+/// A table that is no cache, with one of its partitions that is one.
+const ABOVE: &str =
+    "CREATE TABLE above (region text, key text COLLATE \"C\", value text, expires_at timestamptz) PARTITION BY LIST (region);
+     SELECT cache_create('c'); ALTER TABLE c ADD region text; INSERT INTO c VALUES ('k', 'dead', '-infinity', 'c');
+     ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c')";
+
+const PUT: &str = "INSERT INTO above VALUES ('c', 'k', 'new', NULL)";
+/// Where it is not preloaded: a session that has not loaded the library does not see what DDL does to a cache.
+const LOAD: &str = "SELECT cache_forever()";
+const TRIGGERS: &str = "SELECT count(*) FROM pg_trigger WHERE tgname = 'pgcache_renew'";
+
+fn above(session: &mut Client) {
+    // The columns of a partition may stand in another order.
+    for statement in ABOVE.split(';') {
+        session.run(statement);
+    }
+}
+
+#[test]
+fn a_cache_in_a_plain_table_comes_back_from_a_dump_and_from_an_older_version() {
+    let cluster = Cluster::shared();
+    let of_now = cluster.database();
+    above(&mut of_now.connect());
+    let older = cluster.empty_database("");
+    older
+        .connect()
+        .run("CREATE EXTENSION pgcache VERSION '0.3.0'");
+    above(&mut older.connect());
+    assert_eq!(older.connect().number(TRIGGERS), 0);
+    for (original, brings_it) in [(&of_now, 1), (&older, 0)] {
+        let file = cluster.folder.join(format!("{}.sql", original.name));
+        succeed(
+            cluster
+                .program("pg_dump")
+                .arg("-f")
+                .arg(&file)
+                .arg(&original.name),
+        );
+        let copy = cluster.empty_database("");
+        let mut psql = cluster.program("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", &copy.name, "-f"]);
+        succeed(psql.arg(&file));
+        let mut session = copy.connect();
+        assert_eq!(session.number(TRIGGERS), brings_it);
+        session.run("SELECT pgcache.put_default('c')");
+        assert_eq!(session.number(TRIGGERS), 1);
+        session.run(PUT);
+        assert_eq!(session.lines("SELECT value FROM c"), ["new"]);
+    }
+    let mut session = older.connect();
+    session.run("ALTER EXTENSION pgcache UPDATE");
+    assert_eq!(session.number(TRIGGERS), 1);
+    session.run(PUT);
+    assert_eq!(session.lines("SELECT value FROM c"), ["new"]);
+}
+
+/// The trigger is made as the cache's owner, whoever is current at the end of the transaction; it comes and goes with
+/// the transaction and its savepoints, and with DETACH CONCURRENTLY, which has two.
+#[test]
+fn the_trigger_of_a_cache_in_a_plain_table_follows_its_partition() {
+    let database = Cluster::shared().database();
+    let (owner, mut session) = (database.cluster.role(), database.connect());
+    session.run(&format!("GRANT CREATE ON SCHEMA public TO {owner}"));
+    above(&mut session);
+    session.run(&format!(
+        "ALTER TABLE above OWNER TO {owner}; ALTER TABLE c OWNER TO {owner}"
+    ));
+    let mut owners = database.connect_as(&owner);
+    owners.run(LOAD);
+    owners.run("ALTER TABLE above DETACH PARTITION c CONCURRENTLY");
+    assert_eq!(session.number(TRIGGERS), 0);
+    owners.run(
+        "CREATE FUNCTION attach() RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public AS
+         $$ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c')$$",
+    );
+    let mut stranger = database.connect_as(&database.cluster.role());
+    stranger.run(LOAD);
+    stranger.run("SELECT attach()");
+    assert_eq!(session.number(TRIGGERS), 1);
+    session.run(PUT);
+    owners.run("BEGIN; ALTER TABLE above DETACH PARTITION c; SAVEPOINT s");
+    owners.run("ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c'); ROLLBACK TO s; COMMIT");
+    assert_eq!(session.number(TRIGGERS), 0);
+    owners.run(
+        "BEGIN; ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c'); DROP TABLE above; COMMIT",
+    );
+    assert_eq!(session.number(TRIGGERS), 0);
+}

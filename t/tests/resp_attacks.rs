@@ -1,0 +1,340 @@
+//! Clients of the Redis protocol who mean ill: what they send must stall nobody, and give them nothing.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Shutdown;
+use pgcache_tests::resp::{CACHE, Client, Door, Reply};
+use pgcache_tests::wait::wait_until;
+
+#[test]
+fn an_answer_is_that_to_the_last_question() {
+    let door = Door::start(&["pgcache.resp_default_role = 'postgres'"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(
+        "CREATE ROLE low LOGIN PASSWORD 'low';
+         CREATE ROLE high LOGIN PASSWORD 'high'",
+    );
+    let hba = "local all postgres trust\nlocal all low,high scram-sha-256\n";
+    let file = door.cluster.folder.join("data").join("pg_hba.conf");
+    std::fs::write(file, hba).expect("the file can be written");
+    session.run("SELECT pg_reload_conf()");
+    wait_until("the file is read", || {
+        matches!(door.client().ask(&["AUTH", "low", "x"]), Reply::Error(_))
+    });
+    let mut client = door.client();
+    assert_eq!(client.ask(&["AUTH", "low", "low"]), Reply::status("OK"));
+    // The first AUTH cannot wait inside of EXEC, and its answer comes when the second one waits.
+    let words: [&[&[u8]]; 5] = [
+        &[b"MULTI"],
+        &[b"AUTH", b"low", b"low"],
+        &[b"EXEC"],
+        &[b"AUTH", b"high", b"wrong"],
+        &[b"ACL", b"WHOAMI"],
+    ];
+    assert!(client.send(&words.map(Client::request).concat()));
+    let mut replies: Vec<_> = (0..5).map(|_| client.reply().expect("it comes")).collect();
+    assert_eq!(replies.pop(), Some(Reply::bulk("low")));
+    let refused = replies.pop().expect("AUTH is answered").error();
+    assert!(refused.starts_with("WRONGPASS"), "{refused}");
+}
+
+#[test]
+fn a_locked_cache_keeps_nobody_out() {
+    let door = Door::start(&["max_prepared_transactions = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    session
+        .run("CREATE ROLE one LOGIN; CREATE ROLE other LOGIN; GRANT SELECT ON public.door TO one");
+    let lock = || {
+        let lock =
+            format!("BEGIN; LOCK TABLE {CACHE} IN ACCESS EXCLUSIVE MODE; PREPARE TRANSACTION 'p'");
+        door.cluster.connect("postgres").run(&lock);
+    };
+    lock();
+    let mut waiting = door.client();
+    assert_eq!(waiting.ask(&["AUTH", "one", "x"]), Reply::status("OK"));
+    assert!(waiting.send(&Client::request(&[b"GET", b"k"])));
+    let began = Instant::now();
+    for _ in 0..10 {
+        let mut client = door.client();
+        assert_eq!(client.ask(&["AUTH", "other", "x"]), Reply::status("OK"));
+    }
+    assert!(began.elapsed() < Duration::from_secs(10));
+    // Who waits for the cache goes on when it is free.
+    session.run("ROLLBACK PREPARED 'p'");
+    assert_eq!(waiting.reply(), Some(Reply::Null));
+    assert!(!door.cluster.log_text().contains("you don't own a lock"));
+    // And the server stops although a prepared transaction has it locked.
+    session.run("GRANT INSERT ON public.door TO one");
+    lock();
+    assert!(waiting.send(&Client::request(&[b"GET", b"k"])));
+    std::thread::sleep(Duration::from_millis(300));
+    drop(session);
+    let began = Instant::now();
+    door.cluster.down(Shutdown::Fast);
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+/// The longest of some replies to others, while a client is busy with what it has sent.
+#[track_caller]
+fn stalls(door: &Door, sent: &[u8], longest: Duration) {
+    let mut busy = door.client();
+    let mut other = door.client();
+    assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
+    let began = Instant::now();
+    assert!(busy.send(sent));
+    while began.elapsed() < Duration::from_millis(500) {
+        let asked = Instant::now();
+        assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
+        assert!(asked.elapsed() < longest, "{:?}", asked.elapsed());
+    }
+    assert!(busy.reply().is_some());
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[test]
+fn a_long_request_stalls_nobody() {
+    let door = Door::start(&[]);
+    assert_eq!(door.client().ask(&["SET", "a", "1"]), Reply::status("OK"));
+    let mut words: Vec<&[u8]> = vec![b"EXISTS"];
+    words.resize(1_000_001, b"a");
+    stalls(&door, &Client::request(&words), Duration::from_secs(2));
+}
+
+#[test]
+fn a_pattern_stalls_nobody() {
+    let door = Door::start(&[]);
+    let key = "a".repeat(2048);
+    assert_eq!(door.client().ask(&["SET", &key, "1"]), Reply::status("OK"));
+    let pattern = [b"*[".to_vec(), vec![b'b'; 2 << 20], b"]x".to_vec()].concat();
+    let sent = Client::request(&[b"KEYS", &pattern]);
+    stalls(&door, &sent, Duration::from_secs(2));
+}
+
+#[test]
+fn names_of_channels_are_bounded() {
+    let door = Door::start(&[]);
+    let mut client = door.client();
+    let long = vec![b'c'; 1 << 20];
+    let reply = client.ask_bytes(&[b"SUBSCRIBE", &long]);
+    assert!(matches!(reply, Reply::Array(_)));
+    let refused = client.ask_bytes(&[b"SUBSCRIBE", b"one"]).error();
+    assert!(refused.contains("1 MB"), "{refused}");
+    // What is given back can be used again.
+    let reply = client.ask_bytes(&[b"UNSUBSCRIBE", &long]);
+    assert!(matches!(reply, Reply::Array(_)));
+    let reply = client.ask_bytes(&[b"PSUBSCRIBE", &long]);
+    assert!(matches!(reply, Reply::Array(_)));
+}
+
+#[test]
+fn prefixes_of_clients_that_track_are_bounded() {
+    let door = Door::start(&[]);
+    let prefixes: Vec<String> = (0..20_000).map(|at| format!("{at:05}")).collect();
+    let with = |count: usize| {
+        let mut words = vec!["CLIENT", "TRACKING", "ON", "BCAST"];
+        for prefix in prefixes.iter().take(count) {
+            words.extend(["PREFIX", prefix]);
+        }
+        words
+    };
+    let mut client = door.client();
+    client.ask(&["HELLO", "3"]);
+    let began = Instant::now();
+    let refused = client.ask(&with(20_000)).error();
+    assert!(refused.contains("64 prefixes"), "{refused}");
+    assert!(began.elapsed() < Duration::from_millis(500));
+    let long = "p".repeat(1 << 20);
+    let words = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", &long];
+    let refused = client.ask(&words).error();
+    assert!(refused.contains("longer than any key"), "{refused}");
+    assert_eq!(client.ask(&with(64)), Reply::status("OK"));
+    let one_more = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "x"];
+    assert!(client.ask(&one_more).error().contains("64 prefixes"));
+}
+
+#[test]
+fn each_prefix_of_a_key_is_found() {
+    let door = Door::start(&[]);
+    let told = |key: &str| {
+        let keys = Reply::Array(vec![Reply::bulk(key)]);
+        Reply::Push(vec![Reply::bulk("invalidate"), keys])
+    };
+    // Prefixes of one client exclude each other, those of several need not.
+    let all = ["", "a", "ab", "abb", "abc", "abcd", "abd", "b", "abc\0"];
+    let mut readers: Vec<(&str, Client)> = all
+        .into_iter()
+        .map(|prefix| {
+            let mut client = door.client();
+            client.ask(&["HELLO", "3"]);
+            let words = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", prefix];
+            assert_eq!(client.ask(&words), Reply::status("OK"));
+            (prefix, client)
+        })
+        .collect();
+    let mut writer = door.client();
+    for key in ["abc", "abcde", "a", "abbz", "c", "aa", "abc!", "b"] {
+        assert_eq!(writer.ask(&["SET", key, "v"]), Reply::status("OK"));
+        for (prefix, client) in &mut readers {
+            if key.starts_with(*prefix) {
+                assert_eq!(client.reply(), Some(told(key)), "{prefix:?} {key:?}");
+            }
+            assert_eq!(client.ask(&["PING"]), Reply::status("PONG"), "{prefix:?}");
+        }
+    }
+}
+
+#[test]
+fn who_reads_many_keys_at_once_stalls_nobody_and_hears_of_all() {
+    let door = Door::start(&[]);
+    let mut client = door.client();
+    client.ask(&["HELLO", "3"]);
+    assert_eq!(
+        client.ask(&["CLIENT", "TRACKING", "ON"]),
+        Reply::status("OK")
+    );
+    let keys: Vec<String> = (0..200_000).map(|key| format!("k{key}")).collect();
+    let mut words = vec!["EXISTS"];
+    words.extend(keys.iter().map(String::as_str));
+    assert_eq!(client.ask(&words), Reply::Integer(0));
+    let told = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
+    // What was noted is told in any order with it.
+    let mut pushes = vec![client.reply().expect("a message comes")];
+    assert!(client.send(&Client::request(&[b"INFO", b"clients"])));
+    let info = loop {
+        match client.reply().expect("a reply comes") {
+            push @ Reply::Push(_) => pushes.push(push),
+            other => break other.text(),
+        }
+    };
+    assert!(pushes.contains(&told), "{pushes:?}");
+    assert!(info.contains("total_tracking_keys:4096\r\n"), "{info}");
+    // Few are noted one by one again.
+    assert_eq!(client.ask(&["GET", "few"]), Reply::Null);
+    assert_eq!(door.client().ask(&["SET", "few", "v"]), Reply::status("OK"));
+    let few = Reply::Array(vec![Reply::bulk("few")]);
+    let few = Reply::Push(vec![Reply::bulk("invalidate"), few]);
+    assert_eq!(client.reply(), Some(few));
+}
+
+#[test]
+fn readers_of_keys_are_bounded() {
+    let door = Door::start(&["pgcache.resp_tracking_keys = 2"]);
+    let mut readers: Vec<Client> = (0..65)
+        .map(|_| {
+            let mut client = door.client();
+            client.ask(&["HELLO", "3"]);
+            client.ask(&["CLIENT", "TRACKING", "ON"]);
+            client
+        })
+        .collect();
+    let told = |key: &str| {
+        let keys = Reply::Array(vec![Reply::bulk(key)]);
+        Reply::Push(vec![Reply::bulk("invalidate"), keys])
+    };
+    // 128 may read two keys: what comes then makes one go.
+    for client in readers.iter_mut().take(64) {
+        for key in ["a", "b"] {
+            assert_eq!(client.ask(&["GET", key]), Reply::Null);
+        }
+    }
+    let last = readers.last_mut().expect("there are some");
+    let mut came = Vec::new();
+    assert!(last.send(&Client::request(&[b"GET", b"a"])));
+    assert!(last.send(&Client::request(&[b"PING"])));
+    loop {
+        match last.reply().expect("a reply comes") {
+            reply if reply == Reply::status("PONG") => break,
+            reply => came.push(reply),
+        }
+    }
+    let first = readers.first_mut().expect("there are some");
+    let went = first.reply();
+    assert!(
+        went == Some(told("a")) || went == Some(told("b")),
+        "{went:?}"
+    );
+    assert!(came.contains(&Reply::Null));
+}
+
+#[test]
+fn nobody_is_told_instead_of_another_role() {
+    let door = Door::start(&[]);
+    door.cluster
+        .connect("postgres")
+        .run("CREATE ROLE app LOGIN; GRANT SELECT ON public.door TO app");
+    let mut other = door.client();
+    other.ask(&["HELLO", "3"]);
+    let Reply::Integer(number) = other.ask(&["CLIENT", "ID"]) else {
+        panic!("a number was to come")
+    };
+    let number = number.to_string();
+    let mut client = door.client();
+    assert_eq!(client.ask(&["AUTH", "app", "x"]), Reply::status("OK"));
+    let words = ["CLIENT", "TRACKING", "ON", "REDIRECT", &number];
+    let refused = client.ask(&words).error();
+    assert!(refused.contains("does not exist"), "{refused}");
+    // Who becomes another is told of no more.
+    assert_eq!(other.ask(&["AUTH", "app", "x"]), Reply::status("OK"));
+    assert_eq!(client.ask(&words), Reply::status("OK"));
+    assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
+    assert_eq!(other.ask(&["AUTH", "postgres", "x"]), Reply::status("OK"));
+    let mut writer = door.client();
+    assert_eq!(writer.ask(&["SET", "k", "v"]), Reply::status("OK"));
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+    assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
+}
+
+/// A long MGET of a cache, `act` while it lasts, and a PING behind it: the reply has an element for each key.
+#[track_caller]
+fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
+    const KEYS: usize = 1_000_000;
+    let mut words: Vec<&[u8]> = vec![b"MGET"];
+    words.resize(KEYS + 1, b"0");
+    let sent = [Client::request(&words), Client::request(&[b"PING"])].concat();
+    // When all is sent nearly all is read, and it begins.
+    assert!(client.send(&sent));
+    act();
+    match client.reply() {
+        Some(Reply::Array(values)) => assert_eq!(values.len(), KEYS),
+        // It had not begun.
+        Some(Reply::Error(_)) => {}
+        other => panic!("an array was to come, not {other:?}"),
+    }
+    assert_eq!(client.reply(), Some(Reply::status("PONG")));
+}
+
+#[test]
+fn a_cache_that_goes_does_not_change_the_length_of_a_reply() {
+    let door = Door::start(&[]);
+    let client = {
+        let mut client = door.client();
+        assert_eq!(client.ask(&["SET", "k", "v"]), Reply::status("OK"));
+        client
+    };
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!("BEGIN; DROP VIEW {CACHE}"));
+    keeps_its_length(client, || session.run("COMMIT"));
+}
+
+#[test]
+fn a_tier_that_is_switched_off_does_not_change_the_length_of_a_reply() {
+    let door = Door::start(&[
+        "pgcache.resp_caches = 'public.door, public.tab'",
+        "pgcache.resp_max_output = '1GB'",
+    ]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(
+        "SELECT cache_create('public.tab'); SELECT cache_set('0', 'v', cache => 'public.tab')",
+    );
+    session.run("SELECT cache_get('0', 'public.tab')");
+    session.run("ALTER SYSTEM SET pgcache.hot_tier = off");
+    let mut client = door.client();
+    assert_eq!(client.ask(&["SELECT", "1"]), Reply::status("OK"));
+    assert_eq!(client.ask(&["GET", "0"]), Reply::bulk("v"));
+    keeps_its_length(client, || session.run("SELECT pg_reload_conf()"));
+}

@@ -1,0 +1,323 @@
+//! Random commands to a Redis and to the door: replies are compared byte for byte.
+//!
+//! What is not sent, or is compared in another way, and why, beyond what the protocol's own comparison says
+//! (`crates/resp/tests/differential/main.rs`):
+//!
+//! - Keys that are empty or have a NUL: SQL could not read them, so the door takes none.
+//! - Deadlines beyond the year 294276: to Postgres they are none.
+//! - SELECT, COPY to another database and FLUSHALL inside of a transaction: the door may not know yet what the role may
+//!   do there, and does not wait inside of EXEC.
+//! - EXEC that is aborted by the door and not by Redis: keys that are watched share counts with others. Seldom, and
+//!   both begin anew after it.
+//! - RANDOMKEY: any key that is there; another test asks.
+//! - On tables: transactions, which have tests of their own, and FLUSHALL.
+//! - On caches of text: values with a NUL, and SETRANGE, which makes such.
+//!
+//! RESP_COMMANDS says how many (20,000 unless told), RESP_SEED which; RESP_TRACE shows them.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use pgcache_resp::{Command, Limits, Parser};
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::Door;
+
+#[path = "../../crates/resp/tests/differential/generate.rs"]
+mod generate;
+#[path = "../../crates/resp/tests/differential/judge.rs"]
+mod judge;
+#[path = "../../crates/resp/tests/differential/redis.rs"]
+pub mod redis;
+#[path = "../../crates/resp/tests/differential/versions.rs"]
+mod versions;
+
+use generate::{Random, command};
+use judge::same;
+use redis::{Redis, Value, value};
+use versions::said_to;
+
+/// Moments, and times from now, that are beyond the range of timestamptz.
+const BEYOND: [&str; 3] = [
+    "9223372036854775",
+    "9223372036854776",
+    "9223372036854775000",
+];
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .map_or(default, |text| text.parse().unwrap())
+}
+
+fn request(words: &[String]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+/// Whether both are to answer alike.
+fn is_comparable(words: &[String]) -> bool {
+    let bytes = request(words);
+    let mut parser = Parser::new(Limits::default());
+    let args = parser.next(&bytes).unwrap().unwrap().args;
+    let Ok(entry) = Command::check(args) else {
+        return true;
+    };
+    let is_key = |key: &str| !key.is_empty() && !key.contains('\0');
+    if !entry
+        .key_places(args.len())
+        .all(|place| is_key(&words[place]))
+    {
+        return false;
+    }
+    if words.iter().any(|word| BEYOND.contains(&&**word)) {
+        return false;
+    }
+    match Command::read(args) {
+        Ok(Command::Scan(scan)) => scan.cursor == 0 && scan.count >= 10_000,
+        Ok(command) => !matches!(
+            command,
+            Command::Other { .. }
+                | Command::Hello(_)
+                | Command::Auth { .. }
+                | Command::Quit
+                | Command::Reset
+                | Command::Time
+                | Command::RandomKey
+                | Command::Subscribe { .. }
+                | Command::Unsubscribe { .. }
+                | Command::SubscribePatterns { .. }
+                | Command::UnsubscribePatterns { .. }
+                | Command::Publish { .. }
+                | Command::SetManyExpire { .. }
+                | Command::DeleteIf { .. }
+                | Command::Digest { .. }
+        ),
+        Err(_) => true,
+    }
+}
+
+/// What the door may have to ask for first, which it does not inside of EXEC.
+fn names_another_database(words: &[String]) -> bool {
+    let name = words[0].to_ascii_lowercase();
+    ["select", "flushall"].contains(&&*name) || name == "copy" && words.len() > 3
+}
+
+/// A connection to the door that gives replies as bytes.
+struct Bytes {
+    stream: UnixStream,
+    unread: Vec<u8>,
+}
+
+impl Bytes {
+    fn reply(&mut self) -> Vec<u8> {
+        loop {
+            if let Some((_, length)) = value(&self.unread) {
+                return self.unread.drain(..length).collect();
+            }
+            let mut piece = [0; 1 << 16];
+            let count = self.stream.read(&mut piece).unwrap();
+            assert!(count > 0, "the door has closed the connection");
+            self.unread.extend_from_slice(&piece[..count]);
+        }
+    }
+}
+
+/// What the caches are, and settings of their server.
+#[derive(Clone, Copy)]
+struct Kind {
+    storage: &'static str,
+    value_type: &'static str,
+    conf: &'static [&'static str],
+}
+
+const MEMORY: Kind = Kind {
+    storage: "memory",
+    value_type: "bytea",
+    conf: &[],
+};
+
+impl Kind {
+    /// Whether both are to answer alike.
+    fn compares(self, words: &[String]) -> bool {
+        let name = &*words[0].to_ascii_lowercase();
+        if self.value_type == "text"
+            && (name == "setrange" || words.iter().any(|word| word.contains('\0')))
+        {
+            return false;
+        }
+        const TRANSACTIONS: [&str; 5] = ["multi", "exec", "discard", "watch", "unwatch"];
+        let is_apart = TRANSACTIONS.contains(&name) || name == "flushall";
+        self.storage == "memory" || !is_apart
+    }
+}
+
+/// A door with 16 databases, as a Redis has.
+fn door(kind: Kind) -> Door {
+    let caches: Vec<String> = (0..16).map(|number| format!("public.d{number}")).collect();
+    let named = format!("pgcache.resp_caches = '{}'", caches.join(", "));
+    let mut conf = vec![&*named];
+    conf.extend(kind.conf);
+    let door = Door::start(&conf);
+    let mut session = door.cluster.connect("postgres");
+    for cache in &caches {
+        session.run(&format!(
+            "SELECT cache_create('{cache}', storage => '{}', value_type => '{}')",
+            kind.storage, kind.value_type
+        ));
+    }
+    drop(door.client());
+    door
+}
+
+fn compare(protocol: &str, kind: Kind, count: u64, seed: u64) {
+    let door = door(kind);
+    let name = format!(
+        "door{protocol}{}{}{}",
+        kind.storage,
+        kind.value_type,
+        kind.conf.len()
+    );
+    let mut redis = Redis::start(&name);
+    let mut ours = Bytes {
+        stream: UnixStream::connect(&door.socket).unwrap(),
+        unread: Vec::new(),
+    };
+    if protocol == "3" {
+        redis.send(b"HELLO 3\r\n");
+        redis.reply();
+        ours.stream.write_all(b"HELLO 3\r\n").unwrap();
+        ours.reply();
+    }
+    let mut random = Random(seed.max(1));
+    // What a transaction may have in it is asked of the one that was collected as it was sent.
+    let mut in_transaction = false;
+    let trace = std::env::var_os("RESP_TRACE").is_some();
+    let (mut done, mut aborted) = (0, 0);
+    while done < count {
+        let mut batch = Vec::new();
+        let (mut to_us, mut to_redis) = (Vec::new(), Vec::new());
+        while batch.len() < 40 {
+            let words = command(&mut random, in_transaction);
+            if !is_comparable(&words)
+                || !kind.compares(&words)
+                || in_transaction && names_another_database(&words)
+            {
+                continue;
+            }
+            match words[0].to_ascii_lowercase().as_str() {
+                "multi" if words.len() == 1 => in_transaction = true,
+                "exec" => in_transaction = false,
+                "discard" if words.len() == 1 => in_transaction = false,
+                _ => {}
+            }
+            to_us.extend_from_slice(&request(&words));
+            to_redis.extend_from_slice(&request(&said_to(redis.version, &words)));
+            batch.push(words);
+        }
+        redis.send(&to_redis);
+        ours.stream.write_all(&to_us).unwrap();
+        let mut begins_anew = false;
+        for words in &batch {
+            let (ours, theirs) = (ours.reply(), redis.reply());
+            if trace {
+                println!("{words:?} {:?}", String::from_utf8_lossy(&theirs));
+            }
+            let name = words[0].to_ascii_lowercase();
+            if name == "exec" && is_null(&ours) && !is_null(&theirs) {
+                aborted += 1;
+                begins_anew = true;
+            }
+            assert!(
+                begins_anew || same(&name, &ours, &theirs),
+                "seed {seed}, after {done} commands: {words:?}\nours:   {:?}\nRedis': {:?}",
+                String::from_utf8_lossy(&ours),
+                String::from_utf8_lossy(&theirs),
+            );
+            done += 1;
+        }
+        if begins_anew {
+            for words in ["DISCARD", "UNWATCH", "FLUSHALL", "SELECT 0"] {
+                let words = format!("{words}\r\n");
+                redis.send(words.as_bytes());
+                ours.stream.write_all(words.as_bytes()).unwrap();
+                ours.reply();
+                redis.reply();
+            }
+            in_transaction = false;
+        }
+    }
+    println!("{done} commands, {aborted} transactions aborted for another key");
+    assert!(aborted <= 1 + done / 10_000, "{aborted} of {done} commands");
+}
+
+fn is_null(reply: &[u8]) -> bool {
+    matches!(value(reply), Some((Value::Null, _)))
+}
+
+#[test]
+fn the_door_answers_as_redis_in_resp2() {
+    compare(
+        "2",
+        MEMORY,
+        number("RESP_COMMANDS", 20_000),
+        number("RESP_SEED", 1),
+    );
+}
+
+/// Commands on a table, each of which is a transaction at worst.
+fn on_a_table(
+    protocol: &str,
+    storage: &'static str,
+    value_type: &'static str,
+    conf: &'static [&'static str],
+) {
+    let kind = Kind {
+        storage,
+        value_type,
+        conf,
+    };
+    compare(
+        protocol,
+        kind,
+        number("RESP_COMMANDS", 10_000),
+        number("RESP_SEED", 3),
+    );
+}
+
+#[test]
+fn an_unlogged_table_answers_as_redis() {
+    on_a_table("2", "unlogged", "bytea", &[]);
+}
+
+#[test]
+fn a_logged_table_answers_as_redis() {
+    on_a_table("3", "logged", "bytea", &[]);
+}
+
+#[test]
+fn a_table_of_text_answers_as_redis() {
+    on_a_table("3", "unlogged", "text", &[]);
+}
+
+#[test]
+fn a_table_answers_as_redis_by_statements_and_without_copies() {
+    on_a_table(
+        "2",
+        "unlogged",
+        "bytea",
+        &["pgcache.table_path = plan", "pgcache.hot_tier = off"],
+    );
+}
+
+#[test]
+fn the_door_answers_as_redis_in_resp3() {
+    compare(
+        "3",
+        MEMORY,
+        number("RESP_COMMANDS", 20_000),
+        number("RESP_SEED", 2),
+    );
+}

@@ -1,0 +1,265 @@
+//! SLOWLOG and LATENCY of the Redis protocol; and a FLUSHALL of many databases, which others do not wait for.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::fronts::{CONF, one_of_each, wait_until_all_serve};
+use pgcache_tests::resp::{Client, Door, Reply};
+use pgcache_tests::wait::wait_until;
+
+use super::resp_differential::redis::Redis;
+
+fn ok() -> Reply {
+    Reply::status("OK")
+}
+
+fn array(reply: Reply) -> Vec<Reply> {
+    match reply {
+        Reply::Array(elements) => elements,
+        other => panic!("an array was to come, not {other:?}"),
+    }
+}
+
+fn integer(reply: &Reply) -> i64 {
+    match reply {
+        Reply::Integer(number) => *number,
+        other => panic!("a number was to come, not {other:?}"),
+    }
+}
+
+/// The names in the log, the last one first, with their microseconds.
+fn logged(client: &mut Client, count: &str) -> Vec<(String, i64)> {
+    let entries = array(client.ask(&["SLOWLOG", "GET", count]));
+    let entry = |entry: Reply| {
+        let parts = array(entry);
+        let names = array(parts[3].clone());
+        assert_eq!((parts.len(), names.len()), (6, 1));
+        (names[0].clone().text(), integer(&parts[2]))
+    };
+    entries.into_iter().map(entry).collect()
+}
+
+fn many(word: &str, count: usize, values: bool) -> Vec<u8> {
+    let mut words = vec![word.to_owned()];
+    for number in 0..count {
+        words.push(format!("key {number}"));
+        words.extend(values.then(|| "v".to_owned()));
+    }
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    Client::request(&words)
+}
+
+#[test]
+fn what_takes_long_is_logged_by_name_with_its_client() {
+    let door = Door::start(&["pgcache.resp_slowlog_slower_than = 3000"]);
+    let mut client = door.client();
+    assert_eq!(client.ask(&["CLIENT", "SETNAME", "tester"]), ok());
+    // The first one waits for what the role may do.
+    assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
+    assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
+    assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
+    // In one piece, and in many.
+    assert!(client.send(&many("MSETNX", 100_000, true)));
+    assert_eq!(client.reply(), Some(Reply::Integer(1)));
+    assert!(client.send(&many("EXISTS", 100_000, false)));
+    client.reply();
+    let logged = logged(&mut client, "-1");
+    let of = |name: &str| logged.iter().find(|(logged, _)| logged == name);
+    for name in ["msetnx", "exists"] {
+        let (_, micros) = of(name).unwrap_or_else(|| panic!("{name} is missing: {logged:?}"));
+        assert!((3000..60_000_000).contains(micros), "{logged:?}");
+    }
+    assert_eq!(of("set"), None);
+    let length = client.ask(&["SLOWLOG", "LEN"]);
+    assert_eq!(length, Reply::Integer(logged.len() as i64));
+    let last = array(client.ask(&["SLOWLOG", "GET", "1"])).remove(0);
+    let parts = array(last.clone());
+    assert_eq!(parts[5], Reply::bulk("tester"));
+    assert!(parts[4].clone().text().ends_with(":0"), "{last:?}");
+    let now = door
+        .cluster
+        .connect("postgres")
+        .text("SELECT extract(epoch FROM now())::bigint::text");
+    let age = now.parse::<i64>().unwrap() - integer(&parts[1]);
+    assert!((0..600).contains(&age), "{age}");
+    assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
+    assert_eq!(client.ask(&["SLOWLOG", "LEN"]), Reply::Integer(0));
+}
+
+#[test]
+fn the_log_keeps_the_last_of_all_fronts_without_keys_and_values() {
+    let conf = [&CONF[..], &["pgcache.resp_slowlog_slower_than = 0"]].concat();
+    let door = Door::start(&conf);
+    wait_until_all_serve(&door);
+    let mut clients = one_of_each(&door);
+    for (_, client) in &mut clients {
+        assert_eq!(client.ask(&["SET", "hidden key", "hidden value"]), ok());
+        assert_eq!(
+            client.ask(&["GET", "hidden key"]),
+            Reply::bulk("hidden value")
+        );
+    }
+    let mut first = clients.remove(0).1;
+    let all = first.ask(&["SLOWLOG", "GET", "-1"]);
+    assert!(!format!("{all:?}").contains("hidden"), "{all:?}");
+    let logged = logged(&mut first, "7");
+    let names: Vec<&str> = logged.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["slowlog", "get", "set", "get", "set", "get", "set"]);
+    for _ in 0..200 {
+        assert_eq!(first.ask(&["PING"]), Reply::status("PONG"));
+    }
+    let pings = self::logged(&mut first, "-1");
+    assert_eq!(pings.len(), 128);
+    assert!(pings.iter().all(|(name, _)| name == "ping"), "{pings:?}");
+    assert_eq!(self::logged(&mut first, "0"), []);
+    let config = first.ask(&["CONFIG", "GET", "slowlog*"]);
+    let config = format!("{config:?}");
+    assert_eq!(
+        array(first.ask(&["CONFIG", "GET", "slowlog-log-slower-than"]))[1],
+        Reply::bulk("0"),
+        "{config}"
+    );
+    // None at all.
+    let mut session = door.cluster.connect("postgres");
+    session.run("ALTER SYSTEM SET pgcache.resp_slowlog_slower_than = -1");
+    session.run("SELECT pg_reload_conf()");
+    wait_until("it counts", || {
+        first.ask(&["SLOWLOG", "RESET"]);
+        first.ask(&["PING"]);
+        first.ask(&["SLOWLOG", "LEN"]) == Reply::Integer(0)
+    });
+}
+
+#[test]
+fn a_role_sees_its_own_commands() {
+    let door = Door::start(&["pgcache.resp_slowlog_slower_than = 0"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE app LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_monitor");
+    let mut superuser = door.client();
+    let mut app = door.client();
+    let mut watcher = door.client();
+    assert_eq!(superuser.ask(&["ECHO", "x"]), Reply::bulk("x"));
+    assert_eq!(app.ask(&["AUTH", "app", "x"]), ok());
+    assert_eq!(watcher.ask(&["AUTH", "watcher", "x"]), ok());
+    app.ask(&["PING"]);
+    let names = |client: &mut Client| -> Vec<String> {
+        let logged = logged(client, "-1");
+        logged.into_iter().map(|(name, _)| name).collect()
+    };
+    let own = names(&mut app);
+    assert!(
+        own.contains(&"ping".into()) && !own.contains(&"echo".into()),
+        "{own:?}"
+    );
+    let all = names(&mut watcher);
+    assert!(
+        all.contains(&"ping".into()) && all.contains(&"echo".into()),
+        "{all:?}"
+    );
+    for client in [&mut app, &mut watcher] {
+        let refused = client.ask(&["SLOWLOG", "RESET"]).error();
+        assert!(refused.starts_with("NOPERM"), "{refused}");
+    }
+    session.run("GRANT pg_signal_backend TO app");
+    assert_eq!(app.ask(&["SLOWLOG", "RESET"]), ok());
+}
+
+#[test]
+fn what_is_not_monitored_is_answered_as_by_a_redis() {
+    let redis = Redis::start("slow");
+    let door = Door::start(&[]);
+    let (mut ours, mut theirs) = (door.client(), Client::at(&redis.socket()));
+    for words in [
+        &["SLOWLOG", "HELP"][..],
+        &["LATENCY", "HELP"],
+        &["LATENCY", "DOCTOR"],
+        &["LATENCY", "GRAPH", "command"],
+        &["LATENCY", "HISTOGRAM", "get"],
+        &["LATENCY", "HISTORY", "command"],
+        &["LATENCY", "LATEST"],
+        &["LATENCY", "RESET"],
+        &["LATENCY", "RESET", "a", "b"],
+        &["LATENCY", "HISTORY"],
+        &["LATENCY", "NOTHING"],
+        &["SLOWLOG", "RESET"],
+        &["SLOWLOG", "LEN"],
+        &["SLOWLOG", "LEN", "x"],
+        &["SLOWLOG", "GET"],
+        &["SLOWLOG", "GET", "-1"],
+        &["SLOWLOG", "GET", "-2"],
+        &["SLOWLOG", "GET", "x"],
+        &["SLOWLOG", "GET", "1", "2"],
+        &["SLOWLOG", "NOTHING"],
+        &["HELLO", "3"],
+        &["LATENCY", "HISTOGRAM", "get"],
+        &["LATENCY", "DOCTOR"],
+    ] {
+        let (our, their) = (ours.ask(words), theirs.ask(words));
+        if words != ["HELLO", "3"] {
+            assert_eq!(our, their, "{words:?}");
+        }
+    }
+}
+
+/// While the memory of many databases is given back others are served; and nobody finds an entry of any
+/// from the first reply on.
+#[test]
+fn others_do_not_wait_for_flushall_of_many_databases() {
+    const DATABASES: usize = 40;
+    let names: Vec<String> = (0..DATABASES)
+        .map(|number| format!("public.c{number}"))
+        .collect();
+    let door = Door::without_cache(&[
+        "pgcache.hot_size = '256MB'",
+        &format!("pgcache.resp_caches = '{}'", names.join(", ")),
+    ]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    for name in &names {
+        session.run(&format!(
+            "SELECT cache_create('{name}', storage => 'memory', value_type => 'bytea')"
+        ));
+    }
+    let (mut busy, mut other) = (door.client(), door.client());
+    for number in 0..DATABASES {
+        assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
+        assert_eq!(busy.ask(&["SET", "k", "v"]), ok());
+    }
+    assert_eq!(busy.ask(&["SELECT", "0"]), ok());
+    assert_eq!(other.ask(&["SELECT", &(DATABASES - 1).to_string()]), ok());
+    assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("v"));
+    assert!(busy.send(&Client::request(&[b"FLUSHALL"])));
+    let done = std::thread::scope(|scope| {
+        let reply = scope.spawn(|| busy.reply());
+        let mut asked = 0;
+        let mut gone = 0;
+        while !reply.is_finished() {
+            match other.ask(&["GET", "k"]) {
+                Reply::Null => gone += 1,
+                _ => assert_eq!(gone, 0, "it was gone"),
+            }
+            asked += 1;
+        }
+        assert_eq!(reply.join().unwrap(), Some(ok()));
+        (asked, gone)
+    });
+    // Each piece is followed by a turn of others; without pieces two or three would be answered.
+    assert!(done.1 >= 20, "asked, and of these gone: {done:?}");
+    for number in 0..DATABASES {
+        assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
+        assert_eq!(busy.ask(&["DBSIZE"]), Reply::Integer(0));
+    }
+    // Of none, where one may not be cleared.
+    session.run("CREATE ROLE app LOGIN");
+    for name in &names {
+        session.run(&format!(
+            "GRANT SELECT, INSERT, UPDATE, TRUNCATE ON {name} TO app"
+        ));
+    }
+    session.run("REVOKE TRUNCATE ON public.c7 FROM app");
+    assert_eq!(busy.ask(&["SET", "k", "v"]), ok());
+    assert_eq!(busy.ask(&["AUTH", "app", "x"]), ok());
+    assert!(busy.ask(&["FLUSHALL"]).error().starts_with("NOPERM"));
+    assert_eq!(busy.ask(&["GET", "k"]), Reply::bulk("v"));
+    session.run("GRANT TRUNCATE ON public.c7 TO app");
+    assert_eq!(busy.ask(&["FLUSHALL"]), ok());
+    assert_eq!(busy.ask(&["GET", "k"]), Reply::Null);
+}

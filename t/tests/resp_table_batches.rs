@@ -1,0 +1,383 @@
+//! Commands on table caches go through backs in batches: many in one transaction, in their client's order,
+//! and what one has to wait for, or gets wrong, is its own.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{Client, Door, Reply};
+use pgcache_tests::tables::{
+    LOGGED, Stopped, UNLOGGED, client_in, reply, send, send_together, start, wait_until_handed,
+};
+use pgcache_tests::wait::wait_until;
+use postgres::Client as Session;
+
+const OK: fn() -> Reply = || Reply::status("OK");
+
+/// Transactions that have changed something, up to now.
+fn changes(session: &mut Session) -> i64 {
+    session.number("SELECT pg_current_xact_id()::text::bigint")
+}
+
+#[test]
+fn what_many_clients_send_is_one_transaction() {
+    let door = start(&["max_connections = 60"]);
+    let mut session = door.cluster.connect("postgres");
+    for (database, table) in [(1, UNLOGGED), (2, LOGGED)] {
+        let mut clients: Vec<Client> = (0..50).map(|_| client_in(&door, database, None)).collect();
+        assert_eq!(clients[0].ask(&["SET", "k", "v"]), OK());
+        let stopped = Stopped::all_of(&door);
+        for (number, client) in clients.iter_mut().enumerate() {
+            send(client, &["SET", &format!("k{number}"), &number.to_string()]);
+        }
+        wait_until_handed(&door, 50);
+        let before = changes(&mut session);
+        drop(stopped);
+        clients
+            .iter_mut()
+            .for_each(|client| assert_eq!(reply(client), OK()));
+        // This question's own is one of them.
+        assert_eq!(changes(&mut session) - before, 2, "{table}");
+        assert_eq!(session.number(&format!("SELECT count(*) FROM {table}")), 51);
+    }
+}
+
+#[test]
+fn a_pipeline_is_handed_over_together_and_keeps_its_order() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    assert_eq!(client.ask(&["SET", "hot", "1"]), OK());
+    assert_eq!(client.ask(&["GET", "hot"]), Reply::bulk("1"));
+    let before = changes(&mut session);
+    let numbers: Vec<String> = (0..20).map(|number| number.to_string()).collect();
+    let (mut requests, mut expected) = (Vec::new(), Vec::new());
+    for number in &numbers {
+        requests.extend([vec!["SET", "k", number], vec!["GET", "k"]]);
+        expected.extend([OK(), Reply::bulk(number)]);
+    }
+    let requests: Vec<&[&str]> = requests.iter().map(Vec::as_slice).collect();
+    send_together(&mut client, &requests);
+    let replies: Vec<_> = expected.iter().map(|_| reply(&mut client)).collect();
+    assert_eq!(replies, expected);
+    assert!(changes(&mut session) - before < 20);
+    // Another cache, a hot entry, one past the tier, and what is no command on entries.
+    let mut expected = Vec::new();
+    for number in 0..50 {
+        let number = &number.to_string();
+        let mut say = |words: &[&str], reply: Reply| {
+            send(&mut client, words);
+            expected.push(reply);
+        };
+        say(&["GET", "hot"], Reply::bulk("1"));
+        say(&["SET", "k", number], OK());
+        say(&["GET", "hot"], Reply::bulk("1"));
+        say(&["GET", "k"], Reply::bulk(number));
+        say(&["ECHO", number], Reply::bulk(number));
+        say(&["SELECT", "0"], OK());
+        say(&["SET", "k", "memory"], OK());
+        say(&["SELECT", "1"], OK());
+        say(&["GET", "k"], Reply::bulk(number));
+        say(&["GET", number], Reply::Null);
+    }
+    let replies: Vec<_> = expected.iter().map(|_| reply(&mut client)).collect();
+    assert_eq!(replies, expected);
+}
+
+#[test]
+fn a_locked_row_stalls_its_own_client_alone() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let (mut waits, mut others) = (client_in(&door, 1, None), client_in(&door, 1, None));
+    for key in ["locked", "free"] {
+        assert_eq!(others.ask(&["SET", key, "1"]), OK());
+    }
+    session.run(&format!(
+        "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'locked'"
+    ));
+    send(&mut waits, &["SET", "locked", "2"]);
+    send(&mut waits, &["GET", "locked"]);
+    // They go on while it waits: a decision, a password, a read and writes.
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("the slow back waits for the row", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    for number in 0..100 {
+        let number = number.to_string();
+        assert_eq!(others.ask(&["SET", "free", &number]), OK());
+        assert_eq!(others.ask(&["GET", "free"]), Reply::bulk(&number));
+        assert_eq!(others.ask(&["GET", "locked"]), Reply::bulk("1"));
+    }
+    assert_eq!(client_in(&door, 2, None).ask(&["SET", "k", "v"]), OK());
+    session.run("COMMIT");
+    assert_eq!(reply(&mut waits), OK());
+    assert_eq!(reply(&mut waits), Reply::bulk("2"));
+}
+
+#[test]
+fn a_batch_with_a_locked_row_is_done_without_it() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut clients: Vec<Client> = (0..20).map(|_| client_in(&door, 1, None)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&["SET", &format!("k{number}"), "1"]), OK());
+    }
+    session.run(&format!("BEGIN; DELETE FROM {UNLOGGED} WHERE key = 'k7'"));
+    let stopped = Stopped::all_of(&door);
+    for (number, client) in clients.iter_mut().enumerate() {
+        send(client, &["SET", &format!("k{number}"), "2"]);
+    }
+    wait_until_handed(&door, 20);
+    drop(stopped);
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number != 7 {
+            assert_eq!(reply(client), OK());
+        }
+    }
+    let twos = format!("SELECT count(*) FROM {UNLOGGED} WHERE value = '2'");
+    assert_eq!(session.number(&twos), 19);
+    session.run("ROLLBACK");
+    assert_eq!(reply(&mut clients[7]), OK());
+    assert_eq!(session.number(&twos), 20);
+}
+
+#[test]
+fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "ALTER TABLE {UNLOGGED} ADD CONSTRAINT small CHECK (length(value) < 10)"
+    ));
+    let (mut client, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
+    // What the role may do is asked for before.
+    assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
+    let stopped = Stopped::all_of(&door);
+    send(&mut client, &["SET", "k", "far too long"]);
+    send(&mut other, &["SET", "other", "v"]);
+    wait_until_handed(&door, 2);
+    drop(stopped);
+    let words = reply(&mut client).error();
+    assert!(
+        words.starts_with("ERR ") && words.contains("small"),
+        "{words}"
+    );
+    assert!(!words.contains("far too long"), "{words}");
+    assert_eq!(reply(&mut other), OK());
+    // In a pipeline the others stand.
+    for value in ["1", "far too long", "3", "2"] {
+        send(&mut client, &["SET", &format!("p{value}"), value]);
+    }
+    let replies: Vec<_> = (0..4).map(|_| reply(&mut client)).collect();
+    assert_eq!([&replies[0], &replies[2], &replies[3]], [&OK(); 3]);
+    assert!(replies[1].clone().error().contains("small"));
+    let exec = |client: &mut Client, value: &str| {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        for words in [
+            &["SET", "a", value][..],
+            &["GET", "a"],
+            &["SET", "b", value],
+            &["SET"],
+        ] {
+            let queued = client.ask(words);
+            assert!(words.len() == 1 || queued == Reply::status("QUEUED"));
+        }
+        client.ask(&["EXEC"])
+    };
+    // A command that is wrong is refused when it is collected.
+    assert!(exec(&mut client, "1").error().starts_with("EXECABORT"));
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "a", "1"]);
+    client.ask(&["GET", "a"]);
+    client.ask(&["SET", "b", "1"]);
+    let expected = Reply::Array(vec![OK(), Reply::bulk("1"), OK()]);
+    assert_eq!(client.ask(&["EXEC"]), expected);
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "a", "2"]);
+    client.ask(&["SET", "b", "far too long"]);
+    let words = client.ask(&["EXEC"]).error();
+    assert!(
+        words.starts_with("EXECABORT") && words.contains("small"),
+        "{words}"
+    );
+    assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
+    // What is none on entries is not for a table's EXEC.
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "a", "3"]);
+    client.ask(&["SELECT", "0"]);
+    assert!(client.ask(&["EXEC"]).error().starts_with("EXECABORT"));
+    assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
+    // Nor are memory and table in one.
+    assert_eq!(client.ask(&["SELECT", "0"]), OK());
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SELECT", "1"]);
+    client.ask(&["SET", "a", "4"]);
+    let Reply::Array(elements) = client.ask(&["EXEC"]) else {
+        panic!("an array was to come")
+    };
+    assert!(elements[1].clone().error().contains("EXEC"));
+    assert_eq!(
+        session.text(&format!("SELECT value FROM {UNLOGGED} WHERE key = 'a'")),
+        "1"
+    );
+}
+
+#[test]
+fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let (mut client, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
+    assert_eq!(client.ask(&["SET", "k", "1"]), OK());
+    let exec = |client: &mut Client| {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        client.ask(&["SET", "done", "1"]);
+        client.ask(&["EXEC"])
+    };
+    let done = Reply::Array(vec![OK()]);
+    assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
+    assert_eq!(exec(&mut client), done);
+    // By a command, by SQL, of a key that was not there, by expiry.
+    assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
+    assert_eq!(other.ask(&["SET", "k", "2"]), OK());
+    assert_eq!(exec(&mut client), Reply::Null);
+    assert_eq!(exec(&mut client), done);
+    assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
+    session.run(&format!(
+        "INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'v')"
+    ));
+    assert_eq!(exec(&mut client), Reply::Null);
+    session.run(&format!(
+        "SELECT cache_set('k', '3', '100 ms', '{UNLOGGED}')"
+    ));
+    assert_eq!(client.ask(&["WATCH", "k"]), OK());
+    wait_until("it has expired", || other.ask(&["GET", "k"]) == Reply::Null);
+    assert_eq!(exec(&mut client), Reply::Null);
+    // UNWATCH, DISCARD, and WATCH where it cannot be.
+    assert_eq!(client.ask(&["WATCH", "k"]), OK());
+    assert_eq!(client.ask(&["UNWATCH"]), OK());
+    assert_eq!(other.ask(&["SET", "k", "4"]), OK());
+    assert_eq!(exec(&mut client), done);
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    assert!(client.ask(&["WATCH", "k"]).error().contains("inside MULTI"));
+    assert_eq!(client.ask(&["DISCARD"]), OK());
+    // The keys of a table are for an EXEC on it alone.
+    assert_eq!(client.ask(&["WATCH", "k"]), OK());
+    assert_eq!(client.ask(&["SELECT", "2"]), OK());
+    assert!(exec(&mut client).error().starts_with("EXECABORT"));
+    assert_eq!(client.ask(&["SELECT", "0"]), OK());
+    assert_eq!(exec(&mut client), done);
+}
+
+#[test]
+fn a_watched_key_stays_as_it_was_until_the_commit() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    // Somebody is about to make the key that is not there: EXEC waits for them, and sees it.
+    assert_eq!(client.ask(&["WATCH", "absent"]), OK());
+    session.run(&format!(
+        "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'v')"
+    ));
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "done", "1"]);
+    send(&mut client, &["EXEC"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("EXEC waits", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    session.run("COMMIT");
+    assert_eq!(reply(&mut client), Reply::Null);
+    assert_eq!(client.ask(&["GET", "done"]), Reply::Null);
+}
+
+#[test]
+fn a_long_value_goes_through() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 2, None);
+    let value = vec![b'x'; (16 << 20) - 200];
+    assert_eq!(client.ask_bytes(&[b"SET", b"long", &value]), OK());
+    assert!(client.ask(&["GET", "long"]) == Reply::Bulk(value.clone()));
+    assert!(client.ask(&["GET", "long"]) == Reply::Bulk(value));
+    assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
+}
+
+/// Those that find no room beside the others fail; nobody else notices, and the back can be ended.
+#[test]
+fn a_pipeline_of_long_replies_stops_nobody() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 2, None);
+    let value = vec![b'x'; 3 << 20];
+    assert_eq!(client.ask_bytes(&[b"SET", b"long", &value]), OK());
+    let pipeline = Client::request(&[b"GET", b"long"]).repeat(20);
+    assert!(client.send(&pipeline));
+    let mut came = 0;
+    for _ in 0..20 {
+        match reply(&mut client) {
+            Reply::Bulk(bytes) => {
+                assert!(bytes == value);
+                came += 1;
+            }
+            refused => assert!(refused.error().contains("too long")),
+        }
+    }
+    assert!(came > 0, "no reply has come");
+    assert_eq!(client_in(&door, 1, None).ask(&["SET", "k", "v"]), OK());
+    assert!(client.ask(&["GET", "long"]) == Reply::Bulk(value));
+}
+
+#[test]
+fn replies_that_nobody_wants_are_not_sent() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 1, None);
+    send(&mut client, &["CLIENT", "REPLY", "SKIP"]);
+    send(&mut client, &["SET", "k", "1"]);
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1"));
+    send(&mut client, &["CLIENT", "REPLY", "OFF"]);
+    send(&mut client, &["SET", "k", "2"]);
+    send(&mut client, &["GET", "k"]);
+    assert_eq!(client.ask(&["CLIENT", "REPLY", "ON"]), OK());
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("2"));
+}
+
+#[test]
+fn more_clients_than_places_are_all_served() {
+    let door = start(&[]);
+    let mut clients: Vec<Client> = (0..600).map(|_| client_in(&door, 1, None)).collect();
+    assert_eq!(clients[0].ask(&["GET", "k"]), Reply::Null);
+    let stopped = Stopped::all_of(&door);
+    for (number, client) in clients.iter_mut().enumerate() {
+        send(client, &["SET", &format!("k{number}"), "v"]);
+    }
+    wait_until_handed(&door, 512);
+    drop(stopped);
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(reply(client), OK()));
+    gone_clients_leave_nothing(&door, clients);
+}
+
+/// Clients that end while a back has something of theirs.
+fn gone_clients_leave_nothing(door: &Door, mut clients: Vec<Client>) {
+    let stopped = Stopped::all_of(door);
+    for client in clients.iter_mut().take(100) {
+        send(client, &["SET", "k", "v"]);
+    }
+    wait_until_handed(door, 100);
+    drop(clients);
+    drop(stopped);
+    wait_until_handed(door, 0);
+    assert_eq!(client_in(door, 1, None).ask(&["SET", "k", "v"]), OK());
+}
+
+#[test]
+fn each_front_gets_its_own_replies() {
+    let door = start(&["pgcache.resp_workers = 3", "pgcache.resp_backs = 3"]);
+    let mut clients: Vec<Client> = (0..30).map(|_| client_in(&door, 1, None)).collect();
+    for round in 0..20 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let value = format!("{number} {round}");
+            send(client, &["SET", &format!("k{number}"), &value]);
+            send(client, &["GET", &format!("k{number}")]);
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(reply(client), OK());
+            assert_eq!(reply(client), Reply::bulk(format!("{number} {round}")));
+        }
+    }
+}

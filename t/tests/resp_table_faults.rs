@@ -1,0 +1,110 @@
+//! Table caches through the Redis protocol where something ends or is missing: a back, the primary.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{Client, Door, Reply};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
+use pgcache_tests::wait::{wait_for, wait_until};
+
+const OK: fn() -> Reply = || Reply::status("OK");
+
+#[test]
+fn who_is_connected_stays_when_the_backs_end() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let (mut waits, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
+    assert_eq!(other.ask(&["SET", "locked", "1"]), OK());
+    session.run(&format!(
+        "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'locked'"
+    ));
+    send(&mut waits, &["SET", "locked", "2"]);
+    let mut watcher = door.cluster.connect("postgres");
+    let mut waits_for_row = || {
+        wait_until("a back waits for the row", || {
+            watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+        });
+    };
+    waits_for_row();
+    for back in backs(&door) {
+        door.cluster
+            .connect("postgres")
+            .run(&format!("SELECT pg_terminate_backend({back})"));
+    }
+    // Nothing of it was done: the successor does it.
+    assert_eq!(other.ask(&["SET", "free", "1"]), OK());
+    waits_for_row();
+    session.run("COMMIT");
+    assert_eq!(reply(&mut waits), OK());
+    assert_eq!(other.ask(&["GET", "locked"]), Reply::bulk("2"));
+}
+
+#[test]
+fn a_cancel_is_no_bodys_error() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut clients: Vec<Client> = (0..10).map(|_| client_in(&door, 1, None)).collect();
+    for round in 0..50 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            send(client, &["SET", &format!("k{number}"), &round.to_string()]);
+        }
+        session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp back'");
+        // A cancel may meet one that runs alone: then it is told, as a session's statement is.
+        for client in &mut clients {
+            match reply(client) {
+                Reply::Error(words) => assert!(words.contains("cancel"), "{words}"),
+                other => assert_eq!(other, OK()),
+            }
+        }
+    }
+    assert_eq!(
+        session.number(&format!("SELECT count(*) FROM {UNLOGGED}")),
+        10
+    );
+}
+
+#[test]
+fn a_server_whose_back_was_killed_comes_back() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 2, None);
+    assert_eq!(client.ask(&["SET", "k", "v"]), OK());
+    let back = backs(&door)[0];
+    door.cluster.kill_backend(back);
+    door.cluster.wait_until_up();
+    let value = wait_for("the door listens again", || {
+        let mut client = door.try_client()?;
+        client.ask_if_open(&["SELECT", "2"])?;
+        client.ask_if_open(&["GET", "k"])
+    });
+    assert_eq!(value, Reply::bulk("v"));
+}
+
+#[test]
+fn a_standby_reads_logged_caches_and_writes_none() {
+    let door = start(&[]);
+    assert_eq!(client_in(&door, 2, None).ask(&["SET", "k", "v"]), OK());
+    assert_eq!(client_in(&door, 1, None).ask(&["SET", "k", "v"]), OK());
+    let standby = Door {
+        cluster: door.cluster.standby(),
+        port: door.port,
+        socket: door.cluster.folder.join("standby.sock"),
+    };
+    standby.cluster.configure(&[
+        "pgcache.resp_port = 0",
+        &format!("pgcache.resp_socket = '{}'", standby.socket.display()),
+    ]);
+    standby
+        .cluster
+        .restart(pgcache_tests::cluster::Shutdown::Fast);
+    let mut logged = client_in(&standby, 2, None);
+    wait_until("the standby has the entry", || {
+        logged.ask(&["GET", "k"]) == Reply::bulk("v")
+    });
+    for _ in 0..3 {
+        let words = logged.ask(&["SET", "k", "w"]).error();
+        assert!(words.starts_with("READONLY "), "{words}");
+    }
+    let mut unlogged = client_in(&standby, 1, None);
+    assert_eq!(unlogged.ask(&["GET", "k"]), Reply::Null);
+    assert_eq!(logged.ask(&["GET", "k"]), Reply::bulk("v"));
+    let mut session = door.cluster.connect("postgres");
+    assert_eq!(session.text(&format!("SELECT value FROM {LOGGED}")), "v");
+}

@@ -1,0 +1,225 @@
+//! A back works as its client's role, and as nobody else: rights, settings, and what triggers try.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::Reply;
+use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
+use pgcache_tests::wait::wait_until;
+
+const OK: fn() -> Reply = || Reply::status("OK");
+
+#[test]
+fn a_right_that_was_taken_away_is_gone_at_once() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE app LOGIN");
+    let mut client = client_in(&door, 1, Some("app"));
+    assert!(client.ask(&["SET", "k", "v"]).error().starts_with("NOPERM"));
+    for _ in 0..20 {
+        session.run(&format!(
+            "GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app"
+        ));
+        assert_eq!(client.ask(&["SET", "k", "v"]), OK());
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+        session.run(&format!("REVOKE INSERT ON {UNLOGGED} FROM app"));
+        assert!(client.ask(&["SET", "k", "v"]).error().starts_with("NOPERM"));
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+        session.run(&format!("REVOKE ALL ON {UNLOGGED} FROM app"));
+        assert!(client.ask(&["GET", "k"]).error().starts_with("NOPERM"));
+    }
+}
+
+#[test]
+fn policies_are_about_the_clients_role() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE one LOGIN; CREATE ROLE two LOGIN;
+         GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO one, two;
+         ALTER TABLE {UNLOGGED} ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY own ON {UNLOGGED} USING (key LIKE current_user || '%' AND session_user = current_user)"
+    ));
+    let mut clients = ["one", "two"].map(|role| (role, client_in(&door, 1, Some(role))));
+    for _ in 0..10 {
+        for (role, client) in &mut clients {
+            assert_eq!(client.ask(&["SET", role, "mine"]), OK());
+        }
+        for (role, client) in &mut clients {
+            let other = if *role == "one" { "two" } else { "one" };
+            assert_eq!(client.ask(&["GET", role]), Reply::bulk("mine"));
+            assert_eq!(client.ask(&["GET", other]), Reply::Null);
+            assert!(
+                client
+                    .ask(&["SET", other, "theirs"])
+                    .error()
+                    .contains("policy")
+            );
+        }
+    }
+}
+
+/// What a trigger tries, and what the client sees of it. Each is tried at once and at the commit.
+const TRICKS: &[&str] = &[
+    "SET ROLE postgres",
+    "SET LOCAL ROLE postgres",
+    "SET SESSION AUTHORIZATION postgres",
+    "SET SESSION AUTHORIZATION DEFAULT",
+    "RESET SESSION AUTHORIZATION",
+    "RESET ROLE",
+    "SET ROLE none",
+];
+
+#[test]
+fn a_trigger_does_not_become_anybody_else() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN;
+         GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
+         CREATE TABLE seen (trick text, who text);
+         GRANT SELECT, INSERT ON seen TO app;
+         GRANT CREATE ON SCHEMA public TO app;
+         SET ROLE app;
+         CREATE FUNCTION try_it() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             BEGIN
+                 EXECUTE NEW.value;
+             EXCEPTION WHEN OTHERS THEN
+                 INSERT INTO seen VALUES (NEW.value, 'refused');
+             END;
+             INSERT INTO seen VALUES (NEW.value, current_user || ' ' || session_user || ' '
+                 || current_setting('is_superuser'));
+             RETURN NULL;
+         END $$;
+         RESET ROLE;
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON {UNLOGGED}
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION try_it();
+         CREATE TRIGGER at_once AFTER INSERT OR UPDATE ON {UNLOGGED}
+             FOR EACH ROW EXECUTE FUNCTION try_it()"
+    ));
+    let mut client = client_in(&door, 1, Some("app"));
+    for (number, trick) in TRICKS.iter().enumerate() {
+        session.run("TRUNCATE seen");
+        assert_eq!(client.ask(&["SET", &number.to_string(), trick]), OK());
+        let seen = session.lines("SELECT DISTINCT who FROM seen ORDER BY who");
+        assert_eq!(seen, ["app app off", "refused"], "{trick}");
+        let twice = session.number("SELECT count(*) FROM seen WHERE who <> 'refused'");
+        assert_eq!(twice, 2, "at once, and at the commit");
+    }
+}
+
+#[test]
+fn a_trigger_leaves_nothing_for_the_next_role() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE evil LOGIN; CREATE ROLE good LOGIN;
+         GRANT SELECT, INSERT, UPDATE ON {UNLOGGED}, {LOGGED} TO evil, good;
+         CREATE SCHEMA trap;
+         CREATE FUNCTION lay() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF current_user = 'evil' THEN
+                 SET search_path = trap, public;
+                 SET statement_timeout = '1ms';
+                 CREATE TEMP TABLE log (word text);
+                 PERFORM pg_advisory_lock(4711);
+             END IF;
+             RETURN NULL;
+         END $$;
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             INSERT INTO log VALUES (current_setting('search_path'));
+             RETURN NULL;
+         END $$;
+         CREATE TABLE log (word text);
+         GRANT INSERT ON log TO good;
+         CREATE TRIGGER lay AFTER INSERT ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION lay();
+         CREATE TRIGGER note AFTER INSERT ON {LOGGED} FOR EACH ROW EXECUTE FUNCTION note();
+         GRANT TEMP ON DATABASE postgres TO evil"
+    ));
+    let (mut evil, mut good) = (
+        client_in(&door, 1, Some("evil")),
+        client_in(&door, 2, Some("good")),
+    );
+    for key in ["a", "b", "c"] {
+        assert_eq!(evil.ask(&["SET", key, "v"]), OK());
+        assert_eq!(good.ask(&["SET", key, "v"]), OK());
+    }
+    let words = session.lines("SELECT DISTINCT word FROM public.log");
+    assert_eq!(words, ["\"$user\", public"]);
+    assert_eq!(session.number("SELECT count(*) FROM public.log"), 3);
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711";
+    assert_eq!(session.number(held), 0);
+}
+
+#[test]
+fn the_roles_own_timeouts_count() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE hasty LOGIN;
+         ALTER ROLE hasty SET lock_timeout = '300ms';
+         CREATE ROLE timed LOGIN;
+         ALTER ROLE timed SET statement_timeout = '300ms';
+         GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO hasty, timed"
+    ));
+    let mut hasty = client_in(&door, 1, Some("hasty"));
+    let mut timed = client_in(&door, 1, Some("timed"));
+    assert_eq!(hasty.ask(&["SET", "k", "1"]), OK());
+    session.run(&format!(
+        "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'k'"
+    ));
+    let began = Instant::now();
+    let words = hasty.ask(&["SET", "k", "2"]).error();
+    assert!(words.contains("lock timeout"), "{words}");
+    assert!(
+        began.elapsed() >= Duration::from_millis(290),
+        "{:?}",
+        began.elapsed()
+    );
+    // Of a pipeline the one that waits in vain fails, and no other.
+    for key in ["first", "k", "last"] {
+        send(&mut hasty, &["SET", key, "2"]);
+    }
+    assert_eq!(reply(&mut hasty), OK());
+    assert!(reply(&mut hasty).error().contains("lock timeout"));
+    assert_eq!(reply(&mut hasty), OK());
+    let words = timed.ask(&["SET", "k", "2"]).error();
+    assert!(words.contains("statement timeout"), "{words}");
+    send(&mut hasty, &["SET", "other", "2"]);
+    assert_eq!(reply(&mut hasty), OK());
+    session.run("ROLLBACK");
+    assert_eq!(timed.ask(&["SET", "k", "3"]), OK());
+}
+
+/// A table that comes to run others' code while a command waits for it: what that code leaves in the session
+/// is nobody else's.
+#[test]
+fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let (mut waits, mut others) = (client_in(&door, 1, None), client_in(&door, 2, None));
+    assert_eq!(waits.ask(&["SET", "k", "1"]), OK());
+    session.run(
+        "CREATE FUNCTION leaves() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM set_config('default_transaction_read_only', 'on', false); RETURN NEW; END $$",
+    );
+    session.run(&format!(
+        "BEGIN; LOCK TABLE {UNLOGGED} IN SHARE ROW EXCLUSIVE MODE"
+    ));
+    send(&mut waits, &["SET", "k", "2"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("it waits for the table", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    session.run(&format!(
+        "CREATE TRIGGER leaves BEFORE INSERT OR UPDATE ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION leaves(); COMMIT"
+    ));
+    assert_eq!(reply(&mut waits), OK());
+    for _ in 0..3 {
+        assert_eq!(others.ask(&["SET", "k", "v"]), OK());
+        // The slow lane's session, too.
+        assert_eq!(waits.ask(&["SET", "k", "3"]), OK());
+    }
+}
