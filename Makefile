@@ -9,9 +9,9 @@ DATA = $(wildcard sql/pgcache--*.sql)
 
 # sql/NAME.sql with expected/NAME.out, in this order; first
 # those that need pgcache in shared_preload_libraries
-REGRESS_TIER = memory pages depend_memory hot_tier leases settings
+REGRESS_TIER = memory pages depend_memory hot_tier leases partitioned settings
 REGRESS = install create entries value_types bytes keys ttl expired hidden hidden_rights renewed defaults negative arguments counters batch scan caches_view privileges \
-	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch attached \
+	row_security read_only plain_sql depend depend_altered rate_limit transactions altered prepare_transaction search_path table_path databases fetch attached routed \
 	$(REGRESS_TIER) reinstall
 # specs/NAME.spec with expected/NAME.out; likewise
 ISOLATION_TIER = memory_drop memory_depend
@@ -37,6 +37,7 @@ help:
 	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
+	@echo 'make citus-check     caches beside Citus, on a Postgres in which Citus is installed: PG_CONFIG=/path/to/pg_config'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 50 minutes)'
 	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
 	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
@@ -60,7 +61,7 @@ demo:
 test:
 	@scripts/test.sh
 
-test-all cassert valgrind postgres-check upgrade-check leaks audit coverage deb deb-check binaries binaries-check dist docker-check:
+test-all cassert valgrind postgres-check upgrade-check citus-check leaks audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -82,7 +83,7 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check leaks soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check citus-check leaks soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make demo`: from nothing to a cache in psql and a short race with Redis, in a throwaway cluster.
+# `make demo`: from nothing to a cache in psql and races with Redis, in a throwaway cluster.
 . "$(dirname "$0")/head.sh"
 need rust server cron redis charts
 
@@ -7,11 +7,15 @@ build_and_stage
 
 stop_cluster() { scripts/cluster.sh stop demo >/dev/null 2>&1 || true; }
 trap stop_cluster EXIT
-step cluster scripts/cluster.sh start demo
+step cluster scripts/cluster.sh start demo "pgcache.resp_socket = '$RUN/demo/door.sock'" "pgcache.resp_default_role = 'postgres'" \
+    "pgcache.resp_caches = 'public.door'"
 
 say "pgcache in psql (demo/demo.sql)"
 scripts/cluster.sh psql demo -q -c 'DROP DATABASE IF EXISTS demo' -c 'CREATE DATABASE demo' 2>/dev/null
 scripts/cluster.sh psql demo -d demo -v ON_ERROR_STOP=1 -q -f demo/demo.sql
+
+say "the same entries by the Redis protocol (docs/door.md)"
+scripts/demo-door.sh
 stop_cluster
 
 say "short workloads beside Redis"

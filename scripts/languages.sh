@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# Sourced by examples.sh and drivers.sh: what each language's programs need, pinned, in the cache folder and not in the
+# Sourced by what runs programs in other languages: what each language's programs need, pinned, in the cache folder and not in the
 # checkout. One copy for all checkouts, so one at a time uses it:
 #
 #   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
 #   prepare LANGUAGE     fetches what has changed since the last time
+#   free_port            a TCP port that nobody has
 installed=$(scripts/cache-dir.sh)/examples
 
 lock_packages() {
@@ -27,7 +28,14 @@ packages_of() {
     cmp -s "$list" "$folder/.installed" && return 0
     say "fetching the packages of $language"
     (cd "$folder" && "$@") || die "the packages of $language could not be fetched: check the network."
+    echo # what Maven says last does not end its line
     cp "$list" "$folder/.installed"
+}
+
+# NAME FOLDER: what the pom.xml of the folder names, as jars in $installed/NAME/lib, with the folder's files beside.
+libraries_of() {
+    packages_of "$1" "$2/pom.xml" "$2"/* -- sh -c \
+        'rm -rf lib && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=lib -DincludeScope=runtime'
 }
 
 # Those of ruby, java and php are Debian's (need.sh).
@@ -57,3 +65,5 @@ build_go() {
 
 # shellcheck disable=SC2034 # drivers.sh uses it
 JDBC_JAR=/usr/share/java/postgresql.jar
+
+free_port() { python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'; }

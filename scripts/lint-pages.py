@@ -76,6 +76,10 @@ def versions(meta):
         "META.json": meta.get("version"),
         "META.json, provides": meta["provides"]["pgcache"]["version"],
     }
+    places |= {str(file): stated(file, r'^version = "(.*)"') for file in ROOT.glob("stores/*/pyproject.toml")}
+    places["stores/php/composer.json"] = json.loads((ROOT / "stores/php/composer.json").read_text())["version"]
+    places["stores/spring/pom.xml"] = stated("stores/spring/pom.xml", r"^  <version>(.*)</version>")
+    places["stores/rails"] = stated("stores/rails/activesupport-pgcache.gemspec", r'version = "(.*)"')
     yield from (f"{place} says {said}, pgcache.control {version}" for place, said in places.items() if said != version)
     if not (ROOT / f"sql/pgcache--{version}.sql").exists():
         yield f"sql/pgcache--{version}.sql is missing"

@@ -307,6 +307,11 @@ install() {
         python) program python3 python3 && module ensurepip,venv python3-venv ;; # Debian packs venv apart
         # npm and Go come from where they are made as often as from a suite, and the suite's are old or large.
         node) command -v npm >/dev/null || die "node and npm are not on the PATH: install Node.js 18 or newer." ;;
+        node-20)
+            install node
+            node -e 'const [major, minor] = process.versions.node.split("."); process.exit(major > 20 || (major == 20 && minor >= 19) ? 0 : 1)' ||
+                die "Node.js 20.19 or newer is needed, and this is $(node --version)."
+            ;;
         go)
             command -v go >/dev/null || { suite_has golang-go 2:1.26 && packages golang-go; } ||
                 die "go is not on the PATH: install Go 1.26 or newer."
@@ -315,9 +320,21 @@ install() {
             program javac default-jdk-headless
             [ -e /usr/share/java/postgresql.jar ] || packages libpostgresql-jdbc-java
             ;;
+        maven) install java && program mvn maven ;;
         php) php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' 2>/dev/null || packages php-cli php-pgsql ;;
         laravel) php_library Illuminate/Cache/autoload.php php-illuminate-cache php-illuminate-database ;;
         symfony-cache) php_library Symfony/Component/Cache/autoload.php php-symfony-cache ;;
+        rails-tests) packages ruby ruby-pg ruby-activesupport ruby-activerecord ruby-connection-pool ruby-rack ruby-mocha ruby-minitest dpkg-dev ;;
+        php-tests) packages phpunit php-mockery php-cache-integration-tests php-symfony-cache php-symfony-framework-bundle php-symfony-yaml php-illuminate-cache dpkg-dev ;;
+        # Clients of Redis, and what caches in it.
+        phpredis) install php && { php -r 'exit(extension_loaded("redis") ? 0 : 1);' || packages php-redis; } ;;
+        predis) php_library Predis/autoload.php php-nrk-predis ;;
+        laravel-redis) php_library Illuminate/Redis/autoload.php php-illuminate-cache php-illuminate-redis ;;
+        redis-rb) ruby -rredis -e '' 2>/dev/null || /usr/bin/ruby -rredis -e '' 2>/dev/null || packages ruby ruby-redis ;;
+        rails)
+            install redis-rb
+            /usr/bin/ruby -ractive_support -e '' 2>/dev/null || packages ruby-activesupport
+            ;;
         ruby) ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg ;;
         nightly)
             cargo +nightly --version >/dev/null 2>&1 ||

@@ -7,6 +7,8 @@
 unset PG_CONFIG
 # make test takes a share of the calls that each change of a definition meets.
 export PGCACHE_DEFINITIONS=all
+# And of the random commands that Redis, the protocol's crate and a server answer alike.
+export RESP_COMMANDS=1000000
 failed=0 tested=0 lines=()
 
 note() { lines+=("Postgres $major: $*"); }
@@ -22,6 +24,7 @@ for major in ${MAJORS:-15 16 17 18}; do
     tested=$((tested + 1))
     # The pure crates know no Postgres: once is enough.
     [ $tested = 1 ] || WITHOUT=unit
+    [ $tested = 1 ] || unset RESP_COMMANDS
     WITHOUT=${WITHOUT:-} PG=$major make -s test 2>&1 | tee "$log" || { failed=1 && verdict="FAILED (log: $log), "; }
     note "$verdict$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1 || echo 'it did not come to its end')"
     [[ $major =~ ^(15|17)$ ]] || continue

@@ -7,12 +7,13 @@
 . "$(dirname "$0")/head.sh"
 
 PARTS=${PARTS:-lint unit regress regress-over-plans regress-without-preload sessions sessions-over-plans \
-    sessions-without-preload storm examples bench}
+    sessions-without-preload storm examples clients stores bench}
 read -r -a modules <<<"${SESSIONS:-}"
 
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
 
 need rust server python pgbouncer
+! wanted sessions || need redis
 ! wanted bench || need redis memcached charts valgrind
 need_files 4096 'make test'
 
@@ -98,7 +99,11 @@ regress() (
 
 # Everything holds with the library preloaded and without: the tier changes speed, not results.
 sessions() {
-    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast -- ${modules[@]+"${modules[@]}"}
+    local skipped=()
+    # Servers of the Redis protocol load the library by themselves, and take no way to a table: once is enough.
+    [ "$1 $2" = "1 auto" ] || skipped=(--skip resp_)
+    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast -- \
+        ${modules[@]+"${modules[@]}"} ${skipped[@]+"${skipped[@]}"}
 }
 
 # A part of the session tests: PRELOAD TABLE_PATH. The way to the table, too, changes speed, not results.
@@ -150,12 +155,16 @@ lints() {
     fi
 }
 
-# The store's own tests under Miri, which sees each access out of bounds, each data race and each reference that must
+# The tests of the store and of the protocol under Miri, which sees each access out of bounds, each data race and each reference that must
 # not be. They do less there: Miri takes a hundred times as long.
 miri() (
     export CARGO_TARGET_DIR=$ROOT/build/target-miri
-    cargo +nightly miri setup && nice cargo +nightly miri test --locked --package pgcache-store --lib
+    cargo +nightly miri setup && nice cargo +nightly miri test --locked --package pgcache-store --lib &&
+        nice cargo +nightly miri test --locked --package pgcache-resp --lib --test requests
 )
+
+# Random commands to a Redis and to a model behind the protocol's crate; RESP_COMMANDS says how many.
+against_redis() { cargo_test --package pgcache-resp --test differential -- --ignored; }
 
 # What links with no Postgres.
 unit_tests() {
@@ -166,12 +175,18 @@ unit_tests() {
     if scripts/need.sh miri; then
         many_tests miri miri
     else
-        absent+=("the store's tests under Miri, which needs a nightly toolchain")
+        absent+=("the tests of the store and of the protocol under Miri, which needs a nightly toolchain")
     fi
     if scripts/need.sh nightly; then
         one_test fuzz crates/store/fuzz/run 30
+        one_test fuzz-protocol crates/resp/fuzz/run 15
     else
-        absent+=("the store's fuzz target, which needs a nightly toolchain")
+        absent+=("the fuzz targets, which need a nightly toolchain")
+    fi
+    if scripts/need.sh redis; then
+        many_tests against-redis against_redis
+    else
+        absent+=("the protocol beside a Redis, which needs redis-server")
     fi
 }
 
@@ -215,6 +230,11 @@ examples() {
     many_tests examples scripts/examples.sh "${shops[@]}"
     many_tests drivers scripts/drivers.sh "${languages[@]}"
     many_tests attached scripts/attached.sh "${attached[@]}"
+    if scripts/need.sh maven; then
+        many_tests xa scripts/xa.sh
+    else
+        absent+=("global transactions by a transaction manager, which needs Maven")
+    fi
 }
 
 # WHAT PROGRAM NAME
@@ -227,12 +247,55 @@ software() {
 }
 ! wanted examples || examples
 
+# Clients of Redis, unchanged, beside a Redis. What is not here and cannot be had is named at the end.
+clients() {
+    local programs=(redis-cli redis-py django django-tests redis-rs)
+    clients_of node 'the clients in node' node-redis node-redis-cached ioredis stores
+    clients_of go 'the clients in go' go-redis rueidis rueidis-cached
+    clients_of maven 'the clients in java, which need Maven' jedis spring
+    clients_of redis-rb 'the client in ruby' redis-rb
+    clients_of rails "Rails' cache" rails
+    clients_of phpredis 'phpredis' phpredis
+    clients_of predis 'Predis' predis
+    ! [[ " ${programs[*]} " == *" phpredis predis "* ]] || clients_of laravel-redis "Laravel's cache" laravel
+    many_tests clients scripts/clients.sh "${programs[@]}"
+}
+
+# WHAT NAME PROGRAM...
+clients_of() {
+    if scripts/need.sh "$1"; then
+        programs+=("${@:3}")
+    else
+        absent+=("$2 before the door, which cannot be had here")
+    fi
+}
+! wanted clients || clients
+
+# The stores of frameworks, by the frameworks' own tests. What is not here and cannot be had is named at the end.
+stores() {
+    local needs words names=()
+    for needs in stores/*/needs; do
+        read -r -a words <"$needs"
+        if scripts/need.sh "${words[@]}"; then
+            names+=("$(basename "${needs%/needs}")")
+        else
+            absent+=("the store $(basename "${needs%/needs}"), which needs ${words[*]}")
+        fi
+    done
+    many_tests stores scripts/stores.sh "${names[@]}"
+}
+! wanted stores || stores
+
 # Every workload of the benchmarks: that it runs and that its answers are right, no figures.
 benchmarks() {
     local name
     many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
     one_test bench-tests bench/run.sh tests
     for name in $(bench/run.sh names); do
+        if [ "$name" = application ] && ! scripts/need.sh go; then
+            absent+=("bench/run.sh application, which needs Go")
+            continue
+        fi
         one_test "bench-smoke-$name" bench/run.sh "$name" --smoke --out "$ROOT/build/bench/smoke/$name-$$"
     done
     rm -rf "$ROOT/build/bench/smoke"

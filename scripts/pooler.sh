@@ -1,0 +1,51 @@
+# shellcheck shell=bash disable=SC2154 # `work` and `pooler_port` are the caller's
+# Sourced by what tests behind a pooler: pgbouncer in transaction mode before the cluster of the caller's environment, in
+# the caller's folder `work`, on the caller's `pooler_port` and a unix socket in $work/pooler.
+#
+#   start_pooler, stop_pooler
+#   alternates           waits until two statements of one client meet two sessions
+
+# Two sessions for each database that are used in turn: no statement finds the session of the one before it.
+start_pooler() {
+    local program
+    program=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
+    cat >"$work/pgbouncer.ini" <<INI
+[databases]
+* = host=$PGHOST port=$PGPORT user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $pooler_port
+unix_socket_dir = $work/pooler
+logfile = $work/pooler/log
+pidfile = $work/pooler/pid
+auth_type = any
+pool_mode = transaction
+default_pool_size = ${pool_size:-2}
+server_round_robin = 1
+server_login_retry = 1
+ignore_startup_parameters = extra_float_digits
+INI
+    mkdir -p "$work/pooler"
+    [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$work/pooler"
+    # -d: its own process, with its pid in a file; what starts it may be a shell between.
+    as_server "$program" -q -d "$work/pgbouncer.ini" 8>&- >/dev/null 2>&1
+}
+
+alternates() {
+    local tries sessions
+    for tries in $(seq 50); do
+        psql -X -q -c 'SELECT pg_sleep(0.2)' >/dev/null 2>&1 &
+        psql -X -q -c 'SELECT pg_sleep(0.2)' >/dev/null 2>&1 || true
+        wait $! || true
+        sessions=$(psql -X -qAt -c 'SELECT pg_backend_pid()' -c 'SELECT pg_backend_pid()' 2>/dev/null | sort -u | wc -l) || true
+        [ "$sessions" != 2 ] || return 0
+    done
+    die "the pooler gave one client the same session twice ($tries tries)."
+}
+
+stop_pooler() {
+    local pid
+    pid=$(as_server cat "$work/pooler/pid" 2>/dev/null) || return 0
+    kill "$pid" 2>/dev/null || true
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+}
