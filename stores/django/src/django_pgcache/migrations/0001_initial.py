@@ -1,0 +1,11 @@
+from django.conf import settings
+from django.db import migrations
+
+from django_pgcache.operations import configured
+
+
+class Migration(migrations.Migration):
+    """For a cache that comes later put a `CreateCache` into a migration of your own."""
+
+    initial = True
+    operations = [*configured(settings)]

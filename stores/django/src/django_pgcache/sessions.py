@@ -1,0 +1,56 @@
+"""Where the backend's statements run: in sessions of their own, which all threads share, or in Django's own connection."""
+
+from contextlib import nullcontext
+
+import psycopg
+from django import db
+from django.core import mail
+from django.db import connections, transaction
+from pgcache import Sessions
+from psycopg import sql
+
+_sessions = {}
+
+
+def sessions_of(options):
+    alias, conninfo = options.get("database", "default"), options.get("conninfo")
+    if options.get("transaction"):
+        return _sessions.setdefault(alias, Transaction(alias))
+    settings = {} if conninfo else connections.settings[alias]
+    # DISABLE_SERVER_SIDE_CURSORS says that a pooler gives each transaction another session.
+    threshold = options.get("prepare_threshold", None if settings.get("DISABLE_SERVER_SIDE_CURSORS") else 5)
+    # Tests drop their database at the end, for which nobody may be connected to it. `mail.outbox` is there in tests only.
+    keep = options.get("keep", 0 if hasattr(mail, "outbox") else 16)
+    key = alias, conninfo, settings.get("NAME"), threshold, keep
+    if key not in _sessions:
+        sessions = Sessions.to(conninfo, threshold, keep) if conninfo else Sessions(lambda: _connect(alias, threshold), keep)
+        _sessions.setdefault(key, sessions)
+    return _sessions[key]
+
+
+def _connect(alias, threshold):
+    """As Django would, without its cursors, which send values inside of the statement."""
+    params = connections[alias].get_connection_params()
+    del params["cursor_factory"], params["context"]
+    session = psycopg.connect(**params | {"autocommit": True, "prepare_threshold": threshold})
+    if role := connections.settings[alias]["OPTIONS"].get("assume_role"):
+        session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+    return session
+
+
+class Transaction:
+    """The connection and the transaction of the application: what is set counts when that commits. A savepoint around each
+    statement, so that one that fails does not take the transaction along."""
+
+    def __init__(self, alias):
+        self._alias = alias
+
+    def rows(self, query, values, again):
+        connection = connections[self._alias]
+        savepoint = transaction.atomic(self._alias) if connection.in_atomic_block else nullcontext()
+        try:
+            with savepoint, connection.cursor() as cursor:
+                cursor.execute(query, values)
+                return cursor.fetchall()
+        except db.Error as error:
+            raise error.__cause__ or error  # psycopg's, as from sessions of our own

@@ -1,0 +1,59 @@
+"""Django's own tests of caches and sessions, over the store. `cull` and `zero_cull` demand that a cache counts its entries
+at each set and keeps exactly so many; pgcache's sweep does that, within max_entries. They skip what is not configured."""
+
+import unittest
+
+from cache import tests as caches
+from django.conf import settings
+from django.test import TestCase, override_settings
+from sessions_tests import tests as sessions
+
+STORE = settings.CACHES["default"]
+IN_TRANSACTION = "transaction" in STORE["OPTIONS"]
+OTHER = {"default": STORE, "other": STORE | {"KEY_PREFIX": "other", "TIMEOUT": "1"}}
+
+
+@override_settings(CACHES=caches.caches_setting_for_tests(base=STORE, exclude={"cull", "zero_cull"}))
+class StoreTests(caches.BaseCacheTests, TestCase):
+    pass
+
+
+# These may not ask the database of the tests.
+@unittest.skipIf(IN_TRANSACTION, "the cache is in the database")
+@override_settings(CACHES=OTHER)
+class MiddlewareTests(caches.CacheMiddlewareTest):
+    @caches.retry(retries=5, delay=0)
+    def test_view_decorator(self):
+        """Within a second, which a busy machine may not give at once."""
+        self.default_cache.clear()
+        super().test_view_decorator()
+
+
+@unittest.skipIf(IN_TRANSACTION, "the cache is in the database")
+@override_settings(CACHES=OTHER)
+class HeadTests(caches.CacheHEADTest):
+    pass
+
+
+@unittest.skipIf(IN_TRANSACTION, "the cache is in the database")
+class SessionTests(sessions.CacheSessionTests):
+    pass
+
+
+class DatabaseSessionTests(sessions.CacheDBSessionTests):
+    pass
+
+
+# What is imported to be inherited from is no test of this module.
+def load_tests(loader, tests, pattern):
+    classes = StoreTests, MiddlewareTests, HeadTests, SessionTests, DatabaseSessionTests
+    return unittest.TestSuite(
+        each(name) for each in classes for name in loader.getTestCaseNames(each) if not left_out(each, name)
+    )
+
+
+def left_out(tests, name):
+    """In the transaction each call is a query, which one test counts, and Django's session store asks the cache from async
+    code, where its connection is refused. Its own DatabaseCache is no other."""
+    is_other = "async" in name or "_asave_" in name or name == "test_exists_searches_cache_first"
+    return tests is DatabaseSessionTests and IN_TRANSACTION and is_other

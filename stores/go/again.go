@@ -1,0 +1,44 @@
+package pgcache
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+func (s *Store[T]) row(ctx context.Context, into []any, sql string, args ...any) error {
+	return s.again(ctx, func() error { return s.db.QueryRow(ctx, sql, args...).Scan(into...) })
+}
+
+func (s *Store[T]) exec(ctx context.Context, sql string, args ...any) error {
+	return s.again(ctx, func() error { _, err := s.db.Exec(ctx, sql, args...); return err })
+}
+
+// Only what may be said twice comes here.
+func (s *Store[T]) again(ctx context.Context, ask func() error) error {
+	err := ask()
+	if pool, ok := s.db.(interface{ Reset() }); ok && lost(err) && ctx.Err() == nil {
+		pool.Reset() // the idle connections may have gone the same way, and the pool would give one after the other
+		return ask()
+	}
+	return err
+}
+
+// Whether the server or a pooler took the connection away. A server that refuses a new one is not asked again at once.
+func lost(err error) bool {
+	var refused *pgconn.ConnectError
+	var answer *pgconn.PgError
+	var network *net.OpError
+	switch {
+	case err == nil || errors.As(err, &refused):
+		return false
+	case errors.As(err, &answer):
+		return answer.Code == "57P01" || answer.Code == "57P02" || strings.HasPrefix(answer.Code, "08")
+	default:
+		return pgconn.SafeToRetry(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &network)
+	}
+}

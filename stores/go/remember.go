@@ -1,0 +1,54 @@
+package pgcache
+
+import (
+	"context"
+	"time"
+)
+
+// How long one who does not load waits for one who does, before it loads for itself; and how often it asks at most. It
+// waits here and not in the server, where it would keep a session that who loads needs to store with: a pooler has few.
+const (
+	wait  = 2 * time.Second
+	pause = 100 * time.Millisecond
+)
+
+// Remember gives the value that is there, or what load gives, which then is there. Of all callers that miss a key at the
+// same time, in whatever process, one loads it (a lease of pgcache); the others wait for it. It goes where gocache's
+// LoadableCache would, which sees to one process alone.
+func (s *Store[T]) Remember(ctx context.Context, key string, ttl time.Duration, load func(context.Context) (T, error)) (T, error) {
+	// One for each process, which goes on for the others when the caller that came first goes away.
+	shared := s.loading.DoChan(key, func() (any, error) { return s.load(context.WithoutCancel(ctx), key, ttl, load) })
+	select {
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	case loaded := <-shared:
+		value, _ := loaded.Val.(T)
+		return value, loaded.Err
+	}
+}
+
+func (s *Store[T]) load(ctx context.Context, key string, ttl time.Duration, load func(context.Context) (T, error)) (T, error) {
+	var value *T
+	var state string
+	var lease *int64
+	for next, until := pause/16, time.Now().Add(wait); ; next = min(2*next, pause) {
+		if err := s.row(ctx, []any{&value, &state, &lease}, s.sql.lease, key); err != nil {
+			return *new(T), err
+		}
+		if state != "busy" || time.Now().After(until) {
+			break
+		}
+		time.Sleep(next)
+	}
+	if (state == "hit" || state == "stale") && value != nil {
+		return *value, nil
+	}
+	won := state == "win" && lease != nil
+	loaded, err := load(ctx)
+	if won && err != nil {
+		_, _ = s.db.Exec(ctx, s.sql.release, key, lease) // or the lease ends by itself
+	} else if won {
+		_, err = s.db.Exec(ctx, s.sql.setLeased, key, loaded, lease, seconds(ttl))
+	}
+	return loaded, err
+}

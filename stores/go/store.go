@@ -1,0 +1,150 @@
+// Package pgcache is a store of gocache over a cache of pgcache, by pgx.
+//
+//	pool, err := pgxpool.New(ctx, "")
+//	pages := cache.New[string](pgcache.New[string](pool, "pages"))
+//	err = pages.Set(ctx, "home", "<h1>Hello</h1>", store.WithExpiration(5*time.Minute))
+//
+// A statement goes to the pool by itself. Where its connection broke it is sent once more, on a new one, unless saying it
+// twice means something else than saying it once. Over a pgx.Tx or a pgx.Conn nothing is sent twice: the store is then
+// part of that transaction, and of a table cache's entries others see nothing before it commits.
+package pgcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eko/gocache/lib/v4/store"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/singleflight"
+)
+
+// Type is what GetType says, and the label of gocache's metrics.
+const Type = "pgcache"
+
+// Keys of one tag that are removed by one statement.
+const page = 10_000
+
+// Querier is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
+type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Store is a gocache store whose values are text, or bytes: the latter for a cache of bytea, and for gocache's marshaler.
+type Store[T string | []byte] struct {
+	db      Querier
+	options *store.Options
+	loading singleflight.Group
+	sql     statements
+}
+
+var _ store.StoreInterface = (*Store[string])(nil)
+
+type statements struct{ get, lookup, set, setTagged, remove, invalidate, clear, lease, setLeased, release string }
+
+// New makes a store over the cache of this name, which is read as in SQL. Options are gocache's, for each value that is
+// set without its own; without an expiration it is the cache's ttl.
+func New[T string | []byte](db Querier, cache string, options ...store.Option) *Store[T] {
+	form, array := "", "text[]"
+	if _, bytes := any(*new(T)).([]byte); bytes {
+		form, array = "_bytes", "bytea[]"
+	}
+	name := "'" + strings.ReplaceAll(cache, "'", "''") + "'"
+	sql := strings.NewReplacer("{cache}", name, "{form}", form, "{array}", array).Replace
+	set := sql("SELECT cache_set{form}($1, $2, make_interval(secs => $3), {cache})")
+	return &Store[T]{db: db, options: store.ApplyOptions(options...), sql: statements{
+		get:    sql("SELECT cache_get{form}($1, {cache})"),
+		lookup: sql("SELECT value, coalesce(extract(epoch FROM expires_at - clock_timestamp()), 0)::float8 FROM cache_lookup{form}($1, {cache})"),
+		set:    set,
+		// The entry first, so that its tags last at least as long: a batch keeps to its ttl. Their value is text, bytes and JSON.
+		setTagged: set + sql(", cache_set_many{form}($4::text[], array_fill('null'::text, ARRAY[cardinality($4::text[])])::{array}, make_interval(secs => $3), {cache})"),
+		remove:    sql("SELECT cache_delete($1, {cache})"),
+		// The keys behind the prefix, which have the tag, then the tag's own, in the order in which they are set.
+		invalidate: sql(`SELECT count(*), cache_delete_many(coalesce(array_agg(substr(key, length($1) + 1)), '{}'::text[]), {cache}),
+			cache_delete_many(coalesce(array_agg(key), '{}'::text[]), {cache}) FROM cache_keys($1, max_rows => $2, cache => {cache})`),
+		clear:     sql("SELECT cache_clear({cache})"),
+		lease:     sql("SELECT value, state, lease FROM cache_lease{form}($1, cache => {cache})"),
+		setLeased: sql("SELECT cache_set_leased{form}($1, $2, $3, make_interval(secs => $4), {cache})"),
+		release:   sql("SELECT cache_release($1, $2, {cache})"),
+	}}
+}
+
+// Get gives a T, or an error that is store.NotFound.
+func (s *Store[T]) Get(ctx context.Context, key any) (any, error) {
+	var value *T
+	if err := s.row(ctx, []any{&value}, s.sql.get, key); err != nil {
+		return nil, err
+	}
+	return found(value)
+}
+
+// GetWithTTL also says how long the value stays: 0 is for ever.
+func (s *Store[T]) GetWithTTL(ctx context.Context, key any) (any, time.Duration, error) {
+	var value *T
+	var left float64
+	if err := s.row(ctx, []any{&value, &left}, s.sql.lookup, key); err != nil {
+		return nil, 0, err
+	}
+	result, err := found(value)
+	return result, time.Duration(left * float64(time.Second)), err
+}
+
+// Set stores a T. Its tags are entries, too, of no more than their keys.
+func (s *Store[T]) Set(ctx context.Context, key any, value any, options ...store.Option) error {
+	if _, ok := value.(T); !ok {
+		return fmt.Errorf("pgcache: the values of this store are %T, not %T", *new(T), value)
+	}
+	given := store.ApplyOptionsWithDefault(s.options, options...)
+	if len(given.Tags) == 0 {
+		return s.exec(ctx, s.sql.set, key, value, seconds(given.Expiration))
+	}
+	tagged := make([]string, len(given.Tags))
+	for n, tag := range given.Tags {
+		tagged[n] = prefix(tag) + fmt.Sprint(key)
+	}
+	return s.exec(ctx, s.sql.setTagged, key, value, seconds(given.Expiration), tagged)
+}
+
+// Delete removes the entry. That there is none is no error.
+func (s *Store[T]) Delete(ctx context.Context, key any) error { return s.exec(ctx, s.sql.remove, key) }
+
+// Invalidate removes the entries that have one of the tags.
+func (s *Store[T]) Invalidate(ctx context.Context, options ...store.InvalidateOption) error {
+	for _, tag := range store.ApplyInvalidateOptions(options...).Tags {
+		for removed := page; removed == page; {
+			if err := s.row(ctx, []any{&removed, nil, nil}, s.sql.invalidate, prefix(tag), page); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Clear removes all entries of the cache, for which it takes the privilege TRUNCATE.
+func (s *Store[T]) Clear(ctx context.Context) error { return s.exec(ctx, s.sql.clear) }
+
+// GetType says what store it is.
+func (s *Store[T]) GetType() string { return Type }
+
+// The tag's length, so that no tag is the beginning of another one and its keys.
+func prefix(tag string) string { return fmt.Sprintf("gocache_tag_%d:%s:", len(tag), tag) }
+
+// NULL, which is the cache's own ttl, for none.
+func seconds(ttl time.Duration) *float64 {
+	if ttl == 0 {
+		return nil
+	}
+	secs := ttl.Seconds()
+	return &secs
+}
+
+func found[T string | []byte](value *T) (any, error) {
+	if value == nil {
+		return nil, store.NotFoundWithCause(errors.New("no such entry"))
+	}
+	return *value, nil
+}

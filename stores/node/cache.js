@@ -1,0 +1,171 @@
+// The entries of one cache of pgcache over node-postgres: what the stores of this package have in common.
+//
+// A statement goes to the pool by itself, so nothing here is part of a transaction of the application. Where its
+// connection broke it is sent again, on another one, unless saying it twice means something else than saying it once.
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+
+const AS_IT_IS = { text: true, encode: value => value, decode: value => value }
+
+const hash = text => createHash('sha1').update(text).digest('hex')
+
+// NULL, which is the cache's own default, for no ttl and for one without end.
+const seconds = ttl => (Number.isFinite(ttl) ? ttl / 1000 : null)
+
+// The server or a pooler took the connection away. A server that refuses a new one is not asked again at once.
+const lost = ({ code = '', message = '' }) =>
+  /^(57P0[12]|08|ECONNRESET$|EPIPE$)/.test(code) || /connection terminated|not queryable/i.test(message)
+
+// `form` is how the functions for the cache's values end. What asks whether entries are there takes the form for bytes,
+// which is right for every type of value.
+const statements = (cache, form) => ({
+  get: `SELECT cache_get${form}($1, ${cache})`,
+  getMany: `SELECT value FROM cache_get_many${form}($1, ${cache})`,
+  set: `SELECT cache_set${form}($1, $2, make_interval(secs => $3), ${cache})`,
+  // In the order of the keys, as batches lock them; of a key that comes twice the last value stays.
+  setMany: `SELECT count(cache_set${form}(key, value, make_interval(secs => ttl), ${cache}))
+              FROM (SELECT * FROM unnest($1::text[], $2::${form ? 'bytea' : 'text'}[], $3::float8[])
+                        WITH ORDINALITY AS batch (key, value, ttl, place) ORDER BY key COLLATE "C", place) AS batch`,
+  delete: `SELECT cache_delete($1, ${cache})`,
+  deleteMany: `SELECT cache_delete_many($1, ${cache}) > 0`,
+  has: `SELECT cache_exists($1, ${cache})`,
+  hasMany: `SELECT found FROM cache_lookup_many_bytes($1, ${cache})`,
+  touch: `SELECT cache_touch($1, make_interval(secs => $2), ${cache})`,
+  clear: `SELECT cache_clear(${cache})`,
+  deletePrefix: `SELECT cache_delete_prefix($1, ${cache})`,
+  entries: `SELECT key, value FROM cache_scan${form}($1, $2, $3, ${cache})`,
+  keys: `SELECT key FROM cache_keys($1, $2, $3, ${cache})`,
+  lease: `SELECT value, state, lease FROM cache_lease${form}($1, cache => ${cache})`,
+  setLeased: `SELECT cache_set_leased${form}($1, $2, $3, make_interval(secs => $4), ${cache})`,
+  release: `SELECT cache_release($1, $2, ${cache})`
+})
+
+export class Cache {
+  #pool
+  #own
+  #codec
+  #page
+  #wait
+  #statements = {}
+  #loading = new Map()
+
+  // What is not named here is for a pool of our own, as `new pg.Pool()` takes it.
+  constructor ({ pool, cache = 'pgcache.main', codec = AS_IT_IS, prepare = false, page = 1000, wait = 2000, ...connection } = {}) {
+    this.#own = !pool
+    this.#pool = pool ?? new pg.Pool(connection)
+    // An idle connection that breaks is an event of the pool, and without a listener the end of the process. The pool
+    // makes another one by itself.
+    if (!this.#pool.listenerCount('error')) this.#pool.on('error', () => {})
+    this.#codec = codec
+    this.#page = page
+    this.#wait = wait
+    for (const [name, text] of Object.entries(statements(pg.escapeLiteral(cache), codec.text ? '' : '_bytes'))) {
+      this.#statements[name] = { text, name: prepare ? hash(text) : undefined, rowMode: 'array' }
+    }
+  }
+
+  async get (key) { return this.#decode((await this.#one('get', key))[0]) }
+
+  async getMany (keys) { return (await this.#ask('getMany', keys)).map(([value]) => this.#decode(value)) }
+
+  // A ttl is milliseconds; without one it is the cache's own.
+  async set (key, value, ttl) {
+    if (ttl <= 0) await this.delete(key)
+    else await this.#ask('set', key, this.#codec.encode(value), seconds(ttl))
+    return true
+  }
+
+  async setMany (entries) {
+    const column = of => entries.map(of)
+    await this.#ask('setMany', column(({ key }) => key), column(({ value }) => this.#codec.encode(value)), column(({ ttl }) => seconds(ttl)))
+    return column(() => true)
+  }
+
+  async delete (key) { return (await this.#one('delete', key))[0] }
+
+  async deleteMany (keys) { return (await this.#one('deleteMany', keys))[0] }
+
+  async has (key) { return (await this.#one('has', key))[0] }
+
+  async hasMany (keys) { return (await this.#ask('hasMany', keys)).map(([found]) => found) }
+
+  async touch (key, ttl) { return (await this.#one('touch', key, seconds(ttl)))[0] }
+
+  // Without a prefix it is the whole cache, which takes the privilege TRUNCATE.
+  async clear (prefix = '') { await (prefix ? this.#ask('deletePrefix', prefix) : this.#ask('clear')) }
+
+  async * entries (prefix = '') {
+    for await (const [key, value] of this.#pages('entries', prefix)) yield [key, this.#decode(value)]
+  }
+
+  async * keys (prefix = '') {
+    for await (const [key] of this.#pages('keys', prefix)) yield key
+  }
+
+  // The value that is there, or what `load` gives, which then is there. Of all callers that miss a key at the same time,
+  // in whatever process, one loads it; the others wait for it.
+  remember (key, load, ttl) {
+    const known = this.#loading.get(key)
+    if (known) return known
+    const loading = this.#load(key, load, ttl).finally(() => this.#loading.delete(key))
+    this.#loading.set(key, loading)
+    return loading
+  }
+
+  async end () { if (this.#own) await this.#pool.end() }
+
+  async #load (key, load, ttl) {
+    const [value, state, lease] = await this.#lease(key)
+    if (state === 'hit' || state === 'stale') return this.#decode(value)
+    const won = state === 'win' && lease !== null
+    try {
+      const loaded = await load()
+      if (won) await this.#send(this.#statements.setLeased, [key, this.#codec.encode(loaded), lease, seconds(ttl)])
+      return loaded
+    } catch (error) {
+      if (won) await this.#send(this.#statements.release, [key, lease]).catch(() => {})
+      throw error
+    }
+  }
+
+  // The wait is here and not in the server, where it would keep a session that who loads needs to store with: a pooler
+  // has few.
+  async #lease (key) {
+    const until = Date.now() + this.#wait
+    for (let pause = 5; ; pause = Math.min(2 * pause, 100)) {
+      const answer = await this.#one('lease', key)
+      if (answer[1] !== 'busy' || Date.now() >= until) return answer
+      await sleep(pause)
+    }
+  }
+
+  // Nothing stays open between two pages, so each may be read by another session.
+  async * #pages (statement, prefix) {
+    let rows
+    let last = null
+    do {
+      rows = await this.#ask(statement, prefix, last, this.#page)
+      yield * rows
+      last = rows.at(-1)?.[0]
+    } while (rows.length === this.#page)
+  }
+
+  #decode (value) { return value === null ? undefined : this.#codec.decode(value) }
+
+  async #one (name, ...values) { return (await this.#ask(name, ...values))[0] }
+
+  // Each failure takes a broken connection out of the pool, which knows of none by itself until it is used: all that
+  // are idle may be broken, and behind them a new one is made.
+  async #ask (name, ...values) {
+    for (let again = Math.max(1, this.#pool.idleCount); ; again--) {
+      try {
+        return await this.#send(this.#statements[name], values)
+      } catch (error) {
+        if (again === 0 || !lost(error)) throw error
+      }
+    }
+  }
+
+  async #send (statement, values) { return (await this.#pool.query({ ...statement, values })).rows }
+}

@@ -1,0 +1,72 @@
+// Sessions of Express: an entry each, for as long as its cookie lives, or `ttl` where the cookie says nothing. Each
+// request that changes nothing gives it a new deadline (`touch`) without writing its value again.
+import session from 'express-session'
+import { Cache } from './cache.js'
+
+const JSON_TEXT = { text: true, encode: JSON.stringify, decode: JSON.parse }
+
+// Outside of the promise, so that what a callback throws is the callback's: no rejection, and no second call.
+const told = (promise, callback) => {
+  if (!callback) return promise
+  promise.then(value => setImmediate(callback, null, value), error => setImmediate(callback, error))
+}
+
+export class PgcacheStore extends session.Store {
+  #cache
+  #touches
+
+  constructor ({ prefix = 'sess:', ttl = 86_400_000, disableTouch = false, codec = JSON_TEXT, ...options } = {}) {
+    super()
+    this.prefix = prefix
+    this.ttl = ttl
+    this.#touches = !disableTouch
+    this.#cache = new Cache({ codec, ...options })
+  }
+
+  get (sid, callback) { return told(this.#cache.get(this.prefix + sid), callback) }
+
+  // A session whose cookie has expired is removed.
+  set (sid, session, callback) {
+    // A codec that is not JSON would see the fields behind the cookie.
+    const plain = { ...session, cookie: session.cookie?.toJSON?.() ?? session.cookie }
+    return told(this.#cache.set(this.prefix + sid, plain, this.#left(session)), callback)
+  }
+
+  touch (sid, session, callback) { return told(this.#touch(sid, session), callback) }
+
+  destroy (sid, callback) { return told(this.#cache.delete(this.prefix + sid), callback) }
+
+  clear (callback) { return told(this.#cache.clear(this.prefix), callback) }
+
+  length (callback) { return told(this.ids().then(ids => ids.length), callback) }
+
+  ids (callback) { return told(this.#ids(), callback) }
+
+  all (callback) { return told(this.#all(), callback) }
+
+  // Ends the pool, where it is the store's own.
+  end () { return this.#cache.end() }
+
+  #left ({ cookie }) {
+    return cookie?.expires ? new Date(cookie.expires) - Date.now() : this.ttl
+  }
+
+  async #touch (sid, session) {
+    const left = this.#left(session)
+    if (this.#touches && left > 0) await this.#cache.touch(this.prefix + sid, left)
+  }
+
+  #id (key) { return key.slice(this.prefix.length) }
+
+  async #ids () {
+    const ids = []
+    for await (const key of this.#cache.keys(this.prefix)) ids.push(this.#id(key))
+    return ids
+  }
+
+  async #all () {
+    const sessions = []
+    for await (const [key, session] of this.#cache.entries(this.prefix)) sessions.push({ id: this.#id(key), ...session })
+    return sessions
+  }
+}

@@ -1,0 +1,29 @@
+// Keyv's store, and so cache-manager's. Keyv puts its namespace before each key ("shop:key") and, unless it was told not
+// to, makes a text of each value; deadlines are pgcache's, so what has expired is gone for SQL, too.
+import { Cache } from './cache.js'
+
+export class KeyvPgcache extends Cache {
+  // By this Keyv 5 knows that a store can iterate.
+  opts = { dialect: 'postgres' }
+  // `namespace` is Keyv's to set. Were it a field, Keyv 6 would leave it to us to put it before keys.
+
+  async clear () { await super.clear(this.#prefix(this.namespace)) }
+
+  iterator (namespace) { return this.entries(this.#prefix(namespace)) }
+
+  async disconnect () { await this.end() }
+
+  #prefix (namespace) { return namespace ? `${namespace}:` : '' }
+}
+
+// cache-manager's `wrap` for all processes together: of those that miss a key one calls `load`, the others wait for what
+// it gives, or take the stale value where the cache has a grace.
+export async function wrap (keyv, key, load, ttl = keyv.ttl) {
+  const prefix = keyv.useKeyPrefix && keyv.namespace ? `${keyv.namespace}:` : ''
+  const stored = await keyv.store.remember(
+    key.startsWith(prefix) ? key : prefix + key,
+    async () => keyv.serializeData({ value: await load(), expires: ttl ? Date.now() + ttl : undefined }),
+    ttl || undefined
+  )
+  return (await keyv.deserializeData(stored)).value
+}

@@ -1,0 +1,13 @@
+// The caches that check.sh makes, and what each is given to hold.
+import v8 from 'node:v8'
+
+export const v8codec = { encode: v8.serialize, decode: v8.deserialize }
+
+export const caches = {
+  'text, unlogged': { cache: 'texts' },
+  'text, memory': { cache: 'texts_memory' },
+  'bytes, unlogged': { cache: 'bytes', codec: v8codec },
+  'bytes, memory': { cache: 'bytes_memory', codec: v8codec }
+}
+
+export const sleep = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds))

@@ -1,0 +1,74 @@
+# shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
+# Symfony's and Laravel's own tests, of the versions that the distribution packs, from its source packages; and what they
+# do not ask for. All at once, as they mostly sleep.
+
+fetch_tests() {
+    local folder=$installed/store-php versions
+    versions=$(dpkg-query -W -f '${Package} ${Version}\n' php-symfony-cache php-illuminate-cache)
+    [ "$versions" != "$(cat "$folder/versions" 2>/dev/null)" ] || return 0
+    mkdir -p "$folder"
+    "$ROOT/scripts/source-package.sh" symfony php-symfony-cache "$folder/symfony"
+    "$ROOT/scripts/source-package.sh" php-laravel-framework php-illuminate-cache "$folder/laravel"
+    # It is skipped where there is no memcached; here it meets this store.
+    sed -i '/@requires extension memcached/d; /RequiresPhpExtension/d' "$folder"/laravel/tests/Integration/Cache/MemcachedTaggedCacheTest*.php
+    echo "$versions" >"$folder/versions"
+}
+
+# Tests of Laravel's that are none of a store: of Redis' own way of tags and of its connections, of the memory of one
+# process, and those that move the client's clock, by which no server goes.
+left_out='testRedisCacheTags|testRedisLockCanHaveASeparateConnection|testValuesAreStoredByReference'
+left_out+='|testItemsCanExpire|testExpiredKeysAreIncremented|testCanAcquireLockAgainAfterExpiry|testLockExpirationLowerBoundary|testLockWithNoExpiration'
+
+# FILE...
+phpunit_of() {
+    local file
+    export STORE_DSN="pgsql:host=$STORE_HOST;port=$STORE_PORT;dbname=$PGDATABASE" FRAMEWORKS=$installed/store-php
+    for file in "$@"; do
+        php -d zend.assertions=1 -d assert.exception=1 "$(command -v phpunit)" --bootstrap tests/bootstrap.php --cache-result-file="$work/$STORE_CACHE.phpunit" \
+            --filter "^(?!.*($left_out))" "$file"
+    done
+}
+
+# NAME FILE...: begins these in each way, with a cache of their own.
+begin() { each_way "php_${1//[^a-zA-Z]/_}" begin_one "$@"; }
+
+begin_one() {
+    (phpunit_of "${@:2}") 8>&- >"$work/$STORE_CACHE.out" 2>&1 &
+    runs[$STORE_CACHE]=$!
+    names+=("$STORE_CACHE:$1, $way")
+}
+
+ended() { wait "${runs[$1]}" || { cat "$work/$1.out" && false; }; }
+
+# The page's own lines, by the page's way to get there, in a database of their own.
+page() {
+    local folder=$work/page_of_php
+    psql -X -q -c 'CREATE DATABASE page_of_php' -c 'CREATE ROLE app LOGIN'
+    block sql 1 | PGDATABASE=page_of_php psql -X -q -v ON_ERROR_STOP=1
+    mkdir -p "$folder/config/packages"
+    block yaml 1 | sed "s/host=localhost;dbname=app/host=$PGHOST_TCP;port=$PGPORT;dbname=page_of_php/" >"$folder/config/services.yaml"
+    block yaml 2 >"$folder/config/packages/cache.yaml"
+    { echo '<?php return [' && block php 1 && echo '];'; } >"$folder/laravel.php"
+    { echo '<?php' && block php 2 | sed "s/host=localhost;dbname=app/host=$PGHOST_TCP;port=$PGPORT;dbname=page_of_php/"; } >"$folder/outside.php"
+    PGPASSWORD=none FRAMEWORKS=$installed/store-php STORE_DSN="pgsql:host=$PGHOST_TCP;port=$PGPORT;dbname=page_of_php" php tests/page.php "$folder"
+}
+
+restarts() { STORE_RESTART=1 one "the server restarts, $way" phpunit_of tests/StoreTest.php; }
+
+fetch_tests
+declare -A runs
+names=()
+laravel=$installed/store-php/laravel/tests
+begin "Symfony's adapter" tests/AdapterTest.php
+begin "Symfony's adapter with a namespace" tests/NamespacedAdapterTest.php
+begin "Symfony's tags" tests/TagAwareAdapterTest.php
+begin 'PSR-16' tests/SimpleCacheTest.php
+begin "Laravel's store" "$laravel"/Cache/Cache{ArrayStore,TaggedCache}Test.php "$laravel"/Integration/Cache/{RedisStore,RedisCacheLock,FileCacheLock}Test.php \
+    "$laravel"/Integration/Cache/MemcachedTaggedCacheTest*.php
+begin ours tests/StoreTest.php
+for name in "${names[@]}"; do
+    one "${name#*:}" ended "${name%%:*}"
+done
+in_way php_ours 'unlogged bytea direct' restarts
+in_way php_ours 'unlogged bytea pooled' restarts
+page_shows

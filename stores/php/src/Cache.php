@@ -1,0 +1,144 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pgcache;
+
+/**
+ * The calls of the frameworks' stores on one cache: bytes under keys. Seconds are a ttl, and null is for ever.
+ *
+ * In a cache of text, what is no text is written in base64. What was read says by itself which it is.
+ */
+final class Cache
+{
+    private const TTL = 'coalesce(make_interval(secs => ?), cache_forever())';
+    private const BASE64 = 'base64:';
+
+    private ?bool $ofText = null;
+
+    /** @param string $name as in SQL */
+    public function __construct(private Connection $connection, private string $name)
+    {
+    }
+
+    public function get(string $key): ?string
+    {
+        return self::decoded($this->connection->value('SELECT cache_get_bytes(?, ?::regclass)', $key, $this->name));
+    }
+
+    /** @return array<string, string> what is there */
+    public function many(array $keys): array
+    {
+        $sql = 'SELECT key, value FROM cache_get_many_bytes(?::text[], ?::regclass) WHERE value IS NOT NULL';
+        $rows = $this->connection->rows($sql, [Connection::texts($keys), $this->name]);
+
+        return array_combine(array_column($rows, 0), array_map(static fn ($row) => self::decoded(Connection::plain($row[1])), $rows));
+    }
+
+    public function has(string $key): bool
+    {
+        return $this->connection->value('SELECT cache_exists(?, ?::regclass)', $key, $this->name);
+    }
+
+    public function set(array $keys, array $values, ?int $seconds): void
+    {
+        $sql = 'SELECT cache_set_many_bytes(?::text[], ?::bytea[], ' . self::TTL . ', ?::regclass)';
+        $values = Connection::bytes(array_map($this->encoded(...), $values));
+        $this->connection->value($sql, Connection::texts($keys), $values, $seconds, $this->name);
+    }
+
+    public function add(string $key, string $value, ?int $seconds): bool
+    {
+        $sql = 'SELECT cache_add_bytes(?, ?, ' . self::TTL . ', ?::regclass)';
+
+        return $this->connection->valueOnce($sql, $key, new Bytes($this->encoded($value)), $seconds, $this->name);
+    }
+
+    public function increment(string $key, int|float|string $by): int
+    {
+        return $this->connection->valueOnce('SELECT cache_incr(?, ?, cache_forever(), ?::regclass)', $key, $by, $this->name);
+    }
+
+    public function delete(string $key): bool
+    {
+        return $this->connection->value('SELECT cache_delete(?, ?::regclass)', $key, $this->name);
+    }
+
+    public function deleteIf(string $key, string $value): bool
+    {
+        $sql = 'SELECT cache_delete_if_bytes(?, ?, ?::regclass)';
+
+        return $this->connection->valueOnce($sql, $key, new Bytes($this->encoded($value)), $this->name);
+    }
+
+    public function deleteMany(array $keys): void
+    {
+        $this->connection->value('SELECT cache_delete_many(?::text[], ?::regclass)', Connection::texts($keys), $this->name);
+    }
+
+    /** What begins with the prefix; without one everything. */
+    public function clear(string $prefix): void
+    {
+        $prefix === ''
+            ? $this->connection->value('SELECT cache_clear(?::regclass)', $this->name)
+            : $this->connection->value('SELECT cache_delete_prefix(?, ?::regclass)', $prefix, $this->name);
+    }
+
+    /**
+     * Runs $compute, which stores by itself, under a lease on this key, which never has a value: of all processes one has
+     * it. The others wait for so many seconds, and then run theirs, too; what was stored meanwhile, $compute finds. With 0
+     * seconds, as on a server that does not preload pgcache, there is no lease.
+     */
+    public function leased(string $key, float $wait, callable $compute): mixed
+    {
+        if ($wait <= 0) {
+            return $compute();
+        }
+        $lease = $this->lease($key, $wait);
+        try {
+            return $compute();
+        } finally {
+            $this->connection->value('SELECT cache_release(?, ?, ?::regclass)', $key, $lease, $this->name);
+        }
+    }
+
+    /**
+     * Asks again and again, in place of one statement that waits: behind a pooler that would keep a session, and who
+     * computes needs one to store with.
+     */
+    private function lease(string $key, float $wait): ?int
+    {
+        $until = microtime(true) + $wait;
+        for ($pause = 5000; ; $pause = min(2 * $pause, 100000)) {
+            $late = microtime(true) >= $until;
+            [$state, $lease] = $this->connection->rows('SELECT state, lease FROM cache_lease(?, cache => ?::regclass)', [$key, $this->name])[0];
+            if ($state !== 'busy' || $late) {
+                return $lease;
+            }
+            usleep($pause);
+        }
+    }
+
+    /** The server is asked what it takes only where that matters. */
+    private function encoded(string $value): string
+    {
+        $marked = str_starts_with($value, self::BASE64);
+        $text = !$marked && !str_contains($value, "\0") && preg_match('//u', $value) === 1;
+
+        return $text || (!$marked && !$this->isOfText()) ? $value : self::BASE64 . base64_encode($value);
+    }
+
+    private static function decoded(?string $stored): ?string
+    {
+        return $stored !== null && str_starts_with($stored, self::BASE64) ? base64_decode(substr($stored, strlen(self::BASE64))) : $stored;
+    }
+
+    private function isOfText(): bool
+    {
+        return $this->ofText ??= match ($type = $this->connection->value('SELECT value_type FROM pgcache.cache_settings(?::regclass)', $this->name)) {
+            'bytea' => false,
+            'text' => true,
+            default => throw new \LogicException("pgcache: $this->name is a cache of $type: this store needs one of bytea or text."),
+        };
+    }
+}

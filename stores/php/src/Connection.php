@@ -1,0 +1,123 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pgcache;
+
+use PDO;
+use PDOException;
+
+/**
+ * A connection of the cache's own, opened when it is first needed. Not the application's: an error there would abort
+ * the application's transaction, and an entry would be seen by nobody before that transaction commits.
+ *
+ * A connection that the server has closed is replaced once. Then only what may run twice is run again.
+ */
+final class Connection
+{
+    /** SQLSTATEs of a connection that is gone: class 08, shutdowns, and HY000 and 7, which PDO reports for a lost one. */
+    private const LOST = '/^(08|57P0[123]|HY000$|7$)/';
+
+    /** Seconds of rest after which a connection is tried before something is sent that must not run twice. */
+    private const RESTED = 1.0;
+
+    private ?PDO $pdo = null;
+    private float $used = 0.0;
+
+    /** @param array<int, mixed> $options PDO's, such as PDO::ATTR_PERSISTENT */
+    public function __construct(
+        private string $dsn,
+        private ?string $user = null,
+        private ?string $password = null,
+        private array $options = [],
+    ) {
+    }
+
+    /**
+     * Runs a query that may run twice, and gives its rows as lists.
+     *
+     * @param list<mixed> $values numbers, strings, NULL, or Bytes
+     */
+    public function rows(string $sql, array $values): array
+    {
+        try {
+            return $this->run($sql, $values);
+        } catch (PDOException $error) {
+            if (!$this->isLost($error)) {
+                throw $error;
+            }
+            return $this->run($sql, $values);
+        }
+    }
+
+    /** The first column of the first row of a query that may run twice. */
+    public function value(string $sql, mixed ...$values): mixed
+    {
+        return self::plain($this->rows($sql, $values)[0][0] ?? null);
+    }
+
+    /** The same of a query that must not run twice: who counts, takes or adds would do it again. */
+    public function valueOnce(string $sql, mixed ...$values): mixed
+    {
+        if (microtime(true) - $this->used > self::RESTED) {
+            $this->rows('SELECT', []);
+        }
+        try {
+            return self::plain($this->run($sql, $values)[0][0] ?? null);
+        } catch (PDOException $error) {
+            $this->isLost($error);
+            throw $error;
+        }
+    }
+
+    /** A list of texts as Postgres reads arrays. */
+    public static function texts(array $texts): string
+    {
+        return '{' . implode(',', array_map(static fn ($text) => '"' . addcslashes((string) $text, '"\\') . '"', $texts)) . '}';
+    }
+
+    /** A list of strings of bytes, likewise. */
+    public static function bytes(array $strings): string
+    {
+        return '{' . implode(',', array_map(static fn ($bytes) => '"\\\\x' . bin2hex($bytes) . '"', $strings)) . '}';
+    }
+
+    /** PDO gives bytea as a stream. */
+    public static function plain(mixed $column): mixed
+    {
+        return is_resource($column) ? stream_get_contents($column) : $column;
+    }
+
+    private function run(string $sql, array $values): array
+    {
+        $statement = $this->pdo()->prepare($sql);
+        foreach (array_values($values) as $index => $value) {
+            $value instanceof Bytes
+                ? $statement->bindValue($index + 1, $value->bytes, PDO::PARAM_LOB)
+                : $statement->bindValue($index + 1, $value, $value === null ? PDO::PARAM_NULL : PDO::PARAM_STR);
+        }
+        $statement->execute();
+        $this->used = microtime(true);
+
+        return $statement->fetchAll(PDO::FETCH_NUM);
+    }
+
+    private function pdo(): PDO
+    {
+        return $this->pdo ??= new PDO($this->dsn, $this->user, $this->password, $this->options + [
+            PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION,
+            // Parameters without a prepared statement: one trip instead of two, and right behind pgbouncer.
+            PDO::PGSQL_ATTR_DISABLE_PREPARES => true,
+        ]);
+    }
+
+    private function isLost(PDOException $error): bool
+    {
+        $lost = preg_match(self::LOST, (string) $error->getCode()) === 1;
+        if ($lost) {
+            $this->pdo = null;
+        }
+
+        return $lost;
+    }
+}

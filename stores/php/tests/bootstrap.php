@@ -1,0 +1,51 @@
+<?php
+
+declare(strict_types=1);
+
+// For phpunit: the store, the frameworks as the distribution packs them, and their own tests, which are in FRAMEWORKS, the
+// folder of their source packages. The tests come to the store by what stands at the end.
+
+error_reporting(E_ALL & ~E_DEPRECATED); // a framework may be older than the PHP that runs it
+
+require __DIR__ . '/../autoload.php';
+require 'Symfony/Component/Cache/autoload.php';
+require 'Illuminate/Cache/autoload.php';
+require 'Cache/IntegrationTests/autoload.php';
+require_once 'Illuminate/Support/autoload.php';
+require_once 'Illuminate/Container/autoload.php';
+require_once 'Mockery/autoload.php';
+
+spl_autoload_register(static function (string $class): void {
+    $frameworks = getenv('FRAMEWORKS');
+    $folders = [
+        'Pgcache\Tests\\' => __DIR__,
+        'Symfony\Component\Cache\Tests\\' => "$frameworks/symfony/src/Symfony/Component/Cache/Tests",
+        'Illuminate\Tests\\' => "$frameworks/laravel/tests",
+        'Illuminate\\' => "$frameworks/laravel/src/Illuminate",
+    ];
+    foreach ($folders as $space => $folder) {
+        $file = "$folder/" . strtr(substr($class, strlen($space)), '\\', '/') . '.php';
+        if (str_starts_with($class, $space) && is_file($file)) {
+            require_once $file;
+        }
+    }
+});
+
+/** The connection that the tests of a mode use. */
+function connection(): Pgcache\Connection
+{
+    static $connection;
+
+    return $connection ??= new Pgcache\Connection(getenv('STORE_DSN'), getenv('PGUSER') ?: null);
+}
+
+/** A cache on it: the mode's, or another one. */
+function cache(?string $name = null): Pgcache\Cache
+{
+    return new Pgcache\Cache(connection(), $name ?? getenv('STORE_CACHE'));
+}
+
+require __DIR__ . '/laravel.php';
+if (class_exists(PHPUnit\Framework\TestCase::class)) {
+    require __DIR__ . '/testbench.php';
+}

@@ -1,0 +1,19 @@
+"""Flask-Caching over pgcache: `CACHE_TYPE = "pgcache.flask.PgCache"`."""
+
+from flask_caching.backends.base import BaseCache
+
+from .cachelib import PgCache as CachelibPgCache
+
+
+class PgCache(CachelibPgCache, BaseCache):
+    """Settings: CACHE_PGCACHE_NAME (of the cache in SQL), CACHE_PGCACHE_CONNINFO (of libpq), CACHE_KEY_PREFIX. CACHE_OPTIONS
+    takes what the class takes, too, such as `prepare_threshold`."""
+
+    @classmethod
+    def factory(cls, app, config, args, kwargs):
+        settings = {
+            "cache": config.get("CACHE_PGCACHE_NAME"),
+            "conninfo": config.get("CACHE_PGCACHE_CONNINFO"),
+            "key_prefix": config.get("CACHE_KEY_PREFIX"),
+        }
+        return cls(*args, **{name: value for name, value in settings.items() if value} | kwargs)

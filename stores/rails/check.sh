@@ -1,0 +1,43 @@
+# shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
+# Rails' own behaviours of a cache store, of the version that the distribution packs, from its source package; and what they
+# do not ask for.
+
+fetch_tests() {
+    local folder=$installed/store-rails version
+    version=$(dpkg-query -W -f '${Version}' ruby-activesupport)
+    [ "$version" != "$(cat "$folder/version" 2>/dev/null)" ] || return 0
+    mkdir -p "$folder"
+    "$ROOT/scripts/source-package.sh" rails ruby-activesupport "$folder/rails"
+    echo "$version" >"$folder/version"
+}
+
+# FILE: Debian's Ruby, since Debian's gems are its.
+tests_of() {
+    STORE_URL="host=$STORE_HOST port=$STORE_PORT dbname=$PGDATABASE user=$PGUSER" RAILS=$installed/store-rails/rails/activesupport \
+        /usr/bin/ruby -W0 -Ilib "test/$1.rb"
+}
+
+build() { (cd "$work" && cp -r "$ROOT/stores/rails" gem && cd gem && /usr/bin/gem build activesupport-pgcache.gemspec); }
+
+tests() {
+    one "Rails' behaviours, $way" tests_of behaviors_test
+    one "ours, $way" tests_of own_test
+}
+
+# The page's own lines, in a database of their own.
+page() {
+    psql -X -q -c 'CREATE DATABASE page_of_rails'
+    PGDATABASE=page_of_rails psql -X -q -c 'CREATE EXTENSION pgcache'
+    block ruby 1 | sed "s/Migration\[.*\]/Migration::Current/" >"$work/migration.rb"
+    block ruby 2 >"$work/config.rb"
+    PGDATABASE=page_of_rails /usr/bin/ruby -W0 -Ilib test/page.rb "$work/migration.rb" "$work/config.rb"
+}
+
+restarts() { STORE_RESTART=1 one "the server restarts, $way" tests_of own_test; }
+
+fetch_tests
+each_way rails tests
+in_way rails 'unlogged bytea direct' restarts
+in_way rails 'unlogged bytea pooled' restarts
+one 'the gem is built' build
+page_shows

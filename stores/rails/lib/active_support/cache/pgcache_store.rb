@@ -1,0 +1,212 @@
+# frozen_string_literal: true
+
+require "active_support"
+require "active_support/cache"
+require "active_support/version"
+require "active_support/core_ext/marshal" if ActiveSupport::VERSION::MAJOR < 7 # loads classes that an entry names
+require "connection_pool"
+require "digest/sha2"
+require "pg"
+
+module ActiveSupport
+  module Cache
+    # Rails' cache in a pgcache cache of bytea or text. A connection pool of its own, not ActiveRecord's: an error there would
+    # end the application's transaction, and an entry would be seen by nobody before that transaction commits.
+    class PgcacheStore < Store
+      # pgcache's own limit, in bytes.
+      MAX_KEY_BYTES = 2048
+
+      # Newer Rails tell a failed write (nil) from one that unless_exist forbade, and count a pool that is empty as a failure.
+      NEWER = ActiveSupport.gem_version >= Gem::Version.new("7.1")
+      FAILED_WRITE = NEWER ? nil : false
+      FAILURES = [PG::Error, *(ConnectionPool::TimeoutError if NEWER)].freeze
+
+      prepend Strategy::LocalCache
+
+      def self.supports_cache_versioning?
+        true
+      end
+
+      # cache::         the cache's name, as in SQL
+      # url::           as PG.connect takes it, a string or a hash; nil for ActiveRecord's server, or PGHOST and so on without
+      # pool::          { size:, timeout: }, connections of a process and seconds to wait for one
+      # wait::          seconds that fetch waits for another process that computes the same entry; 0: it does not wait
+      # error_handler:: called with method:, returning:, exception:; by default it logs
+      def initialize(cache: "pgcache.main", url: nil, pool: {}, wait: 5, error_handler: nil, **options)
+        super(options)
+        @cache, @wait, @error_handler = cache, wait, error_handler || method(:log_error)
+        @clients = ConnectionPool.new({ size: 5, timeout: 5 }.merge(pool)) { Client.new(url || Client.active_record || {}) }
+        @entries = Entries.new(cache, @clients)
+      end
+
+      # Closes the connections, for good.
+      def close
+        @clients.shutdown(&:close)
+      end
+
+      def inspect
+        "#<#{self.class} cache=#{@cache} options=#{options.inspect}>"
+      end
+
+      # An integer that was written with raw: true, or none. expires_in counts only where there is none.
+      def increment(name, amount = 1, options = nil)
+        instrument(:increment, name, amount: amount) { count(:increment, name, amount, options) }
+      end
+
+      def decrement(name, amount = 1, options = nil)
+        instrument(:decrement, name, amount: amount) { count(:decrement, name, -amount, options) }
+      end
+
+      # A Regexp, or a String with *, ? and [] as in a shell. Keys that can match come by pages.
+      def delete_matched(matcher, options = nil)
+        options = merged_options(options)
+        instrument(:delete_matched, matcher) do
+          failsafe(:delete_matched, returning: 0) { matcher.is_a?(Regexp) ? delete_regexp(matcher, options) : delete_glob(matcher, options) }
+        end
+      end
+
+      # All entries of the namespace, or of the cache.
+      def clear(options = nil)
+        failsafe(:clear) do
+          namespace = namespace_key("", merged_options(options))
+          namespace.empty? ? @entries.clear : @entries.delete_prefix(namespace)
+        end
+      end
+
+      # pgcache removes what has expired by itself; this does it now.
+      def cleanup(_options = nil)
+        failsafe(:cleanup) { @entries.expire }
+      end
+
+      private
+        def read_entry(key, **options)
+          deserialize_entry(read_serialized_entry(key, **options), **options)
+        end
+
+        # Rails' local cache stands before this one since 7.0, before read_entry earlier.
+        def read_serialized_entry(key, **)
+          failsafe(:read_entry) { @entries.get(key) }
+        end
+
+        def write_entry(key, entry, **options)
+          write_serialized_entry(key, serialize_entry(entry, **options), **options)
+        end
+
+        def write_serialized_entry(key, payload, unless_exist: false, **options)
+          failsafe(:write_entry, returning: FAILED_WRITE) do
+            unless_exist ? @entries.add(key, payload, seconds(options)) : @entries.set(key, payload, seconds(options))
+          end
+        end
+
+        def delete_entry(key, **)
+          failsafe(:delete_entry, returning: false) { @entries.delete(key) }
+        end
+
+        def read_multi_entries(names, **options)
+          return {} if names.empty?
+          keys = names.to_h { |name| [normalize_key(name, options), name] }
+          found = failsafe(:read_multi_entries, returning: {}) { @entries.get_many(keys.keys) }
+          found.each_with_object({}) do |(key, payload), results|
+            name = keys.fetch(key)
+            entry = deserialize_entry(payload, **options)
+            results[name] = entry.value unless entry.nil? || entry.expired? || entry.mismatched?(normalize_version(name, options))
+          end
+        end
+
+        def write_multi_entries(entries, **options)
+          return if entries.empty?
+          failsafe(:write_multi_entries) do
+            payloads = entries.each_value.map { |entry| serialize_entry(entry, **options) }
+            @entries.set_many(entries.keys, payloads, seconds(options))
+            keep_locally(entries, payloads) if local_cache
+            true
+          end
+        end
+
+        # Rails' local cache hears of single writes only.
+        def keep_locally(entries, payloads)
+          serialized = Strategy::LocalCache.private_method_defined?(:write_serialized_entry)
+          entries.each_pair.zip(payloads) { |(key, entry), payload| local_cache.write_entry(key, serialized ? payload : entry) }
+        end
+
+        def delete_multi_entries(keys, **)
+          failsafe(:delete_multi_entries, returning: 0) { @entries.delete_many(keys) }
+        end
+
+        # fetch has missed: of all processes that have, the one with the lease computes, and the others read what it has
+        # stored. The lease is on a key of its own, which never has a value. Without one (no preload, an error, the wait is
+        # over) each computes for itself.
+        def save_block_result_to_cache(name, *rest)
+          options = rest.last
+          return super if @wait.zero? || options[:force]
+          key = normalize_key("lease:#{normalize_key(name, options)}", namespace: nil)
+          lease, waited = failsafe(:lease) { @entries.lease(key, @wait) }
+          if waited
+            entry = read_entry(normalize_key(name, options), **options)
+            return entry.value if entry && !entry.expired? && !entry.mismatched?(normalize_version(name, options))
+          end
+          super
+        ensure
+          failsafe(:release) { @entries.release(key, lease) } if lease
+        end
+
+        def count(method, name, amount, options)
+          options = merged_options(options)
+          failsafe(method) do
+            @entries.increment(normalize_key(name, options), amount, options[:expires_in]&.to_f)
+          end
+        end
+
+        def delete_glob(glob, options)
+          glob = namespace_key(glob, options)
+          prefix = glob[/\A[^*?\[\\]*/]
+          return @entries.delete_prefix(prefix) if glob == "#{prefix}*"
+          @entries.delete_if(prefix) { |key| File.fnmatch?(glob, key, File::FNM_DOTMATCH) }
+        end
+
+        def delete_regexp(regexp, options)
+          regexp = key_matcher(regexp, options)
+          @entries.delete_if(namespace_key("", options)) { |key| regexp.match?(key) }
+        end
+
+        # What is late by race_condition_ttl is served while somebody computes, so it stays that long.
+        def seconds(options)
+          expires_in = options[:expires_in] or return
+          [expires_in.to_f + options[:race_condition_ttl].to_f, 0.001].max
+        end
+
+        # Keys are text, and not too long: other bytes are written as in a URL, and the end of a long one as a digest.
+        def normalize_key(key, options = nil)
+          key = super or return
+          key = key.b.gsub(/[\x00%\x80-\xff]/n) { |byte| format("%%%02X", byte.ord) }.force_encoding(Encoding::UTF_8) if !key.valid_encoding? || key.include?("\0")
+          return key if key.bytesize <= MAX_KEY_BYTES
+          suffix = ":sha2:#{::Digest::SHA256.hexdigest(key)}"
+          key.byteslice(0, MAX_KEY_BYTES - suffix.bytesize).scrub("") + suffix
+        end
+
+        def serialize_entry(entry, raw: false, **options)
+          return entry.value.to_s if raw
+          Store.instance_method(:serialize_entry).arity == 1 ? super(entry) : super(entry, **options)
+        end
+
+        def deserialize_entry(payload, raw: false, **)
+          payload && raw ? Entry.new(payload) : super(payload)
+        end
+
+        def failsafe(method, returning: nil)
+          yield
+        rescue *FAILURES => error
+          @error_handler.call(method: method, exception: error, returning: returning)
+          returning
+        end
+
+        def log_error(method:, exception:, returning:)
+          # Rails gives its stores no logger.
+          (logger || (::Rails.logger if defined?(::Rails.logger)))&.error { "PgcacheStore: #{method} failed, returned #{returning.inspect}: #{exception.class}: #{exception.message}" }
+        end
+    end
+  end
+end
+
+require "active_support/cache/pgcache_store/client"
+require "active_support/cache/pgcache_store/entries"

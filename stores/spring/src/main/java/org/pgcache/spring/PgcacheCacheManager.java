@@ -1,0 +1,74 @@
+package org.pgcache.spring;
+
+import java.time.Duration;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import javax.sql.DataSource;
+import org.springframework.cache.Cache;
+import org.springframework.cache.CacheManager;
+import org.springframework.core.serializer.Deserializer;
+import org.springframework.core.serializer.Serializer;
+import org.springframework.core.serializer.support.DeserializingConverter;
+import org.springframework.core.serializer.support.SerializingConverter;
+
+/**
+ * Spring's caches in one pgcache cache of bytea or text: an entry's key is {@code name::key}.
+ *
+ * <p>Give it a DataSource of its own. In the application's, an error would end the application's transaction, and an entry
+ * would be seen by nobody before that transaction commits.
+ */
+public class PgcacheCacheManager implements CacheManager {
+    private final Map<String, Cache> caches = new ConcurrentHashMap<>();
+    private final Map<String, Duration> ttls = new ConcurrentHashMap<>();
+    private final DataSource dataSource;
+    private final String cache;
+    private Values values = new Values(new SerializingConverter(), new DeserializingConverter());
+    private Duration ttl;
+    private Duration wait = Duration.ofSeconds(5);
+
+    /** @param cache the cache's name, as in SQL */
+    public PgcacheCacheManager(DataSource dataSource, String cache) {
+        this.dataSource = dataSource;
+        this.cache = cache;
+    }
+
+    /** In place of Java's own serialization. One that makes text can use a cache of text or JSON, which SQL reads. */
+    public PgcacheCacheManager serializer(Serializer<Object> serializer, Deserializer<Object> deserializer) {
+        values = new Values(new SerializingConverter(serializer), new DeserializingConverter(deserializer));
+        return this;
+    }
+
+    /** How long entries live; null, as by default, is for ever. */
+    public PgcacheCacheManager ttl(Duration ttl) {
+        this.ttl = ttl;
+        return this;
+    }
+
+    /** The same for one of Spring's caches. */
+    public PgcacheCacheManager ttl(String name, Duration ttl) {
+        ttls.put(name, ttl);
+        return this;
+    }
+
+    /**
+     * How long {@code @Cacheable(sync = true)} waits for another process that loads the same entry, then it loads it, too.
+     * Zero, for servers that do not preload pgcache: it does not wait.
+     */
+    public PgcacheCacheManager wait(Duration wait) {
+        this.wait = wait;
+        return this;
+    }
+
+    @Override
+    public Cache getCache(String name) {
+        return caches.computeIfAbsent(name, made ->
+            new PgcacheCache(made, new Statements(dataSource, cache, values), ttls.getOrDefault(made, ttl), wait));
+    }
+
+    @Override
+    public Collection<String> getCacheNames() {
+        return List.copyOf(caches.keySet());
+    }
+}
