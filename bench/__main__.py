@@ -17,8 +17,11 @@ WORKLOADS = {
     "growth": "how cost grows with entries, tier size, value size, clients, caches",
     "expiry": "room and cost under constant overwrite and expiry",
     "stampede": "an empty cache, a slow database behind it, and hundreds of clients",
+    "application": "the same in an application that keeps what it reads in its own memory",
     "depend": "what cache_depend costs an UPDATE of 100,000 rows",
+    "spread": "what it costs to spread keys over several servers",
     "tuning": "the figures of docs/tuning.md",
+    "resp": "the Redis protocol beside Redis: single commands, pipelines, many keys, many clients",
     "kv": "the loads of a key-value store, beside etcd",
 }
 

@@ -14,6 +14,7 @@ scripts/need.sh python rust server redis memcached charts
 PATH=$(scripts/rust-path.sh)
 case ${1:-} in
 tuning) scripts/need.sh pgbouncer ;;
+application) scripts/need.sh go ;;
 kv) scripts/need.sh etcd || echo "bench: etcd is missing: pgcache is measured alone." >&2 ;;
 esac
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null

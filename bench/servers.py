@@ -10,13 +10,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from . import key_distribution as kd
 from .base import ROOT, BenchError, drive, driver_words, output
-from .systems import HOT, System
+from .systems import DOOR, HOT, System
 
 CLUSTER, DATABASE = ROOT / "scripts/cluster.sh", "bench"
 TIER = "shared_preload_libraries = 'pgcache'"
@@ -45,6 +45,8 @@ class Setup:
 
 
 def of(system, setup):
+    if system is DOOR:
+        return Door(setup, system)
     if system.is_postgres:
         return Postgres(setup, system)
     return (Redis if system.is_redis else Memcached)(setup, system)
@@ -159,6 +161,66 @@ class Postgres:
 
     def version(self):
         return "Postgres " + self.sql("SHOW server_version")
+
+
+def wait_for_resp(path):
+    """Until the Redis protocol answers on this socket: it waits for its database, which it looks for every few seconds."""
+    end = time.monotonic() + PATIENCE
+    while not (Path(path).exists() and output(["redis-cli", "-s", path, "PING"]).strip() == "PONG"):
+        if time.monotonic() > end:
+            raise BenchError("the Redis protocol of pgcache does not answer")
+        time.sleep(0.05)
+
+
+class Door(Postgres):
+    """A memory cache of bytea, asked by the Redis protocol."""
+
+    CACHE = "public.door"
+
+    def __init__(self, setup, system=DOOR):
+        self.port = free_port() if setup.tcp else 0
+        named = {"port": self.port, "socket": "resp.sock", "caches": self.CACHE, "default_role": "postgres"}
+        lines = [f"pgcache.resp_{name} = '{value}'" for name, value in {**named, "max_clients": setup.clients + 100}.items()]
+        # No session of SQL is among the clients.
+        super().__init__(replace(setup, clients=0, tcp=False, conf=(*setup.conf, *lines)), system)
+        self.tcp = setup.tcp
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            self.sql("CREATE EXTENSION pgcache", database="postgres")
+            made = f"SELECT cache_create('{self.CACHE}', storage => 'memory', value_type => 'bytea')"
+            self.sql(made, database="postgres")
+            wait_for_resp(self.path)
+        except BaseException:
+            self.__exit__(True)
+            raise
+        return self
+
+    @property
+    def path(self):
+        return f"{self.folder}/data/resp.sock"
+
+    def cli(self, *words):
+        return output(["redis-cli", "-s", self.path, *words]).strip()
+
+    @property
+    def tool_connection(self):  # for redis-benchmark
+        return ["-h", "127.0.0.1", "-p", self.port] if self.tcp else ["-s", self.path]
+
+    @property
+    def to_driver(self):
+        return {"protocol": "redis", "socket": f"127.0.0.1:{self.port}" if self.tcp else self.path}
+
+    def load(self):
+        value = kd.value(self.setup.value_size)
+        drive("requests", **self.to_driver, workload="preload", entries=self.setup.entries, value=value)
+
+    def entries(self):
+        return int(self.cli("DBSIZE"))
+
+    def version(self):
+        return "pgcache on " + super().version()
 
 
 class OwnProcess:

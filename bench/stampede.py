@@ -120,8 +120,13 @@ def measure(server, scenario, mode, seconds):
     row = drive("visitors", socket=server.socket, mode=mode, clients=scenario.clients, seconds=seconds, **pool)
     if mode == "fetch":
         row["queries"] = server.number("SELECT cache_get('queries', 'counters')")
+    return {"scenario": scenario.name, "mode": mode, **row, **rates(scenario, row)}
+
+
+def rates(scenario, row):
+    """What the counts of a run come to."""
     rate, queries = (row[name] / row["seconds"] for name in ("requests", "queries"))
-    judged = {
+    return {
         "requests_s": rate,
         "queries_s": queries,
         "capacity_s": scenario.capacity,
@@ -129,22 +134,24 @@ def measure(server, scenario, mode, seconds):
         "attainable": attainable_hit_rate(scenario, rate, row["seconds"]),
         "amplification": rate / scenario.capacity,
     }
-    return {"scenario": scenario.name, "mode": mode, **row, **judged}
 
 
 def failures(rows):
     """What must hold in each run, whatever the machine."""
+    return [failure for row in rows for failure in broken(f"{row['scenario']}, {row['mode']}", row)]
+
+
+def broken(name, row):
+    """What must hold in a run of this name."""
     found = []
-    for row in rows:
-        name = f"{row['scenario']}, {row['mode']}"
-        if row["errors"]:
-            found.append(f"{name}: {row['errors']} errors, the first: {row['first_error']}")
-        if row["wrong"]:
-            found.append(f"{name}: {row['wrong']} wrong answers")
-        # A query that began before the end is counted whole: one round of the pool more.
-        allowed = row["capacity_s"] * (row["seconds"] + 1)
-        if row["queries"] > allowed:
-            found.append(f"{name}: {row['queries']} queries, the pool can answer {allowed:.0f}")
+    if row["errors"]:
+        found.append(f"{name}: {row['errors']} errors, the first: {row['first_error']}")
+    if row["wrong"]:
+        found.append(f"{name}: {row['wrong']} wrong answers")
+    # A query that began before the end is counted whole: one round of the pool more.
+    allowed = row["capacity_s"] * (row["seconds"] + 1)
+    if row["queries"] > allowed:
+        found.append(f"{name}: {row['queries']} queries, the pool can answer {allowed:.0f}")
     return found
 
 

@@ -65,8 +65,11 @@ QUICK = [
     workloads("competitors", "newer competitors", 1.5, f"--quick {DRIVER_ONLY} --systems {COMPETITORS}"),
     Part("growth", "growth", "How cost grows", "--quick", 6),
     Part("depend", "depend", "What a dependency costs", "--quick", 2),
+    Part("spread", "spread", "Keys over several servers", "--quick", 1),
+    Part("resp", "resp", "The Redis protocol", "--quick", 2),
     Part("kv", "kv", "Key-value store loads", "--quick", 2),
     Part("stampede", "stampede", "Cold start and stampede", "--quick", 1),
+    Part("application", "application", "Cold start in the application", "--quick", 1),
     Part("tuning", "tuning", "Figures for tuning", "--quick", 3),
 ]
 
@@ -85,8 +88,11 @@ FULL = [
     Part("growth", "growth", "How cost grows", "", 60),
     Part("expiry", "expiry", "Expiry under churn", "--each 600,180,120,60", 65),
     Part("depend", "depend", "What a dependency costs", "", 5),
+    Part("spread", "spread", "Keys over several servers", "", 3),
+    Part("resp", "resp", "The Redis protocol", "", 20),
     Part("kv", "kv", "Key-value store loads", "", 15),
     Part("stampede", "stampede", "Cold start and stampede", "", 8),
+    Part("application", "application", "Cold start in the application", "", 8),
     Part("tuning", "tuning", "Figures for tuning", "", 6),
     Part("scaling", "scaling", "The tier without SQL", "", 3),
     Part("sizes", "sizes", "Hit rate by size of value", "", 10),
