@@ -1,0 +1,64 @@
+//! Expressions as the planner has them: walked, expanded, made restrictions.
+
+use std::ffi::c_void;
+
+use pgrx::pg_sys;
+
+unsafe extern "C-unwind" {
+    /// Calls `walker` for what is right below a node, until it says true; inside of
+    /// `unguarded::guarded`.
+    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
+    pub fn expression_tree_walker(
+        node: *mut pg_sys::Node,
+        walker: Option<unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> bool>,
+        context: *mut c_void,
+    ) -> bool;
+}
+
+/// Puts the expressions of virtual generated columns in their place; `row` is the number by which
+/// the expression's variables speak of a row of the table.
+///
+/// # Safety
+/// `relation` must be open; `node` is an expression in the current memory context.
+pub unsafe fn expand_generated(
+    node: *mut pg_sys::Node,
+    relation: pg_sys::Relation,
+    row: u32,
+) -> *mut pg_sys::Node {
+    #[cfg(not(feature = "pg18"))]
+    let _ = (relation, row); // all generated columns are stored
+    #[cfg(feature = "pg18")]
+    // SAFETY: the relation is open, so its columns' expressions are there; the result is made in
+    // the current memory context, as the node was.
+    let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
+    node
+}
+
+/// A restriction of a relation that it has by itself, wherever it stands in the query's joins.
+///
+/// # Safety
+/// `root` is the planner's, `clause` an expression over one of its relations.
+pub unsafe fn restriction(
+    root: *mut pg_sys::PlannerInfo,
+    clause: *mut pg_sys::Expr,
+    security_level: pg_sys::Index,
+) -> *mut pg_sys::RestrictInfo {
+    use std::ptr::null_mut;
+    // SAFETY: the planner's own nodes; relations that are not given are none, or asked of the
+    // clause.
+    unsafe {
+        pg_sys::make_restrictinfo(
+            root,
+            clause,
+            true,
+            false,
+            false,
+            #[cfg(not(feature = "pg15"))]
+            false,
+            security_level,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        )
+    }
+}

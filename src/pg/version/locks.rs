@@ -1,0 +1,125 @@
+//! Locks, who holds them, and what became of transactions that held some.
+
+use pgrx::pg_sys;
+
+/// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h in 17 and 18.
+pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
+
+/// The processes that hold a lock in a mode which conflicts with this one.
+pub fn holders_in_the_way(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> Vec<i32> {
+    let mut processes = Vec::new();
+    // SAFETY: the list ends with an invalid id; whose process has ended meanwhile has none.
+    unsafe {
+        let mut next = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
+        while (*next).localTransactionId != pg_sys::InvalidLocalTransactionId {
+            let holder = process_of(&*next);
+            if !holder.is_null() {
+                processes.push((*holder).pid);
+            }
+            next = next.add(1);
+        }
+    }
+    processes
+}
+
+/// Whether a transaction that was prepared before the server's start holds a lock in a mode which
+/// conflicts with this one.
+pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: as in `holders_in_the_way`; the list is this caller's to free.
+    unsafe {
+        let first = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
+        let (mut next, mut found) = (first, false);
+        while !found && (*next).localTransactionId != pg_sys::InvalidLocalTransactionId {
+            found = is_recovered(&*next);
+            next = next.add(1);
+        }
+        pg_sys::pfree(first.cast());
+        found
+    }
+}
+
+/// Of a transaction that the start has taken over nobody knows which session it was of.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
+    id.backendId == pg_sys::InvalidBackendId
+}
+
+/// Of a transaction that the start has taken over nobody knows which session it was of.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
+    id.procNumber == pg_sys::INVALID_PROC_NUMBER
+}
+
+/// # Safety
+/// What it gives is looked at at once.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
+    unsafe extern "C-unwind" {
+        fn BackendIdGetProc(backend: std::ffi::c_int) -> *mut pg_sys::PGPROC;
+    }
+    // SAFETY: any number may be asked for; this raises no error.
+    unsafe { BackendIdGetProc(id.backendId) }
+}
+
+/// # Safety
+/// What it gives is looked at at once.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
+    unsafe extern "C-unwind" {
+        fn ProcNumberGetProc(number: std::ffi::c_int) -> *mut pg_sys::PGPROC;
+    }
+    // SAFETY: any number may be asked for; this raises no error.
+    unsafe { ProcNumberGetProc(id.procNumber) }
+}
+
+/// Takes a lock if it is free, and gives its entry in this process.
+///
+/// # Safety
+/// `local` takes the entry, which is there as long as the lock is held.
+pub unsafe fn try_lock(
+    tag: &pg_sys::LOCKTAG,
+    mode: pg_sys::LOCKMODE,
+    local: &mut *mut pg_sys::LOCALLOCK,
+) -> pg_sys::LockAcquireResult::Type {
+    // SAFETY: the tag is copied; with `dontWait` nobody is waited for; `local` lives through the
+    // call, which puts the entry of a lock there that this process now holds.
+    unsafe {
+        pg_sys::LockAcquireExtended(
+            tag,
+            mode,
+            false,
+            true,
+            false,
+            local,
+            #[cfg(feature = "pg18")]
+            false,
+        )
+    }
+}
+
+/// Whether the transaction has a lock in this very mode.
+pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
+    // SAFETY: reads this process' own table of locks by a tag that lives through the call.
+    unsafe {
+        pg_sys::LockHeldByMe(
+            tag,
+            mode,
+            #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+            false,
+        )
+    }
+}
+
+/// The oldest transaction of which the log of commits knows how it has ended.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn oldest_in_log() -> u32 {
+    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
+}
+
+/// The oldest transaction of which the log of commits knows how it has ended.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn oldest_in_log() -> u32 {
+    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    unsafe { (&raw const (*pg_sys::TransamVariables).oldestClogXid).read_volatile() }.into_inner()
+}

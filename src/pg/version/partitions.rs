@@ -1,0 +1,61 @@
+//! By what a table is partitioned, and the functions that tell a row's partition.
+
+use pgrx::pg_sys;
+
+/// By what a table is partitioned: Postgres' PartitionKeyData, of which pgrx has no declaration.
+#[repr(C)]
+struct PartitionKeyData {
+    #[cfg(feature = "pg15")]
+    strategy: std::ffi::c_char,
+    #[cfg(not(feature = "pg15"))]
+    strategy: u32,
+    partnatts: i16,
+    partattrs: *mut pg_sys::AttrNumber,
+    partexprs: *mut pg_sys::List,
+    partopfamily: *mut pg_sys::Oid,
+    partopcintype: *mut pg_sys::Oid,
+    partsupfunc: *mut pg_sys::FmgrInfo,
+    partcollation: *mut pg_sys::Oid,
+    parttypid: *mut pg_sys::Oid,
+    parttypmod: *mut i32,
+    // What follows nobody here asks for.
+}
+
+/// What is asked of it. Each array has an element for each column.
+#[derive(Clone, Copy)]
+pub struct PartitionKey {
+    pub columns: i16,
+    /// The number of the first column; 0 for an expression.
+    pub column: pg_sys::AttrNumber,
+    /// The types and modifiers of the columns.
+    pub kind: *const pg_sys::Oid,
+    pub modifier: *const i32,
+    /// By which they are hashed or compared.
+    pub functions: *mut pg_sys::FmgrInfo,
+    pub collations: *mut pg_sys::Oid,
+}
+
+/// By what a table is partitioned; None for one that has no partitions.
+///
+/// # Safety
+/// `relation` must be open, for as long as the result is used.
+pub unsafe fn partition_key(relation: pg_sys::Relation) -> Option<PartitionKey> {
+    unsafe extern "C-unwind" {
+        fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *const PartitionKeyData;
+    }
+    // SAFETY: the relation is open; the key is its own, and stays as long. The first call builds it, and may raise.
+    unsafe {
+        let key = pg_sys::ffi::pg_guard_ffi_boundary(|| RelationGetPartitionKey(relation));
+        if key.is_null() || (*key).partnatts < 1 {
+            return None;
+        }
+        Some(PartitionKey {
+            columns: (*key).partnatts,
+            column: *(*key).partattrs,
+            kind: (*key).parttypid,
+            modifier: (*key).parttypmod,
+            functions: (*key).partsupfunc,
+            collations: (*key).partcollation,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What a process of ours waits for: the set, and the name that pg_stat_activity shows meanwhile.
+
+use pgrx::pg_sys;
+
+/// A set of so many things to wait for, which lives as long as the process.
+///
+/// # Safety
+/// In a process whose memory contexts are there.
+pub unsafe fn wait_event_set(room: i32) -> *mut pg_sys::WaitEventSet {
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    // SAFETY: made in the memory context that is never freed.
+    unsafe {
+        pg_sys::CreateWaitEventSet(pg_sys::TopMemoryContext, room)
+    }
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    // SAFETY: without an owner it stays until somebody frees it.
+    unsafe {
+        pg_sys::CreateWaitEventSet(std::ptr::null_mut(), room)
+    }
+}
+
+/// What pg_stat_activity shows while one of our processes waits for its time.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn idle_wait_event() -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
+}
+
+/// What pg_stat_activity shows while one of our processes waits for its time: a name of our own.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn idle_wait_event() -> u32 {
+    thread_local! {
+        // SAFETY: gives the number of a name, and makes it where it is new.
+        static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(c"PgcacheSweep".as_ptr()) };
+    }
+    EVENT.with(|event| *event)
+}
+
+/// Asks for what a wait event's name needs; in the hook that requests shared memory.
+///
+/// Before 17 an extension cannot name its wait events, but it can name locks: the name of a tranche
+/// with one lock that nobody takes is shown, as a wait event of type LWLock.
+///
+/// # Safety
+/// Called in shmem_request_hook.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
+    // SAFETY: in shmem_request_hook tranches may be requested; the name is copied.
+    unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
+}
+
+/// Nothing is needed from 17 on.
+///
+/// # Safety
+/// None needed; the same signature as for the versions before.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub unsafe fn request_wait_event(_name: &'static std::ffi::CStr) {}
+
+/// The wait event of that name.
+///
+/// # Safety
+/// Called in shmem_startup_hook, after `request_wait_event`.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
+    // SAFETY: the tranche was requested, so it has its one lock.
+    let tranche = unsafe { (*pg_sys::GetNamedLWLockTranche(name.as_ptr())).lock.tranche };
+    pg_sys::PG_WAIT_LWLOCK | u32::from(tranche)
+}
+
+/// The wait event of that name.
+///
+/// # Safety
+/// Called in shmem_startup_hook.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
+    // SAFETY: in shmem_startup_hook shared memory is there, into which the name is copied.
+    unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
+}
+
+/// What pg_stat_activity shows while a process of the Redis protocol has nothing to do.
+pub const RESP_WAIT_EVENT: &std::ffi::CStr = c"PgcacheResp";
+
+/// The wait event of that name; only where it was asked for at the start.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+pub fn resp_wait_event() -> u32 {
+    thread_local! {
+        // SAFETY: the tranche was requested, and shared memory is there: this is a process of the
+        // Redis protocol.
+        static EVENT: u32 = unsafe { wait_event(RESP_WAIT_EVENT) };
+    }
+    EVENT.with(|event| *event)
+}
+
+/// The wait event of that name.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+pub fn resp_wait_event() -> u32 {
+    thread_local! {
+        // SAFETY: gives the number of a name, and makes it where it is new.
+        static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(RESP_WAIT_EVENT.as_ptr()) };
+    }
+    EVENT.with(|event| *event)
+}
