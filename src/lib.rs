@@ -39,5 +39,6 @@ pub extern "C-unwind" fn _PG_init() {
     pg::catalog::invalidation::register();
     pg::hooks::name_guard::register();
     pg::hooks::hiding::register(preloading);
+    pg::hooks::utility::register();
     cache::observer::register();
 }

@@ -21,7 +21,6 @@ static mut FORMER_HOOK: pg_sys::object_access_hook_type = None;
 pub fn register(observer: Observer) {
     events::set_observer(observer);
     applied::register();
-    prepared::register();
     // SAFETY: called once while the library is loaded; the callbacks live as long as the process.
     unsafe {
         pg_sys::RegisterXactCallback(Some(at_transaction_event), std::ptr::null_mut());

@@ -11,3 +11,4 @@ pub mod panic_hook;
 mod prepared;
 pub mod source;
 pub mod trigger;
+pub mod utility;

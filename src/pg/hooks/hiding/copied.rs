@@ -7,8 +7,10 @@
 //!
 //! Not for a table that is empty when COPY begins, as it is in a restore: no expired row is in the
 //! way there.
+//!
+//! Called by `utility`.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -19,59 +21,41 @@ use crate::pg::catalog::relation;
 use crate::pg::events;
 use crate::pg::memory::unguarded;
 
-static mut FORMER: pg_sys::ProcessUtility_hook_type = None;
+/// A COPY into a cache, while it runs.
+#[derive(Clone, Copy)]
+pub struct Renewing {
+    /// What is run in place of the given statement.
+    pub statement: *mut pg_sys::PlannedStmt,
+    /// By which the observer knows it.
+    number: usize,
+}
 
-/// Hooks into statements that are not planned.
-pub fn register() {
-    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
-    // function lives as long as the process.
+/// A statement begins. None where nothing is renewed: it runs as it is, and there is no end to tell of.
+///
+/// # Safety
+/// The statement is not planned. In a frame that holds nothing to drop, called from C.
+pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
+    // SAFETY: as the caller says.
     unsafe {
-        FORMER = pg_sys::ProcessUtility_hook;
-        pg_sys::ProcessUtility_hook = Some(run);
+        if !is_copy_from((*given).utilityStmt) {
+            return None;
+        }
+        let (statement, table) = pg_sys::panic::pgrx_extern_c_guard(|| renewing(given))?;
+        let mut number = 0;
+        let begin = || events::emit(|observer| number = (observer.copying)(table));
+        pg_sys::panic::pgrx_extern_c_guard(begin);
+        Some(Renewing { statement, number })
     }
 }
 
-/// Postgres calls this for each statement that it does not plan, of which few are COPY, without pgrx's
-/// guard.
-unsafe extern "C-unwind" fn run(
-    given: *mut pg_sys::PlannedStmt,
-    text: *const c_char,
-    read_only: bool,
-    context: pg_sys::ProcessUtilityContext::Type,
-    parameters: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // SAFETY: the arguments are Postgres' own and are passed on; a statement in place of the given one
-    // is a copy of it. No frame here holds anything to drop.
-    unsafe {
-        let renewing = match is_copy_from((*given).utilityStmt) {
-            true => pg_sys::panic::pgrx_extern_c_guard(|| renewing(given)),
-            false => None,
-        };
-        let statement = renewing.map_or(given, |(statement, _)| statement);
-        let mut number = 0;
-        if let Some((_, table)) = renewing {
-            let begin = || events::emit(|observer| number = (observer.copying)(table));
-            pg_sys::panic::pgrx_extern_c_guard(begin);
-        }
-        let run = FORMER.unwrap_or(unguarded::standard_ProcessUtility);
-        run(
-            statement,
-            text,
-            read_only,
-            context,
-            parameters,
-            environment,
-            receiver,
-            completion,
-        );
-        if renewing.is_some() {
-            let end = || events::emit(|observer| (observer.copied)(number));
-            pg_sys::panic::pgrx_extern_c_guard(end);
-        }
-    }
+/// It has ended without an error.
+///
+/// # Safety
+/// In a frame that holds nothing to drop, called from C.
+pub unsafe fn end(renewing: Renewing) {
+    let end = || events::emit(|observer| (observer.copied)(renewing.number));
+    // SAFETY: as the caller says.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(end) };
 }
 
 /// # Safety

@@ -7,7 +7,7 @@
 //! `cached.rs`.
 
 mod cached;
-mod copied;
+pub(super) mod copied;
 pub mod live;
 mod renew;
 mod scans;
@@ -44,7 +44,6 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
 pub fn register(preloading: bool) {
     scans::register();
     writes::register();
-    copied::register();
     PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
         // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
