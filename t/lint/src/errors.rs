@@ -1,4 +1,4 @@
-//! What `src/error.rs` says of each of its errors: the name of the SQLSTATE, the message, the hint.
+//! What `src/error` says of each of its errors: the name of the SQLSTATE, the message, the hint.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{Arm, ImplItemFn, Item, Pat};
 
-use crate::tree::Source;
+use crate::tree::Crate;
 
 pub struct ErrorText {
     /// `ERRCODE_NULL_VALUE_NOT_ALLOWED`
@@ -17,11 +17,15 @@ pub struct ErrorText {
     pub hint: Option<String>,
 }
 
-/// By the names of the variants of the enum `Error`; an error where one has no code or no message.
-pub fn errors(source: &Source) -> Result<BTreeMap<String, ErrorText>, String> {
+/// By the names of the variants of the enum `Error` in the module `error`; an error where one has no code or no message.
+pub fn errors(files: &Crate) -> Result<BTreeMap<String, ErrorText>, String> {
+    let of_errors = files
+        .iter()
+        .filter(|(module, _)| module.first().is_some_and(|name| name == "error"));
+    let items: Vec<&Item> = of_errors.flat_map(|(_, source)| &source.items).collect();
     let mut arms = Arms::default();
-    source.items.iter().for_each(|item| arms.visit_item(item));
-    let variants = source.items.iter().find_map(|item| match item {
+    items.iter().for_each(|item| arms.visit_item(item));
+    let variants = items.iter().find_map(|item| match item {
         Item::Enum(item) if item.ident == "Error" => Some(&item.variants),
         _ => None,
     });
