@@ -1,11 +1,73 @@
-//! The board where there are several fronts: how many clients each has, which front a place is for, how
-//! many clients of all fronts are one role's.
+//! Fronts: which are there and what they serve, how many clients each has and which one a place is for, how many
+//! clients of all fronts are one role's.
 
+use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use super::{Board, Claimed, Front, LoggedIn, Place, high, pair};
+use pgrx::pg_sys::Oid;
+
+use super::claims::Claimed;
+use super::layout::{Board, Figures, Front};
+use super::place::{Place, high, pair};
+use crate::pg::session::clock;
+use crate::pg::worker::background;
+
+/// Clients that were let in, of all fronts.
+#[derive(Clone, Copy, Default)]
+pub struct LoggedIn {
+    pub of_role: usize,
+    pub all: usize,
+}
 
 impl Board {
+    /// Says which database is served.
+    pub fn set_database(&self, database: Oid) {
+        self.head.database.store(database.to_u32(), Relaxed);
+    }
+
+    /// The database that is served.
+    pub fn database(&self) -> Oid {
+        Oid::from_u32(self.head.database.load(Relaxed))
+    }
+
+    /// This process is the front of this number. What its predecessor has shown is taken away; gives
+    /// what that has counted.
+    pub fn begin_front(&self, number: usize) -> Figures {
+        for place in self.places {
+            if place.front.load(Acquire) == number as u32 + 1 {
+                self.clear(place);
+            }
+        }
+        let front = self.front(number);
+        front.room.store(0, Relaxed);
+        front.clients.store(0, Relaxed);
+        front.tracking.store(0, Relaxed);
+        front.tracked_keys.store(0, Relaxed);
+        front.ends.store(0, Relaxed);
+        front.pid.store(background::own_pid(), SeqCst);
+        self.head
+            .reset
+            .compare_exchange(0, clock::now(), Relaxed, Relaxed)
+            .ok();
+        array::from_fn(|at| front.figures[at].load(Relaxed))
+    }
+
+    /// The front of this number ends, and its clients with it.
+    pub fn end_front(&self, number: usize) {
+        let front = self.front(number);
+        front.pid.store(0, SeqCst);
+        front.room.store(0, Relaxed);
+        front.clients.store(0, Relaxed);
+        front.tracking.store(0, Relaxed);
+        front.tracked_keys.store(0, Relaxed);
+    }
+
+    /// Wakes all fronts.
+    pub fn wake_fronts(&self) {
+        let pids = self.head.fronts.iter().map(|front| front.pid.load(SeqCst));
+        pids.filter(|&pid| pid != 0).for_each(background::wake);
+    }
+
     /// Says how many clients a front takes.
     pub fn set_room(&self, number: usize, room: usize) {
         self.front(number).room.store(room as u64, SeqCst);

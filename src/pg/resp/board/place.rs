@@ -1,0 +1,209 @@
+//! What the board shows of one client. Its front alone writes it, without a lock; who reads it while it is written begins
+//! again.
+
+use std::array;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+use crate::pg::session::clock::Timestamp;
+
+/// How often who reads a place that is being written begins again, before it is passed over.
+const TRIES: usize = 1000;
+
+/// What is known of a client; texts that are too long are cut.
+#[derive(Clone, Default)]
+pub struct Shown<T = Vec<u8>> {
+    pub id: u64,
+    /// 0: it has not said who it is.
+    pub role: u32,
+    pub is_superuser: bool,
+    pub database: u32,
+    pub protocol: u8,
+    pub in_transaction: bool,
+    pub connected: Timestamp,
+    pub last_heard: Timestamp,
+    pub commands: u64,
+    /// Bytes of requests and of replies that wait.
+    pub input: u32,
+    pub output: u32,
+    /// Channels and patterns that it has subscribed to.
+    pub channels: u32,
+    pub patterns: u32,
+    /// Keys that it watches, and bytes of the commands of its transaction.
+    pub watched: u32,
+    pub collected: u32,
+    /// Flags of CLIENT LIST that are not told by the others.
+    pub no_evict: bool,
+    /// It is told of changes; of all keys with certain beginnings; whom it is told instead of is gone.
+    pub tracks: bool,
+    pub broadcasts: bool,
+    pub redirect_broken: bool,
+    /// The client that is told instead of it; 0: none.
+    pub redirect: u64,
+    pub last_command: T,
+    pub user: T,
+    pub name: T,
+    pub library: T,
+    pub library_version: T,
+    pub address: T,
+    pub local_address: T,
+}
+
+/// Words of numbers, and of each text, in the order of [`Shown`].
+const NUMBERS: usize = 10;
+const TEXTS: [usize; 7] = [2, 8, 8, 4, 4, 14, 14];
+const WORDS: usize = NUMBERS + 2 + 8 + 8 + 4 + 4 + 14 + 14;
+
+#[repr(C)]
+pub(super) struct Place {
+    /// The number of its front and 1; 0: nobody's.
+    pub(super) front: AtomicU32,
+    /// The client of this number is to end.
+    pub(super) end: AtomicU64,
+    /// Odd while it is written.
+    pub(super) version: AtomicU64,
+    pub(super) words: [AtomicU64; WORDS],
+}
+
+impl Place {
+    pub(super) fn id(&self) -> u64 {
+        self.words[0].load(Relaxed)
+    }
+
+    /// Gives the number of the front that had it, and 1.
+    pub(super) fn clear(&self) -> u32 {
+        self.words[0].store(0, Relaxed);
+        self.end.store(0, Relaxed);
+        // A writer that has died left it odd.
+        self.version
+            .store((self.version.load(Relaxed) | 1) + 1, Relaxed);
+        self.front.swap(0, AcqRel)
+    }
+
+    pub(super) fn write(&self, shown: &Shown<&[u8]>, all: bool) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version | 1, Relaxed);
+        fence(Release);
+        let flags = u32::from(shown.protocol)
+            | u32::from(shown.in_transaction) << 8
+            | u32::from(shown.no_evict) << 9
+            | u32::from(shown.is_superuser) << 10
+            | u32::from(shown.tracks) << 11
+            | u32::from(shown.broadcasts) << 12
+            | u32::from(shown.redirect_broken) << 13;
+        let numbers: [u64; NUMBERS] = [
+            shown.id,
+            pair(shown.role, shown.database),
+            shown.connected as u64,
+            shown.last_heard as u64,
+            shown.commands,
+            pair(shown.input, shown.output),
+            pair(shown.channels, shown.patterns),
+            pair(shown.watched, shown.collected),
+            pair(flags, 0),
+            shown.redirect,
+        ];
+        let (places, mut texts) = self.words.split_at(NUMBERS);
+        for (place, number) in places.iter().zip(numbers) {
+            place.store(number, Relaxed);
+        }
+        let shown_texts = [
+            shown.last_command,
+            shown.user,
+            shown.name,
+            shown.library,
+            shown.library_version,
+            shown.address,
+            shown.local_address,
+        ];
+        // The last command is the first of the texts, and the only one that changes often.
+        let count = if all { TEXTS.len() } else { 1 };
+        for (length, text) in TEXTS.into_iter().zip(shown_texts).take(count) {
+            let (own, rest) = texts.split_at(length);
+            texts = rest;
+            let mut bytes = text.chunks(8);
+            for word in own {
+                let mut eight = [0; 8];
+                let chunk = bytes.next().unwrap_or_default();
+                eight[..chunk.len()].copy_from_slice(chunk);
+                word.store(u64::from_le_bytes(eight), Relaxed);
+            }
+        }
+        self.version.store((version | 1) + 1, Release);
+    }
+
+    /// None where nobody is, or where it could not be read because it is written all the time.
+    pub(super) fn read(&self) -> Option<(usize, Shown)> {
+        for _ in 0..TRIES {
+            let front = self.front.load(Acquire);
+            let version = self.version.load(Acquire);
+            if version & 1 == 1 {
+                std::hint::spin_loop();
+                continue;
+            }
+            let words: [u64; WORDS] = array::from_fn(|at| self.words[at].load(Relaxed));
+            fence(Acquire);
+            if self.version.load(Relaxed) == version {
+                let number = front.checked_sub(1).filter(|_| words[0] != 0)?;
+                return Some((number as usize, shown(&words)));
+            }
+        }
+        None
+    }
+}
+
+fn shown(words: &[u64; WORDS]) -> Shown {
+    let (numbers, mut rest) = words.split_at(NUMBERS);
+    let mut texts = TEXTS.map(|length| {
+        let (own, others) = rest.split_at(length);
+        rest = others;
+        let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let end = bytes.iter().rposition(|&byte| byte != 0);
+        bytes.truncate(end.map_or(0, |end| end + 1));
+        bytes
+    });
+    let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
+    let flags = low(number(8));
+    let mut text = |at: usize| texts.get_mut(at).map(std::mem::take).unwrap_or_default();
+    Shown {
+        id: number(0),
+        role: low(number(1)),
+        database: high(number(1)),
+        connected: number(2) as i64,
+        last_heard: number(3) as i64,
+        commands: number(4),
+        input: low(number(5)),
+        output: high(number(5)),
+        channels: low(number(6)),
+        patterns: high(number(6)),
+        watched: low(number(7)),
+        collected: high(number(7)),
+        protocol: flags as u8,
+        in_transaction: flags & 1 << 8 != 0,
+        no_evict: flags & 1 << 9 != 0,
+        is_superuser: flags & 1 << 10 != 0,
+        tracks: flags & 1 << 11 != 0,
+        broadcasts: flags & 1 << 12 != 0,
+        redirect_broken: flags & 1 << 13 != 0,
+        redirect: number(9),
+        last_command: text(0),
+        user: text(1),
+        name: text(2),
+        library: text(3),
+        library_version: text(4),
+        address: text(5),
+        local_address: text(6),
+    }
+}
+
+pub(super) fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+pub(super) fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
