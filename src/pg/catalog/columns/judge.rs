@@ -1,20 +1,12 @@
-//! Which columns of a table a cache's key, value and deadline are in, and what these columns hold.
-//!
-//! A table that `cache_create` has made has them under their names. One that was made a cache by
-//! `cache_attach` says so by a trigger that never fires:
-//!
-//! `BEFORE UPDATE OF <key>, <value>, <deadline> ... EXECUTE FUNCTION pgcache.columns('unit=s', ...)`
-//!
-//! Postgres keeps the three by their numbers, in this order. So they follow RENAME COLUMN, hold back
-//! DROP COLUMN, and come back under their names from a dump. The trigger is for statements, so no
-//! partition inherits it, and is disabled, so it costs nothing.
+//! Whether a table's columns can hold the entries of a cache, and why not.
 
 use std::ffi::{CStr, CString};
 
-use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Oid};
 
-use super::{name, own, relation};
+use super::marker::marked;
+use super::single::attribute;
+use crate::pg::catalog::relation;
 use crate::pg::encoding;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
@@ -96,9 +88,6 @@ impl Misfit {
 /// The names that `cache_create` gives.
 const NATIVE: [&CStr; 3] = [c"key", c"value", c"expires_at"];
 
-/// BEFORE UPDATE, FOR EACH STATEMENT.
-const MARKER: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_UPDATE;
-
 /// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: Oid = Oid::from_u32(950);
 
@@ -140,210 +129,6 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
         let columns = judge(open, names.map(number), unit, true);
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         columns
-    }
-}
-
-/// The default that the deadline's column of an attached table had before, if any. Only from a marker
-/// that is disabled, as only the table's owner leaves one: the default is a text that runs code while
-/// it is read, and with TRIGGER anybody makes a marker where the library is not loaded.
-pub fn former_default(table: Oid) -> Option<Vec<u8>> {
-    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
-    unsafe {
-        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
-        let former = marker(open, |marker| {
-            let is_disabled = marker.tgenabled == pg_sys::TRIGGER_DISABLED as i8;
-            argument(marker, b"default=").filter(|_| is_disabled)
-        })
-        .flatten();
-        pg_sys::relation_close(open, pg_sys::NoLock as i32);
-        former
-    }
-}
-
-/// The number and type of the key's column, where there is one that a cache can have. For a row
-/// trigger, which anybody may put on their own table: nothing else about the table is looked at.
-///
-/// # Safety
-/// `table` must be open.
-pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
-    // SAFETY: the table is open, by the caller's word.
-    unsafe {
-        match marker(table, |marker| attached_numbers(marker)) {
-            Some([key, ..]) => {
-                let column = attribute(table, key)?;
-                Some((key, KeyType::of(column.atttypid, column.atttypmod)?))
-            }
-            None => {
-                let key = relation::column_number((*table).rd_id, c"key")?;
-                let descriptor = (*table).rd_att;
-                let is_text = pg_sys::SPI_gettypeid(descriptor, i32::from(key)) == pg_sys::TEXTOID;
-                is_text.then_some((key, KeyType::Text))
-            }
-        }
-    }
-}
-
-/// The name of the key's column, quoted as a statement needs it. The caller holds a lock on the table.
-pub fn key_name(table: Oid) -> Option<CString> {
-    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
-    unsafe {
-        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
-        let key = key_column(open);
-        pg_sys::relation_close(open, pg_sys::NoLock as i32);
-        let name = relation::column_name(table, key?.0)?;
-        Some(name::quote_identifier(&name))
-    }
-}
-
-/// The type of a cache's keys as the catalogs have it, without a lock on the cache. Text for what no
-/// marker speaks of: a cache of our own, or no cache at all.
-pub fn key_type(cache: Oid) -> KeyType {
-    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
-    let key = numbers.and_then(|numbers| numbers.first().copied());
-    // SAFETY: a syscache look-up, which gives 0 for a column that is gone. A modifier does not
-    // matter to how a key is spelled.
-    let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
-    let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));
-    found.unwrap_or(KeyType::Text)
-}
-
-/// The number of the value's column, if it has a type that a cache's may have: all are varlenas.
-///
-/// # Safety
-/// `table` must be open.
-pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
-    // SAFETY: the table is open, by the caller's word.
-    unsafe {
-        let value = match marker(table, |marker| attached_numbers(marker)) {
-            Some([_, value, _]) => value,
-            None => relation::column_number((*table).rd_id, c"value")?,
-        };
-        let value_oid = attribute(table, value)?.atttypid;
-        ValueType::of_column(value_oid).map(|_| value)
-    }
-}
-
-/// What the marker of an attached table says: numbers of columns, and the unit of its deadlines.
-pub struct Marked {
-    pub key: i16,
-    pub value: i16,
-    pub deadline: i16,
-    pub unit: Option<Vec<u8>>,
-}
-
-/// The columns of an attached table as its marker has them, and of its partitions; None for another table.
-///
-/// # Safety
-/// `table` must be open.
-pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
-    // SAFETY: the table is open, by the caller's word; what is read are copies.
-    unsafe {
-        let own = marker(table, |marker| {
-            let [key, value, deadline] = attached_numbers(marker);
-            Marked {
-                key,
-                value,
-                deadline,
-                unit: argument(marker, b"unit="),
-            }
-        });
-        match own {
-            None if (*(*table).rd_rel).relispartition => marked_above((*table).rd_id),
-            own => own,
-        }
-    }
-}
-
-/// The columns of a partition, by the marker of the cache above it. They have the same names there; their
-/// numbers may be others.
-fn marked_above(partition: Oid) -> Option<Marked> {
-    let cache = relation::above(partition, own::RECORD.oid())?;
-    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
-    let arguments = relation::trigger_arguments(cache, own::COLUMNS.oid())?;
-    let unit = arguments
-        .iter()
-        .find_map(|text| text.strip_prefix(b"unit="));
-    let number = |at: usize| {
-        let name = relation::column_name(cache, *numbers.get(at)?)?;
-        relation::column_number(partition, &name)
-    };
-    Some(Marked {
-        key: number(0)?,
-        value: number(1)?,
-        deadline: number(2)?,
-        unit: unit.map(<[u8]>::to_vec),
-    })
-}
-
-/// The columns of the key in a partition of a cache: its number there, and type.
-///
-/// # Safety
-/// `partition` must be open.
-pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyType)> {
-    // SAFETY: the partition is open, by the caller's word.
-    unsafe {
-        let Some(marked) = marked(partition) else {
-            return key_column(partition);
-        };
-        let column = attribute(partition, marked.key)?;
-        Some((marked.key, KeyType::of(column.atttypid, column.atttypmod)?))
-    }
-}
-
-/// What `read` makes of the trigger that names the columns; it looks at no catalog. The trigger's shape is
-/// looked at first: the function's oid is a look-up, and this is asked at each row that changes. After
-/// that look-up the triggers may be others.
-///
-/// # Safety
-/// `table` must be open.
-unsafe fn marker<R>(
-    table: pg_sys::Relation,
-    read: impl FnOnce(&pg_sys::Trigger) -> R,
-) -> Option<R> {
-    let is_formed =
-        |trigger: &&pg_sys::Trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER;
-    // SAFETY: the table is open, by the caller's word. No catalog is looked at while a list of triggers is
-    // used.
-    unsafe {
-        relation::triggers(table).iter().find(is_formed)?;
-        let columns = own::COLUMNS.oid();
-        relation::triggers(table)
-            .iter()
-            .filter(is_formed)
-            .find(|trigger| trigger.tgfoid == columns)
-            .map(read)
-    }
-}
-
-/// # Safety
-/// A trigger of an open table, on three columns.
-unsafe fn attached_numbers(marker: &pg_sys::Trigger) -> [i16; 3] {
-    // SAFETY: it has as many columns as it says, which `marker` has seen to be three.
-    std::array::from_fn(|at| unsafe { *marker.tgattr.add(at) })
-}
-
-/// The rest of the trigger's argument that begins so.
-///
-/// # Safety
-/// A trigger of an open table.
-unsafe fn argument(marker: &pg_sys::Trigger, begins: &[u8]) -> Option<Vec<u8>> {
-    // SAFETY: each trigger has tgnargs C strings.
-    (0..marker.tgnargs as usize).find_map(|at| unsafe {
-        let argument = CStr::from_ptr(*marker.tgargs.add(at));
-        argument.to_bytes().strip_prefix(begins).map(<[u8]>::to_vec)
-    })
-}
-
-/// A column that is there, and was not dropped.
-///
-/// # Safety
-/// `table` must be open.
-unsafe fn attribute(table: pg_sys::Relation, number: i16) -> Option<pg_sys::FormData_pg_attribute> {
-    // SAFETY: an open relation has a descriptor, of which the column is a copy.
-    unsafe {
-        let descriptor = PgTupleDesc::from_pg_unchecked((*table).rd_att);
-        let column = descriptor.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
-        (!column.attisdropped).then_some(*column)
     }
 }
 

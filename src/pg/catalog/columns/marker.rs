@@ -1,0 +1,123 @@
+//! What the trigger of an attached table says: its three columns by their numbers, and how its deadlines are meant.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::catalog::{own, relation};
+
+/// BEFORE UPDATE, FOR EACH STATEMENT.
+const MARKER: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_UPDATE;
+
+/// What the marker of an attached table says: numbers of columns, and the unit of its deadlines.
+pub struct Marked {
+    pub key: i16,
+    pub value: i16,
+    pub deadline: i16,
+    pub unit: Option<Vec<u8>>,
+}
+
+/// The columns of an attached table as its marker has them, and of its partitions; None for another table.
+///
+/// # Safety
+/// `table` must be open.
+pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
+    // SAFETY: the table is open, by the caller's word; what is read are copies.
+    unsafe {
+        let own = marker(table, |marker| {
+            let [key, value, deadline] = attached_numbers(marker);
+            Marked {
+                key,
+                value,
+                deadline,
+                unit: argument(marker, b"unit="),
+            }
+        });
+        match own {
+            None if (*(*table).rd_rel).relispartition => marked_above((*table).rd_id),
+            own => own,
+        }
+    }
+}
+
+/// The columns of a partition, by the marker of the cache above it. They have the same names there; their
+/// numbers may be others.
+fn marked_above(partition: Oid) -> Option<Marked> {
+    let cache = relation::above(partition, own::RECORD.oid())?;
+    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
+    let arguments = relation::trigger_arguments(cache, own::COLUMNS.oid())?;
+    let unit = arguments
+        .iter()
+        .find_map(|text| text.strip_prefix(b"unit="));
+    let number = |at: usize| {
+        let name = relation::column_name(cache, *numbers.get(at)?)?;
+        relation::column_number(partition, &name)
+    };
+    Some(Marked {
+        key: number(0)?,
+        value: number(1)?,
+        deadline: number(2)?,
+        unit: unit.map(<[u8]>::to_vec),
+    })
+}
+
+/// The default that the deadline's column of an attached table had before, if any. Only from a marker
+/// that is disabled, as only the table's owner leaves one: the default is a text that runs code while
+/// it is read, and with TRIGGER anybody makes a marker where the library is not loaded.
+pub fn former_default(table: Oid) -> Option<Vec<u8>> {
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    unsafe {
+        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
+        let former = marker(open, |marker| {
+            let is_disabled = marker.tgenabled == pg_sys::TRIGGER_DISABLED as i8;
+            argument(marker, b"default=").filter(|_| is_disabled)
+        })
+        .flatten();
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        former
+    }
+}
+
+/// What `read` makes of the trigger that names the columns; it looks at no catalog. The trigger's shape is
+/// looked at first: the function's oid is a look-up, and this is asked at each row that changes. After
+/// that look-up the triggers may be others.
+///
+/// # Safety
+/// `table` must be open.
+pub(super) unsafe fn marker<R>(
+    table: pg_sys::Relation,
+    read: impl FnOnce(&pg_sys::Trigger) -> R,
+) -> Option<R> {
+    let is_formed =
+        |trigger: &&pg_sys::Trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER;
+    // SAFETY: the table is open, by the caller's word. No catalog is looked at while a list of triggers is
+    // used.
+    unsafe {
+        relation::triggers(table).iter().find(is_formed)?;
+        let columns = own::COLUMNS.oid();
+        relation::triggers(table)
+            .iter()
+            .filter(is_formed)
+            .find(|trigger| trigger.tgfoid == columns)
+            .map(read)
+    }
+}
+
+/// # Safety
+/// A trigger of an open table, on three columns.
+pub(super) unsafe fn attached_numbers(marker: &pg_sys::Trigger) -> [i16; 3] {
+    // SAFETY: it has as many columns as it says, which `marker` has seen to be three.
+    std::array::from_fn(|at| unsafe { *marker.tgattr.add(at) })
+}
+
+/// The rest of the trigger's argument that begins so.
+///
+/// # Safety
+/// A trigger of an open table.
+unsafe fn argument(marker: &pg_sys::Trigger, begins: &[u8]) -> Option<Vec<u8>> {
+    // SAFETY: each trigger has tgnargs C strings.
+    (0..marker.tgnargs as usize).find_map(|at| unsafe {
+        let argument = CStr::from_ptr(*marker.tgargs.add(at));
+        argument.to_bytes().strip_prefix(begins).map(<[u8]>::to_vec)
+    })
+}

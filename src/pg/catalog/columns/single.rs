@@ -1,0 +1,105 @@
+//! One column of a cache's table, for who needs no more: nothing else about the table is looked at.
+
+use std::ffi::CString;
+
+use pgrx::PgTupleDesc;
+use pgrx::pg_sys::{self, Oid};
+
+use super::marker::{attached_numbers, marked, marker};
+use crate::pg::catalog::{name, own, relation};
+use crate::pg::value::datum::ValueType;
+use crate::pg::value::key_type::KeyType;
+
+/// The number and type of the key's column, where there is one that a cache can have. For a row
+/// trigger, which anybody may put on their own table: nothing else about the table is looked at.
+///
+/// # Safety
+/// `table` must be open.
+pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
+    // SAFETY: the table is open, by the caller's word.
+    unsafe {
+        match marker(table, |marker| attached_numbers(marker)) {
+            Some([key, ..]) => {
+                let column = attribute(table, key)?;
+                Some((key, KeyType::of(column.atttypid, column.atttypmod)?))
+            }
+            None => {
+                let key = relation::column_number((*table).rd_id, c"key")?;
+                let descriptor = (*table).rd_att;
+                let is_text = pg_sys::SPI_gettypeid(descriptor, i32::from(key)) == pg_sys::TEXTOID;
+                is_text.then_some((key, KeyType::Text))
+            }
+        }
+    }
+}
+
+/// The columns of the key in a partition of a cache: its number there, and type.
+///
+/// # Safety
+/// `partition` must be open.
+pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyType)> {
+    // SAFETY: the partition is open, by the caller's word.
+    unsafe {
+        let Some(marked) = marked(partition) else {
+            return key_column(partition);
+        };
+        let column = attribute(partition, marked.key)?;
+        Some((marked.key, KeyType::of(column.atttypid, column.atttypmod)?))
+    }
+}
+
+/// The name of the key's column, quoted as a statement needs it. The caller holds a lock on the table.
+pub fn key_name(table: Oid) -> Option<CString> {
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    unsafe {
+        let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
+        let key = key_column(open);
+        pg_sys::relation_close(open, pg_sys::NoLock as i32);
+        let name = relation::column_name(table, key?.0)?;
+        Some(name::quote_identifier(&name))
+    }
+}
+
+/// The type of a cache's keys as the catalogs have it, without a lock on the cache. Text for what no
+/// marker speaks of: a cache of our own, or no cache at all.
+pub fn key_type(cache: Oid) -> KeyType {
+    let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
+    let key = numbers.and_then(|numbers| numbers.first().copied());
+    // SAFETY: a syscache look-up, which gives 0 for a column that is gone. A modifier does not
+    // matter to how a key is spelled.
+    let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
+    let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));
+    found.unwrap_or(KeyType::Text)
+}
+
+/// The number of the value's column, if it has a type that a cache's may have: all are varlenas.
+///
+/// # Safety
+/// `table` must be open.
+pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
+    // SAFETY: the table is open, by the caller's word.
+    unsafe {
+        let value = match marker(table, |marker| attached_numbers(marker)) {
+            Some([_, value, _]) => value,
+            None => relation::column_number((*table).rd_id, c"value")?,
+        };
+        let value_oid = attribute(table, value)?.atttypid;
+        ValueType::of_column(value_oid).map(|_| value)
+    }
+}
+
+/// A column that is there, and was not dropped.
+///
+/// # Safety
+/// `table` must be open.
+pub(super) unsafe fn attribute(
+    table: pg_sys::Relation,
+    number: i16,
+) -> Option<pg_sys::FormData_pg_attribute> {
+    // SAFETY: an open relation has a descriptor, of which the column is a copy.
+    unsafe {
+        let descriptor = PgTupleDesc::from_pg_unchecked((*table).rd_att);
+        let column = descriptor.get(usize::try_from(number).ok()?.checked_sub(1)?)?;
+        (!column.attisdropped).then_some(*column)
+    }
+}
