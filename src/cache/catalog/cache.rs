@@ -1,0 +1,187 @@
+//! A cache as this session knows it, and what that says of keys and values: it is right as long as it is present.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::dialect::Dialect;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::cache::model::settings::Settings;
+use crate::cache::model::statement::{Form, Statement};
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::error::Error;
+use crate::pg::catalog::columns::Columns;
+use crate::pg::catalog::invalidation::Watch;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::spi::plan::Plan;
+use crate::pg::table::target::Target;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::key_type::KeyType;
+use crate::pg::value::stored::Stored;
+
+/// Where a cache's entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// In a table that is emptied by a crash.
+    Unlogged,
+    /// In a table that survives one.
+    Logged,
+    /// In the hot tier alone.
+    Memory,
+}
+
+/// A cache as this session knows it.
+pub struct Cache {
+    pub relation: Oid,
+    pub id: CacheId,
+    pub settings: Settings,
+    pub value_type: ValueType,
+    pub storage: Storage,
+    /// Row-level security is enabled: policies may hide rows, so copies are not used.
+    pub row_security: bool,
+    /// The triggers see every row that changes, so copies stay coherent; and whoever has the
+    /// privilege may read them, which is not so of a temporary table.
+    pub may_be_copied: bool,
+    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of
+    /// what all share: no slot, no lease, no record.
+    pub temporary: bool,
+    /// Where keys, values and deadlines are in the table; None for a memory cache.
+    pub columns: Option<Columns>,
+    /// What a key must be made before it is hashed.
+    pub key_type: KeyType,
+    /// The table as a direct access sees it; `access_path` says when that way is taken.
+    pub target: Option<Target>,
+    /// Its rows are those of partitions. It has no copies in the tier: a partition that comes or goes brings or
+    /// takes rows past every trigger.
+    pub partitioned: bool,
+    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the
+    /// table may run somebody else's code.
+    pub own_relations: Vec<Oid>,
+    pub(super) qualified: std::ffi::CString,
+    pub(super) kept: Kept,
+    pub(super) watch: Watch,
+}
+
+/// What the session has found out about it and keeps, as it was first needed.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The slot it had when last asked; see `slots` for why it is checked at each use.
+    pub(super) slot: Cell<Option<u32>>,
+    pub(super) dialect: OnceCell<Dialect>,
+    pub(super) plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
+}
+
+impl Cache {
+    /// Whether it is what the catalogs say now, as far as the session has heard.
+    pub(super) fn is_present(&self) -> bool {
+        !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
+    }
+
+    /// Whether the relation may have changed since it was looked at.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.watch.is_stale()
+    }
+
+    /// Whether a change of its rows runs nobody's code but ours.
+    pub fn changes_alone(&self) -> bool {
+        let plain = self.target.as_ref().is_some_and(|target| target.writable);
+        plain || self.storage == Storage::Memory
+    }
+
+    /// Whether reading or changing its rows may run code that is not ours.
+    pub fn runs_others_code(&self) -> bool {
+        self.row_security || !self.changes_alone()
+    }
+
+    /// Whether somebody else has made its table.
+    pub fn is_attached(&self) -> bool {
+        self.columns
+            .as_ref()
+            .is_some_and(|columns| columns.attached)
+    }
+
+    /// Whether a negative entry can be stored.
+    pub fn takes_null(&self) -> bool {
+        let columns = self.columns.as_ref();
+        columns.is_none_or(|columns| columns.value_nullable)
+    }
+
+    /// The key as the table prints it: what is hashed, noted and compared. Raises 22P02 for what is
+    /// no value of the key's column.
+    #[inline]
+    pub fn key(&self, key: Key) -> Key {
+        match self.key_type.is_text() {
+            true => key,
+            false => Key::stored(self.key_type.canonical(key.text())),
+        }
+    }
+
+    /// A key of this cache with its hash.
+    #[inline]
+    pub fn hashed(&self, key: Key) -> HashedKey {
+        HashedKey::of(self.id, key)
+    }
+
+    /// The same for a key as a caller spells it.
+    #[inline]
+    pub fn rehashed(&self, key: HashedKey) -> HashedKey {
+        match self.key_type.is_text() {
+            true => key,
+            false => self.hashed(self.key(key.key)),
+        }
+    }
+
+    /// Raises 22001 for a key that the table's column is too short for.
+    #[inline]
+    pub fn check_room(&self, key: Key) -> Result<(), Error> {
+        match self.key_type.has_room_for(key.text()) {
+            true => Ok(()),
+            false => Err(Error::KeyBeyondColumn),
+        }
+    }
+
+    /// Raises 0A000 for a prefix of keys that have none.
+    pub fn check_prefix(&self, prefix: Text) -> Result<(), Error> {
+        match self.key_type.is_text() || prefix.bytes().is_empty() {
+            true => Ok(()),
+            false => Err(Error::NoPrefixes),
+        }
+    }
+
+    /// Raises 0A000 where the table's values or deadlines are generated.
+    pub fn check_writable(&self) -> Result<(), Error> {
+        match self
+            .columns
+            .as_ref()
+            .is_some_and(|columns| columns.generated)
+        {
+            true => Err(Error::GeneratedColumns),
+            false => Ok(()),
+        }
+    }
+
+    /// An entry that is written now: the value in the cache's own type.
+    pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
+        Ok(Entry {
+            deadline: self.deadline(ttl)?,
+            value: value.map(|value| convert::given(value, self.value_type)),
+        })
+    }
+
+    /// The deadline of an entry that is written now.
+    pub fn deadline(&self, ttl: Option<Interval>) -> Result<Deadline, Error> {
+        deadline::with_jitter(ttl, self.settings.ttl, self.settings.ttl_jitter)
+    }
+
+    /// `schema.name`, quoted, for a definition statement.
+    pub fn qualified_name(&self) -> &std::ffi::CStr {
+        &self.qualified
+    }
+}

@@ -1,0 +1,142 @@
+//! How a cache gets known: from the catalogs, or from another process of the server.
+
+use pgrx::pg_sys::Oid;
+
+use super::cache::{Cache, Kept, Storage};
+use crate::cache::model::settings::Settings;
+use crate::error::Error;
+use crate::pg::catalog::columns::Columns;
+use crate::pg::catalog::invalidation::Watch;
+use crate::pg::catalog::{distributed, inheritance, relation};
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::table::shape::{self, Shape};
+use crate::pg::value::datum::ValueType;
+use crate::pg::value::key_type::KeyType;
+
+/// From the catalogs, of a relation that is locked.
+pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
+    let watch = Watch::over(relation);
+    let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
+    let name = || relation::display_name(relation);
+    let Some(arguments) = &shape.settings else {
+        return Err(Error::NotACache(name()));
+    };
+    if shape.view && shape.temporary {
+        return Err(Error::TemporaryView(name()));
+    }
+    if !shape.view && distributed::is_distributed(relation) {
+        return Err(Error::Distributed(name()));
+    }
+    let broken = |why: String| Error::BrokenCache(name(), why);
+    let settings = Settings::from_arguments(arguments).map_err(broken)?;
+    let (value_type, columns) = check_columns(&shape).map_err(broken)?;
+    Ok(Cache {
+        relation,
+        id: CacheId::of(relation),
+        settings,
+        value_type,
+        storage: storage(
+            shape.view,
+            shape.unlogged || has_unlogged_partition(&shape, relation),
+        ),
+        row_security: shape.row_security,
+        may_be_copied: shape.triggers_always && !shape.temporary && !shape.partitioned,
+        partitioned: shape.partitioned,
+        temporary: shape.temporary,
+        key_type: columns.as_ref().map_or(KeyType::Text, |c| c.key_type),
+        columns,
+        target: shape.target,
+        own_relations: shape.own_relations,
+        qualified: shape.qualified,
+        kept: Kept::default(),
+        watch,
+    })
+}
+
+/// Of a partition of a cache, which is locked; None for what is none.
+pub(super) fn load_partition(table: Oid) -> Option<Cache> {
+    let watch = Watch::over(table);
+    let partition = shape::partition(table)?;
+    let persistence = relation::persistence(table);
+    Some(Cache {
+        relation: table,
+        id: CacheId::of(partition.whole),
+        settings: Settings::from_arguments(&partition.settings).ok()?,
+        value_type: partition.columns.value_type,
+        storage: storage(
+            false,
+            persistence == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED),
+        ),
+        row_security: partition.row_security,
+        may_be_copied: false,
+        partitioned: false,
+        temporary: persistence == Some(pgrx::pg_sys::RELPERSISTENCE_TEMP),
+        key_type: partition.columns.key_type,
+        columns: Some(partition.columns),
+        target: partition.target,
+        own_relations: Vec::new(),
+        qualified: partition.qualified,
+        kept: Kept::default(),
+        watch,
+    })
+}
+
+/// As somebody else has found it: without what only the catalogs say.
+pub(super) fn adopted(
+    relation: Oid,
+    settings: Settings,
+    value_type: ValueType,
+    storage: Storage,
+) -> Cache {
+    Cache {
+        relation,
+        id: CacheId::of(relation),
+        settings,
+        value_type,
+        storage,
+        row_security: false,
+        may_be_copied: false,
+        partitioned: false,
+        temporary: false,
+        columns: None,
+        key_type: KeyType::Text,
+        target: None,
+        own_relations: Vec::new(),
+        qualified: Default::default(),
+        kept: Kept::default(),
+        watch: Watch::over(relation),
+    }
+}
+
+/// Whether a crash takes rows of a partitioned cache, and a standby has none of them.
+fn has_unlogged_partition(shape: &Shape, relation: Oid) -> bool {
+    let is_unlogged =
+        |&leaf: &Oid| relation::persistence(leaf) == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED);
+    shape.partitioned && inheritance::leaves(relation).iter().any(is_unlogged)
+}
+
+pub(super) fn storage(view: bool, unlogged: bool) -> Storage {
+    match (view, unlogged) {
+        (true, _) => Storage::Memory,
+        (_, true) => Storage::Unlogged,
+        (_, false) => Storage::Logged,
+    }
+}
+
+/// The type of the values, and the columns of a table, when the relation has all that is needed.
+fn check_columns(shape: &Shape) -> Result<(ValueType, Option<Columns>), String> {
+    if shape.view {
+        let value_type = shape
+            .view_value
+            .filter(|_| shape.view_has_deadline)
+            .ok_or("Its view is not one of a memory cache.")?;
+        return Ok((value_type, None));
+    }
+    if !shape.ordinary_table && !shape.partitioned {
+        return Err("It is not an ordinary table.".into());
+    }
+    match &shape.columns {
+        Ok(columns) => Ok((columns.value_type, Some(columns.clone()))),
+        Err(misfit) => Err(misfit.why.clone()),
+    }
+}

@@ -1,0 +1,69 @@
+//! The slot of a cache in the tier, and the figures that it counts.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::cache::{Cache, Storage};
+use crate::cache::tier::slots;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::tier::{Tier, tier};
+
+impl Cache {
+    /// The cache's slot in the tier, if it has one.
+    #[inline]
+    pub fn slot(&self, tier: &Tier) -> Option<u32> {
+        let known = self
+            .kept
+            .slot
+            .get()
+            .filter(|&slot| tier.cache_of(slot).is(self.id, SeqCst));
+        if known.is_none() {
+            let found = slots::find(tier, self.id);
+            self.kept
+                .slot
+                .set(found.filter(|&slot| self.is_own(tier, slot)));
+        }
+        self.kept.slot.get()
+    }
+
+    /// The cache's slot; assigns one if it has none. None when all are taken, and for a temporary
+    /// table.
+    pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
+        if self.temporary {
+            return None;
+        }
+        self.slot(tier).or_else(|| {
+            if slots::find(tier, self.id).is_some_and(|slot| !self.is_own(tier, slot)) {
+                slots::free(tier, self.id);
+            }
+            slots::assign(tier, self.id, self.memory_id())
+        })
+    }
+
+    /// A standby is not told when a relation is dropped, and another one may get its oid.
+    fn is_own(&self, tier: &Tier, slot: u32) -> bool {
+        tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
+    }
+
+    /// By which a slot knows a memory cache; 0 for a table.
+    fn memory_id(&self) -> u64 {
+        match self.storage {
+            Storage::Memory => self.settings.id.unwrap_or(0).max(1),
+            _ => 0,
+        }
+    }
+
+    /// Counts something that happened to this cache.
+    pub fn count(&self, figure: Figure, times: u64) {
+        let Some(tier) = tier() else {
+            return;
+        };
+        // A memory cache has one by now, or was dropped meanwhile and must not get another.
+        let slot = match self.storage {
+            Storage::Memory => self.slot(tier),
+            _ => self.slot_or_new(tier),
+        };
+        if let Some(slot) = slot {
+            tier.slot(slot).count(figure, times);
+        }
+    }
+}
