@@ -1,6 +1,8 @@
 //! What a transaction has changed, and how others learn of it when it commits.
 
+mod at_end;
 pub mod changes;
+mod ledger;
 pub mod marks;
 pub mod notify;
 pub mod prepare;

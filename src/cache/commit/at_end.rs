@@ -1,0 +1,170 @@
+//! What comes of a transaction's ledger: marks, what is undone after them, and who is told.
+
+use std::collections::hash_map::Entry;
+
+use pgrx::pg_sys::Oid;
+
+use super::ledger::{Transaction, Whole};
+use super::told::{self, Notes};
+use crate::cache::lease::lowering::{self, Mark};
+use crate::cache::lease::{held, load_token};
+use crate::cache::tier::slots;
+use crate::pg::catalog::relation;
+use crate::pg::memory;
+use crate::pg::session::transaction;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier::{Tier, tier};
+
+impl Transaction {
+    pub(super) fn mark(&mut self) {
+        let Some(tier) = tier() else {
+            return;
+        };
+        for cache in std::mem::take(&mut self.removals) {
+            self.marks.removal(tier, cache);
+        }
+        for (relation, whole) in std::mem::take(&mut self.tables) {
+            self.marks.table(tier, relation, whole.extent);
+            let known = self.marked.tables.entry(relation).or_insert(whole);
+            known.stands |= whole.stands;
+        }
+        for (relation, keys) in std::mem::take(&mut self.keys) {
+            let noted = keys.iter().map(|(key, note)| (&key[..], note.voids_lease));
+            self.marks.keys(tier, relation, noted);
+            match self.marked.keys.entry(relation) {
+                Entry::Vacant(place) => drop(place.insert(keys)),
+                Entry::Occupied(mut marked) => join(marked.get_mut(), keys),
+            }
+        }
+    }
+
+    /// Where somebody is to be told.
+    pub(super) fn announce(&mut self) {
+        let changed = !self.marked.keys.is_empty() || !self.marked.tables.is_empty();
+        if let Some(tier) = tier().filter(|tier| changed && tier.is_tracked())
+            && transaction::has_xid()
+        {
+            let xid = transaction::full_xid();
+            self.announced = tier.control().telling.begin(xid);
+        }
+    }
+
+    pub(super) fn end(&mut self, committed: bool) {
+        let ended = std::mem::take(self);
+        let Some(tier) = tier() else {
+            return;
+        };
+        if committed && tier.is_tracked() {
+            ended.tell(tier);
+        }
+        if let Some(announced) = ended.announced {
+            tier.control().telling.end(announced);
+        }
+        if committed {
+            for cache in ended.outdated {
+                load_token::note_removal(tier, cache);
+            }
+        }
+        if let Some(record) = ended.record {
+            lowering::lower(tier, record, || Some(committed));
+        }
+        ended.marks.undo(tier, committed);
+        let relations = ended.relations.into_one();
+        free_slots(match committed {
+            true => relations.dropped,
+            false => relations.created,
+        });
+        if committed {
+            for database in ended.databases {
+                slots::free_database(tier, database);
+            }
+        }
+    }
+
+    /// The commit is visible, and the marks still stand.
+    fn tell(&self, tier: &Tier) {
+        let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
+        let whole = self.marked.tables.iter().filter_map(standing);
+        for relation in whole.chain(self.late.iter().copied()) {
+            told::tell_cache(tier, relation);
+        }
+        for (&relation, notes) in &self.marked.keys {
+            told::tell_keys(tier, relation, notes);
+        }
+    }
+
+    /// Caches that the transaction has changed, and whether as a whole: those whose rows it has, and
+    /// those that the tier knows and whose definition it has. Not other relations', and no temporary
+    /// ones, with which Postgres prepares nothing.
+    pub(super) fn touched_caches(&self) -> Vec<(u32, bool)> {
+        let has_slot = |&&relation: &&u32| {
+            tier().is_some_and(|tier| {
+                slots::find(tier, CacheId::of(Oid::from_u32(relation))).is_some()
+            })
+        };
+        let whole = |relation: &u32| {
+            self.tables.contains_key(relation) || self.marked.tables.contains_key(relation)
+        };
+        let defined = self.tables.keys().filter(has_slot);
+        let touched = self.touched.iter().chain(defined);
+        let mut touched = memory::collect(touched.map(|relation| (*relation, whole(relation))));
+        touched.retain(|&(relation, _)| !relation::is_temporary(Oid::from_u32(relation)));
+        touched.sort_unstable(); // two transactions in one order
+        touched.dedup();
+        touched
+    }
+
+    /// What is done at the end beside unmarking, in the order in which a record is undone backwards.
+    pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {
+        let relations = std::mem::take(&mut self.relations).into_one();
+        let mut later = Vec::new();
+        let lists = [
+            (
+                relations.dropped,
+                Mark::DroppedByCommit as fn(CacheId) -> Mark,
+            ),
+            (relations.created, Mark::DroppedByAbort),
+        ];
+        for (list, mark) in lists {
+            for relation in list {
+                let cache = CacheId::of(relation);
+                if slots::find(tier, cache).is_some() {
+                    memory::push(&mut later, mark(cache));
+                }
+            }
+        }
+        for cache in held::take_stores() {
+            memory::push(&mut later, Mark::Stores(cache));
+        }
+        self.marks.put_first(later);
+        for cache in std::mem::take(&mut self.outdated) {
+            self.marks.add(Mark::Outdated(cache));
+        }
+        // Before anything is undone, whoever asks for changes by then.
+        if self.record.is_some() || !self.marks.is_empty() {
+            for &(relation, _) in touched {
+                let cache = CacheId::of(Oid::from_u32(relation));
+                self.marks.add(Mark::Told(cache));
+            }
+        }
+    }
+}
+
+fn join(notes: &mut Notes, later: Notes) {
+    for (key, note) in later {
+        match notes.entry(key) {
+            Entry::Vacant(place) => drop(place.insert(note)),
+            Entry::Occupied(mut known) => known.get_mut().join(note),
+        }
+    }
+}
+
+/// The relations are gone, or were never there for others.
+pub(super) fn free_slots(relations: Vec<Oid>) {
+    let Some(tier) = tier() else {
+        return;
+    };
+    for relation in relations {
+        slots::free(tier, CacheId::of(relation));
+    }
+}

@@ -1,0 +1,183 @@
+//! What one transaction has noted so far: keys and tables that have changed, what of it is marked, and what stands
+//! whatever becomes of its savepoints.
+
+use std::collections::{HashMap, HashSet};
+
+use pgrx::pg_sys::Oid;
+
+use super::marks::{Extent, Marks};
+use super::told::{Note, Notes, Open};
+use crate::cache::model::savepoints::{Join, Savepoints};
+use crate::pg::catalog::relation;
+use crate::pg::events;
+use crate::pg::memory;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::prepared::Record;
+use crate::pg::shmem::telling::Announced;
+use crate::pg::shmem::tier::{Tier, tier};
+
+/// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
+pub(super) const MAX_KEYS: usize = 10_000;
+
+/// What the present transaction has done.
+#[derive(Default)]
+pub(super) struct Transaction {
+    /// Caches of which rows were changed, or entries removed; few, with or without a tier.
+    pub(super) touched: Vec<u32>,
+    /// Relations were made, altered or truncated: there may be files that an abort removes.
+    pub(super) new_files: bool,
+    /// By relation.
+    pub(super) keys: HashMap<u32, Notes>,
+    pub(super) tables: HashMap<u32, Whole>,
+    /// What is marked already; a mark stands until the transaction has ended.
+    pub(super) marked: Marked,
+    /// What savepoints may take back, for who is told of changes.
+    pub(super) open: Open,
+    /// Relations that were changed after the others were marked.
+    pub(super) late: Vec<u32>,
+    /// Who reads what it has written waits until it has told of it.
+    pub(super) announced: Option<Announced>,
+    /// Caches all of whose leases are voided.
+    pub(super) removals: Vec<CacheId>,
+    /// Caches from which somebody removes entries because their source changes.
+    pub(super) outdated: HashSet<CacheId>,
+    pub(super) relations: Savepoints<Relations>,
+    pub(super) databases: Vec<Oid>,
+    pub(super) marks: Marks,
+    /// That of a transaction that is being prepared.
+    pub(super) record: Option<Record>,
+}
+
+#[derive(Default)]
+pub(super) struct Marked {
+    pub(super) keys: HashMap<u32, Notes>,
+    pub(super) tables: HashMap<u32, Whole>,
+}
+
+/// A table that changes as a whole.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    pub(super) extent: Extent,
+    /// No savepoint can take it back.
+    pub(super) stands: bool,
+}
+
+impl Marked {
+    /// Takes a note of a key that is marked, if no other mark is needed for it.
+    fn take(&mut self, relation: u32, key: &[u8], note: Note) -> bool {
+        let known = self.keys.get_mut(&relation);
+        let Some(known) = known.and_then(|keys| keys.get_mut(key)) else {
+            return false;
+        };
+        let is_enough = known.voids_lease || !note.voids_lease;
+        if is_enough {
+            known.join(note);
+        }
+        is_enough
+    }
+}
+
+/// Relations that were made or dropped, by savepoint. What is noted of rows is not taken back by a
+/// rollback to a savepoint: marking too much costs a miss, too little the truth.
+#[derive(Default)]
+pub(super) struct Relations {
+    pub(super) created: Vec<Oid>,
+    pub(super) dropped: Vec<Oid>,
+}
+
+impl Join for Relations {
+    fn join(&mut self, later: Relations) {
+        self.created.join(later.created);
+        self.dropped.join(later.dropped);
+    }
+}
+
+impl Transaction {
+    pub(super) fn note_key(&mut self, tier: &Tier, relation: u32, key: &[u8], voids_lease: bool) {
+        let marked = self.marked.tables.get_mut(&relation);
+        if let Some(whole) = self.tables.get_mut(&relation).or(marked) {
+            whole.stands = whole.stands || self.open.stands(tier, relation, None);
+            return;
+        }
+        let stands = self.open.stands(tier, relation, Some(key));
+        let note = Note::new(voids_lease, stands);
+        if self.marked.take(relation, key, note) {
+            return;
+        }
+        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its
+        // marks.
+        if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
+            return;
+        }
+        let keys = self.keys.entry(relation).or_default();
+        match keys.get_mut(key) {
+            Some(known) => known.join(note),
+            None => {
+                if keys.try_reserve(1).is_err() {
+                    memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
+                }
+                keys.insert(memory::copy(key).into_boxed_slice(), note);
+            }
+        }
+        if keys.len() > MAX_KEYS {
+            let (extent, stands) = (Extent::Rows, true);
+            self.note_extent(relation, Whole { extent, stands });
+        }
+    }
+
+    /// A change that was noted under a savepoint can be taken back no more.
+    pub(super) fn stand(&mut self, relation: u32, key: Option<&[u8]>) {
+        let lists = [&mut self.keys, &mut self.marked.keys];
+        for notes in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
+            if let Some(note) = key.and_then(|key| notes.get_mut(key)) {
+                note.stands = true;
+            }
+        }
+        // Where it counts as all of the cache by now, that does.
+        let lists = [&mut self.tables, &mut self.marked.tables];
+        for whole in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
+            whole.stands = true;
+        }
+    }
+
+    /// Rows of a cache changed, or entries of it go.
+    pub(super) fn touch(&mut self, relation: Oid) {
+        let relation = relation.to_u32();
+        let is_known = self.touched.last() == Some(&relation) || self.touched.contains(&relation);
+        if !is_known {
+            memory::push(&mut self.touched, relation);
+        }
+    }
+
+    pub(super) fn note_change(&mut self, relation: Oid, extent: Extent) {
+        if extent == Extent::Rows {
+            self.touch(relation);
+        }
+        if extent == Extent::Rows && relation::is_temporary(relation) {
+            return;
+        }
+        let Some(tier) = tier() else {
+            return;
+        };
+        if events::is_late() {
+            memory::push(&mut self.late, relation.to_u32());
+            return self.marks.table(tier, relation.to_u32(), extent);
+        }
+        let stands = self.open.stands(tier, relation.to_u32(), None);
+        self.note_extent(relation.to_u32(), Whole { extent, stands });
+    }
+
+    fn note_extent(&mut self, relation: u32, mut whole: Whole) {
+        let keys = self.keys.remove(&relation).unwrap_or_default();
+        whole.stands |= keys.values().any(|note| note.stands);
+        let known = self.tables.entry(relation).or_insert(whole);
+        known.stands |= whole.stands;
+        if whole.extent == Extent::Definition {
+            known.extent = whole.extent;
+        }
+    }
+
+    pub(super) fn relations_here(&mut self) -> &mut Relations {
+        self.relations.at(events::nesting_level())
+    }
+}
