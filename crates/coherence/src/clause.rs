@@ -4,19 +4,7 @@
 //! of the clauses in `tests/controls.rs` must yield a counterexample. `tests/redundant.rs` holds the clauses
 //! that other clauses cover, with the proof by exhaustion.
 
-macro_rules! clauses {
-    ($($(#[$doc:meta])* $clause:ident,)*) => {
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Clause {
-            $($(#[$doc])* $clause,)*
-        }
-
-        impl Clause {
-            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
-        }
-    };
-}
+use crate::clauses::clauses;
 
 clauses! {
     // Rule 1, record
@@ -114,18 +102,4 @@ clauses! {
     CreateAbortFreesSlot,
     /// DROP frees the slot: the next relation of this OID gets another generation.
     DropFreesSlot,
-}
-
-/// The clauses that a model leaves out.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Dropped(u64);
-
-impl Dropped {
-    pub fn with(self, clause: Clause) -> Self {
-        Dropped(self.0 | 1 << clause as u8)
-    }
-
-    pub fn contains(self, clause: Clause) -> bool {
-        self.0 & (1 << clause as u8) != 0
-    }
 }

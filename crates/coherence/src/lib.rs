@@ -67,6 +67,7 @@
 #![allow(clippy::unreachable, reason = "a tool for tests")]
 
 pub mod clause;
+mod clauses;
 pub mod configurations;
 mod dirty;
 mod end;

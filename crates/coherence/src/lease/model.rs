@@ -1,22 +1,9 @@
 //! Configurations, clauses and the state of the model of leases.
 
+use crate::clauses::clauses;
+
 /// Actors that a configuration has at most.
 pub const MAX_ACTORS: usize = 3;
-
-macro_rules! clauses {
-    ($($(#[$doc:meta])* $clause:ident,)*) => {
-        /// What a model can leave out.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[repr(u8)]
-        pub enum Clause {
-            $($(#[$doc])* $clause,)*
-        }
-
-        impl Clause {
-            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
-        }
-    };
-}
 
 clauses! {
     /// No lease while a writer of the key's stripe pends.
@@ -85,7 +72,7 @@ pub struct Model {
     pub actors: Vec<Actor>,
     /// There is a row at first, and it has expired: a miss for all.
     pub expired_row: bool,
-    dropped: u32,
+    dropped: Dropped,
 }
 
 impl Model {
@@ -95,7 +82,7 @@ impl Model {
             name,
             actors: actors.to_vec(),
             expired_row: false,
-            dropped: 0,
+            dropped: Dropped::default(),
         }
     }
 
@@ -105,12 +92,12 @@ impl Model {
     }
 
     pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped |= 1 << clause as u8;
+        self.dropped = self.dropped.with(clause);
         self
     }
 
     pub fn keeps(&self, clause: Clause) -> bool {
-        self.dropped & (1 << clause as u8) == 0
+        !self.dropped.contains(clause)
     }
 }
 

@@ -1,26 +1,12 @@
 //! Configurations, clauses and the state of the model of prepared transactions.
 
+use crate::clauses::clauses;
 use crate::wide::{Event, Machine};
 
 /// Actors that a configuration has at most.
 pub const MAX_ACTORS: usize = 4;
 /// The rows; both keys hash to the one stripe.
 pub const KEYS: usize = 2;
-
-macro_rules! clauses {
-    ($($(#[$doc:meta])* $clause:ident,)*) => {
-        /// What a model can leave out.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[repr(u8)]
-        pub enum Clause {
-            $($(#[$doc])* $clause,)*
-        }
-
-        impl Clause {
-            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
-        }
-    };
-}
 
 clauses! {
     /// PREPARE undoes no mark.
@@ -85,7 +71,7 @@ pub struct Model {
     pub actors: Vec<Actor>,
     /// The server may be restarted once.
     pub restarts: bool,
-    dropped: u32,
+    dropped: Dropped,
 }
 
 impl Model {
@@ -95,7 +81,7 @@ impl Model {
             name,
             actors: actors.to_vec(),
             restarts: false,
-            dropped: 0,
+            dropped: Dropped::default(),
         }
     }
 
@@ -105,12 +91,12 @@ impl Model {
     }
 
     pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped |= 1 << clause as u8;
+        self.dropped = self.dropped.with(clause);
         self
     }
 
     pub fn keeps(&self, clause: Clause) -> bool {
-        self.dropped & (1 << clause as u8) == 0
+        !self.dropped.contains(clause)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Configurations, clauses and the state of the model of tracking.
 
+use crate::clauses::clauses;
 use crate::wide::{Event, Machine};
 
 pub const KEYS: usize = 2;
@@ -10,21 +11,7 @@ pub const RING: usize = 2;
 /// Messages and replies on their way to the client.
 pub const LINE: usize = 8;
 
-macro_rules! clauses {
-    ($($clause:ident,)*) => {
-        /// What a model can leave out; `tracking` says what each of them is.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[repr(u8)]
-        pub enum Clause {
-            $($clause,)*
-        }
-
-        impl Clause {
-            pub const ALL: &[Clause] = &[$(Clause::$clause,)*];
-        }
-    };
-}
-
+// `tracking` says what each of them is.
 clauses! {
     AsksBeforeRead,
     NotedBeforeRead,
@@ -86,7 +73,7 @@ pub struct Model {
     pub warm: bool,
     /// A transaction has changed both rows and was prepared before a restart.
     pub recovered: bool,
-    dropped: u32,
+    dropped: Dropped,
 }
 
 impl Model {
@@ -98,7 +85,7 @@ impl Model {
             script,
             warm: false,
             recovered: false,
-            dropped: 0,
+            dropped: Dropped::default(),
         }
     }
 
@@ -113,12 +100,12 @@ impl Model {
     }
 
     pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped |= 1 << clause as u8;
+        self.dropped = self.dropped.with(clause);
         self
     }
 
     pub fn keeps(&self, clause: Clause) -> bool {
-        self.dropped & (1 << clause as u8) == 0
+        !self.dropped.contains(clause)
     }
 
     /// Whether each transaction that changes one of the rows changes both.
