@@ -22,6 +22,7 @@ WORKLOADS = {
     "spread": "what it costs to spread keys over several servers",
     "tuning": "the figures of docs/tuning.md",
     "resp": "the Redis protocol beside Redis: single commands, pipelines, many keys, many clients",
+    "resp_tables": "table caches by the Redis protocol beside prepared SQL, a memory cache and Redis",
     "kv": "the loads of a key-value store, beside etcd",
 }
 

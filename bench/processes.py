@@ -39,6 +39,18 @@ def cpu_seconds(server):
             return (before + living) / TICKS
 
 
+def cpu_seconds_of(server, title):
+    """Of its living children that are called so."""
+    return sum(own_ticks(pid) for pid in children(server) if title in command_line(pid)) / TICKS
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def rate_and_cost(server, load):
     """Requests a second of a load, and what the server's processes spent on a request meanwhile, in microseconds."""
     used, start = cpu_seconds(server), time.monotonic()

@@ -175,11 +175,13 @@ def wait_for_resp(path):
 class Door(Postgres):
     """A memory cache of bytea, asked by the Redis protocol."""
 
-    CACHE = "public.door"
+    # By the protocol's number of their database: a name, and how it is made.
+    CACHES = (("public.door", "storage => 'memory', value_type => 'bytea'"),)
 
     def __init__(self, setup, system=DOOR):
         self.port = free_port() if setup.tcp else 0
-        named = {"port": self.port, "socket": "resp.sock", "caches": self.CACHE, "default_role": "postgres"}
+        caches = ",".join(name for name, _ in self.CACHES)
+        named = {"port": self.port, "socket": "resp.sock", "caches": caches, "default_role": "postgres"}
         lines = [f"pgcache.resp_{name} = '{value}'" for name, value in {**named, "max_clients": setup.clients + 100}.items()]
         # No session of SQL is among the clients.
         super().__init__(replace(setup, clients=0, tcp=False, conf=(*setup.conf, *lines)), system)
@@ -189,8 +191,8 @@ class Door(Postgres):
         super().__enter__()
         try:
             self.sql("CREATE EXTENSION pgcache", database="postgres")
-            made = f"SELECT cache_create('{self.CACHE}', storage => 'memory', value_type => 'bytea')"
-            self.sql(made, database="postgres")
+            for name, made in self.CACHES:
+                self.sql(f"SELECT cache_create('{name}', {made})", database="postgres")
             wait_for_resp(self.path)
         except BaseException:
             self.__exit__(True)

@@ -5,12 +5,10 @@ them in turn, and a ratio is formed within a repetition. All keys exist; entries
 and the caches that are read are not the one that is written.
 """
 
-import contextlib
 import json
 import lzma
-import os
 
-from . import key_distribution as kd
+from . import cores, key_distribution as kd
 from .base import ROOT, Journal, driver_words, ground, insist, output, say
 from .processes import rate_and_cost
 from .servers import CLIENTS, DATABASE, Postgres, Redis, Setup
@@ -120,7 +118,7 @@ def measure(postgres, redis, options):
         row |= best(server, name, [lambda threads=threads: mixed(words, options, threads) for threads in tried])
     for expression in INSIDE:
         row[f"ns {expression}"] = inside(postgres, options, expression)
-    return row | (measure_pinned(postgres, redis, options) if len(os.sched_getaffinity(0)) > 1 else {})
+    return row | (measure_pinned(postgres, redis, options) if cores.are_two() else {})
 
 
 def best(server, name, calls):
@@ -129,30 +127,11 @@ def best(server, name, calls):
 
 
 def measure_pinned(postgres, redis, options):
-    with one_core_for([postgres.pid, redis.pid]):
+    with cores.one_core_for([postgres.pid, redis.pid]):
         row = {name: pgbench(postgres, options, name, 1) for name in PINNED}
         for command in ("get", "set"):
             row[f"redis {command.upper()}"] = redis_benchmark(redis, options, command, 1, 100_000 * options.seconds)
     return {f"pinned {name}": tps for name, tps in row.items()}
-
-
-@contextlib.contextmanager
-def one_core_for(servers):
-    """The servers, and backends that they start from now on, on the first core; this process, whose children the
-    clients are, on the second."""
-    first, second, *_ = cores = sorted(os.sched_getaffinity(0))
-    place(servers, [first])
-    os.sched_setaffinity(0, [second])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
-        place(servers, cores)
-
-
-def place(servers, cores):
-    for pid in servers:
-        output(["taskset", "--all-tasks", "--cpu-list", "--pid", ",".join(map(str, cores)), pid])
 
 
 def pgbench(postgres, options, name, threads):

@@ -46,6 +46,15 @@ class CpuSeconds(unittest.TestCase):
             child.stdin.close()
             child.wait()
 
+    def test_of_the_children_only_those_of_that_name_count(self):
+        for title, least, most in ((" busy-child", 0.28, 9), ("another", 0, 0)):
+            words = [sys.executable, "-c", f"{BURN}\nprint('burnt', flush=True)\nimport sys; sys.stdin.read()", "busy-child"]
+            with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+                child.stdout.readline()
+                used = processes.cpu_seconds_of(os.getpid(), title)
+                child.stdin.close()
+            self.assertTrue(least <= used <= most, used)
+
     @unittest.skipUnless(os.geteuid() == 0, "only root may look at another's mappings")
     def test_shared_memory_counts_when_who_touched_it_is_gone(self):
         words = [sys.executable, "-c", SHARED]

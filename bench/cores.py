@@ -1,0 +1,41 @@
+"""Servers on one core and their clients on another: what the operating system's scheduler does to many processes on a
+few cores is no property of a server."""
+
+import contextlib
+import os
+
+from .processes import children
+
+
+def are_two():
+    return len(os.sched_getaffinity(0)) > 1
+
+
+@contextlib.contextmanager
+def one_core_for(servers):
+    """The servers with all of their processes, and those that they start from now on, on the first core; this process,
+    whose children the clients are, on the second."""
+    first, second, *_ = cores = sorted(os.sched_getaffinity(0))
+    place(servers, [first])
+    os.sched_setaffinity(0, [second])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        place(servers, cores)
+
+
+def place(servers, cores):
+    for server in servers:
+        for pid in [server, *children(server)]:
+            for thread in threads(pid):
+                # A session may be ending just now.
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, cores)
+
+
+def threads(pid):
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
