@@ -280,9 +280,10 @@ def by_pgbench(server, load, _side, clients, seconds):
 
 HEAD = ("", "who answers", "per second", "spread")
 CPU = ("CPU µs a request", "front", "back", "p50 ms", "p99 ms")
+BESIDE = (CPU[0], "of the first", *CPU[1:])
 COSTS = ("SETs a transaction", "WAL bytes a SET", "transaction ids a million")
-READS = (*HEAD, "of the first", "must", *CPU)
-WRITES = (*HEAD, "of the first", "must", "of Redis", "aim", *CPU, *COSTS)
+READS = (*HEAD, "of the first", "must", *BESIDE)
+WRITES = (*HEAD, "of the first", "must", "of Redis", "aim", *BESIDE, *COSTS)
 GROWN = ("clients", *HEAD[2:], *CPU, *COSTS)
 
 
@@ -315,7 +316,9 @@ def beside(summary, load):
     for side in load.sides:
         if row := found.get(side):
             bounds = [*ratio(row, first, load.must), *(ratio(row, redis, load.aim) if load.writes else ())]
-            yield (load.title, SIDES[side], *rate(row), *bounds, *cpu(row), *(costs(row) if load.writes else ()))
+            used, *parts = cpu(row)
+            spent = (used, f"{row['cpu_us'] / first['cpu_us']:.2f}" if first and first["cpu_us"] else "", *parts)
+            yield (load.title, SIDES[side], *rate(row), *bounds, *spent, *(costs(row) if load.writes else ()))
 
 
 def ratio(row, other, bound):

@@ -3,7 +3,7 @@
 import unittest
 
 from bench.base import BenchError
-from bench.resp_tables import GROW, KINDS, LOADS, SIDES, Tables, beside, each, judge, plan, ratio
+from bench.resp_tables import FIELDS, GROW, GROWN, KINDS, LOADS, READS, SIDES, WRITES, Tables, beside, each, grown_cells, judge, plan, ratio
 from bench.stats import summarise
 
 NAMED = {load.name: load for load in LOADS}
@@ -12,7 +12,6 @@ RUN = {
     "way": "pinned", "load": "unlogged", "clients": 50, "side": "table", "repetition": 0, "tps": 60_000.0, "cpu_us": 12.0,
     "front_us": 4.0, "back_us": 8.0, "p50_ms": 0.5, "p99_ms": 0.9, "batch": 25.0, "wal_bytes": 2.0, "ids": 40_000.0,
 }  # fmt: skip
-FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "wal_bytes", "ids")
 
 
 class Runs(unittest.TestCase):
@@ -46,12 +45,19 @@ class Report(unittest.TestCase):
         return list(beside(summarise(rows, ("way", "load", "clients", "side"), FIELDS), NAMED[load]))
 
     def test_a_missed_must_is_bold_and_stays(self):
-        sql, table, redis = self.lines({"side": "sql", "tps": 30_000.0}, {}, {"side": "redis", "tps": 80_000.0})
+        sql, table, redis = self.lines({"side": "sql", "tps": 30_000.0, "cpu_us": 24.0}, {}, {"side": "redis", "tps": 80_000.0})
         self.assertEqual(table[4:8], ("**2.00**", "3", "0.75", "0.7"))
         self.assertEqual((sql[4:6], redis[4:6]), (("1.00", ""), ("2.67", "")))
+        self.assertEqual(table[8:12], ("12.00", "0.50", "4.00", "8.00"))
 
     def test_a_must_that_holds_is_plain(self):
         self.assertEqual(self.lines({"side": "sql", "tps": 20_000.0}, {})[1][4:6], ("3.00", "3"))
+
+    def test_each_head_has_its_cell(self):
+        for load, head in (("past", READS), ("unlogged", WRITES)):
+            for line in self.lines(*({"side": side} for side in NAMED[load].sides), load=load):
+                self.assertEqual(len(line), len(head))
+        self.assertEqual(len(grown_cells(RUN | {"tps_min": 1, "tps_max": 2})), len(GROWN))
 
     def test_a_side_that_was_not_asked_has_no_ratio(self):
         self.assertEqual(ratio(RUN, None, 3.0), ("", ""))
