@@ -159,6 +159,7 @@ def run(options):
             postgres.load()
             postgres.check()
             journal.facts["versions"] = [postgres.version(), f"{REDIS.label}: {redis.version()}"]
+            journal.write_facts()
             for way, runs in groupby(todo, key=lambda one: one[0]):
                 with placed(way, [postgres.pid, redis.pid]):
                     for _, load, clients, side, repetition in runs:
@@ -267,14 +268,14 @@ def by_pgbench(server, load, _side, clients, seconds):
 
     def timed():
         with tempfile.TemporaryDirectory() as name:
-            # Whole seconds; a shorter run is given as transactions.
-            length = ["-T", round(seconds)] if seconds >= 1 else ["-t", max(1, int(seconds * 10_000 / clients))]
+            # Whole seconds, in which the sessions begin as well; a shorter run is given as transactions.
+            length = ["-T", round(seconds + began)] if seconds >= 1 else ["-t", max(1, int(seconds * 10_000 / clients))]
             seen = Pgbench.result(ask(length, ["-l", "--sampling-rate", 0.05, "--log-prefix", f"{name}/pgbench_log"]), Path(name))
         return {**{name: seen[name] for name in ("tps", "requests", "p50_ms", "p99_ms")}, "connecting": connecting}
 
-    before = processes.cpu_seconds(server.pid)
+    before, start = processes.cpu_seconds(server.pid), time.monotonic()
     ask(["-t", 1])
-    connecting = processes.cpu_seconds(server.pid) - before
+    connecting, began = processes.cpu_seconds(server.pid) - before, time.monotonic() - start
     return timed
 
 
