@@ -1,18 +1,21 @@
 //! A back process: does what can wait, for the fronts. It answers questions, each in a transaction of its
 //! own, and works on tables. The one of number 0 is the quick lane.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::auth::{self, DecideFailure};
 use super::question::{Answer, Question};
 use super::work::Bench;
 use crate::guc;
 use crate::pg::resp::desk::Desk;
-use crate::pg::resp::queue::{Kind, Queue};
+use crate::pg::resp::queue::{Asked, Kind, Queue, Takes};
+use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
 
 /// How long the quick lane waits for a lock of a catalog.
 const QUICK: Duration = Duration::from_millis(10);
+/// The quick lane hashes passwords where no other process can, and then works for so many times as long on the rest.
+const REST_OF_HASH: u32 = 3;
 /// After so long without work what was done is reported.
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -27,6 +30,7 @@ pub fn run(number: usize) {
         number,
         has_slow: number != 0 || guc::resp::backs() == 1,
         bench: Bench::new(number, desk, search_path),
+        next_slow: Instant::now(),
         queue,
     };
     back.queue.begin_back(number, Answer::Failed);
@@ -45,6 +49,8 @@ struct Back {
     number: usize,
     /// It takes what may wait.
     has_slow: bool,
+    /// The quick one takes no question before that may take long.
+    next_slow: Instant,
     queue: Queue<Question, Answer>,
     bench: Bench,
 }
@@ -70,39 +76,83 @@ impl Back {
         }
         background::show(None);
         let _ = background::obey_interrupts();
-        match self.bench.unreported {
-            false => background::rest(),
-            true if background::rest_for(REPORT) => {}
-            true => {
+        match (self.bench.unreported, self.until_slow()) {
+            (_, Some(pause)) => _ = background::rest_for(pause),
+            (false, None) => background::rest(),
+            (true, None) if background::rest_for(REPORT) => {}
+            (true, None) => {
                 background::report_statistics(true);
                 self.bench.unreported = false;
             }
         }
     }
 
-    /// One batch, one job, one question; whether there was any.
+    /// One batch, one question, one job; whether there was any.
     fn work(&mut self) -> bool {
         let mut worked = self.number == 0 && self.bench.quick(&self.queue);
-        worked |= self.has_slow && self.bench.slow(&self.queue);
         if self.may_answer()
-            && let Some(asked) = self.queue.next(self.number, self.has_slow)
+            && let Some(asked) = self.queue.next(self.number, self.takes())
         {
-            let patience = (!self.has_slow).then_some(QUICK);
-            self.queue
-                .answer(asked.place, answer(&asked.question, patience));
+            self.answer(asked);
             worked = true;
+        }
+        if self.has_slow && self.bench.has_slow() {
+            // It may take long: who comes in or asks meanwhile does not wait for it.
+            if self.number != 0 && self.queue.is_asked(Takes::ALL) {
+                self.queue.wake_quick();
+            }
+            worked |= self.bench.slow(&self.queue);
         }
         worked
     }
 
-    fn has_work(&self) -> bool {
-        self.bench.has_work(self.has_slow)
-            || self.may_answer() && self.queue.is_asked(self.has_slow)
+    fn answer(&mut self, asked: Asked<Question>) {
+        let since = Instant::now();
+        let patience = (!self.has_slow).then_some(QUICK);
+        let answered = match (answer(&asked.question, patience), &asked.question) {
+            (Ok(answered), _) => answered,
+            (Err(failure), Question::Decide { .. }) if failure.locked => {
+                Answer::Decided(Err(DecideFailure::Locked))
+            }
+            (Err(failure), _) if failure.locked && !self.has_slow => {
+                return self.queue.put_back(asked);
+            }
+            (Err(_), _) => Answer::Failed,
+        };
+        self.queue.answer(asked.place, answered);
+        if asked.slow {
+            self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
+        }
     }
 
-    /// Whether it takes questions now: the quick one only where no other can, and none with a password.
+    fn has_work(&self) -> bool {
+        self.bench.has_work(self.has_slow) || self.may_answer() && self.queue.is_asked(self.takes())
+    }
+
+    /// Whether it takes questions now: the quick one only where no other can.
     fn may_answer(&self) -> bool {
         self.has_slow || !self.queue.has_idle_slow()
+    }
+
+    /// Until when the quick one leaves those alone that take long, where nobody else takes them.
+    fn until_slow(&self) -> Option<Duration> {
+        let waits = |takes| !self.has_slow && self.may_answer() && self.queue.is_asked(takes);
+        waits(Takes {
+            slow: true,
+            locked: false,
+        })
+        .then(|| {
+            let pause = self.next_slow.saturating_duration_since(Instant::now());
+            pause.max(Duration::from_millis(1))
+        })
+    }
+
+    /// Which questions it takes: the quick one none that has met a lock, and of those with a password a few.
+    fn takes(&self) -> Takes {
+        Takes {
+            slow: self.has_slow || Instant::now() >= self.next_slow,
+            locked: self.has_slow,
+        }
     }
 }
 
@@ -117,7 +167,7 @@ fn reload() {
 }
 
 /// An error ends the transaction, not the process.
-fn answer(question: &Question, patience: Option<Duration>) -> Answer {
+fn answer(question: &Question, patience: Option<Duration>) -> Result<Answer, Failure> {
     let work = || match question {
         Question::Authenticate {
             user,
@@ -141,12 +191,8 @@ fn answer(question: &Question, patience: Option<Duration>) -> Answer {
         Some(patience) => as_role::within(patience, || background::in_transaction(work)),
     };
     // Whoever cancels means no client of ours: once more.
-    let done = ask().or_else(|failure| match failure.cancelled && !failure.locked {
+    ask().or_else(|failure| match failure.cancelled && !failure.locked {
         true => ask(),
         false => Err(failure),
-    });
-    done.unwrap_or_else(|failure| match question {
-        Question::Decide { .. } if failure.locked => Answer::Decided(Err(DecideFailure::Locked)),
-        _ => Answer::Failed,
     })
 }

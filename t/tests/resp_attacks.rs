@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Shutdown;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
+use pgcache_tests::tables::{self, LOGGED, client_in, reply, send};
 use pgcache_tests::wait::wait_until;
+use postgres::Client as Session;
+
+const OK: fn() -> Reply = || Reply::status("OK");
 
 #[test]
 fn an_answer_is_that_to_the_last_question() {
@@ -73,6 +77,75 @@ fn a_locked_cache_keeps_nobody_out() {
     let began = Instant::now();
     door.cluster.down(Shutdown::Fast);
     assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+/// A command in a process that may wait, whose trigger waits until the session gives the lock back.
+fn wait_in_a_trigger(door: &Door, session: &mut Session) -> Client {
+    session.run(&format!(
+        "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END';
+         CREATE TRIGGER waits BEFORE INSERT ON {LOGGED} FOR EACH ROW EXECUTE FUNCTION waits();
+         SELECT pg_advisory_lock(1)"
+    ));
+    let mut waiting = client_in(door, 2, None);
+    send(&mut waiting, &["SET", "k", "v"]);
+    wait_until("the trigger waits", || {
+        session
+            .holds("SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    });
+    waiting
+}
+
+#[test]
+fn a_slow_trigger_keeps_nobody_out() {
+    let door = tables::start(&["password_encryption = 'scram-sha-256'"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE one LOGIN PASSWORD 'right'; GRANT SELECT ON public.door TO one");
+    let hba = door.cluster.folder.join("data/pg_hba.conf");
+    let lines = std::fs::read_to_string(&hba).unwrap();
+    std::fs::write(&hba, format!("local all one scram-sha-256\n{lines}")).unwrap();
+    session.run("SELECT pg_reload_conf()");
+    wait_until("the password is asked for", || {
+        door.client().ask(&["AUTH", "one", "wrong"]) != OK()
+    });
+    let mut waiting = wait_in_a_trigger(&door, &mut session);
+    for _ in 0..5 {
+        // One who says nothing, and one who says a password.
+        assert_eq!(door.client().ask(&["GET", "k"]), Reply::Null);
+        let mut client = door.client();
+        assert!(matches!(
+            client.ask(&["AUTH", "one", "wrong"]),
+            Reply::Error(_)
+        ));
+        assert_eq!(client.ask(&["AUTH", "one", "right"]), OK());
+        assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
+    }
+    session.run("SELECT pg_advisory_unlock(1)");
+    assert_eq!(reply(&mut waiting), OK());
+}
+
+#[test]
+fn who_comes_in_behind_a_locked_catalog_keeps_nobody_from_a_table() {
+    let door = tables::start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE one LOGIN");
+    let mut others = client_in(&door, 1, None);
+    assert_eq!(others.ask(&["SET", "k", "v"]), OK());
+    let mut waiting = wait_in_a_trigger(&door, &mut session);
+    let mut locks = door.cluster.connect("postgres");
+    locks.run("BEGIN; LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE");
+    // No process may wait for it, so the question is left until one may.
+    let mut stranger = door.client();
+    send(&mut stranger, &["AUTH", "one", "x"]);
+    for number in 0..20 {
+        let number = number.to_string();
+        assert_eq!(others.ask(&["SET", "k", &number]), OK());
+        assert_eq!(others.ask(&["GET", "k"]), Reply::bulk(&number));
+    }
+    session.run("SELECT pg_advisory_unlock(1)");
+    assert_eq!(reply(&mut waiting), OK());
+    locks.run("COMMIT");
+    assert_eq!(reply(&mut stranger), OK());
 }
 
 /// The longest of some replies to others, while a client is busy with what it has sent.

@@ -82,12 +82,30 @@ struct Place<Q, A> {
     /// The number of the front.
     front: AtomicU32,
     slow: AtomicBool,
+    /// A back that does not wait has met a lock: another one takes it.
+    met_lock: AtomicBool,
     /// Smaller ones were asked earlier.
     order: AtomicU64,
     /// What the front knows its question by.
     ticket: AtomicU64,
     question: UnsafeCell<MaybeUninit<Q>>,
     answer: UnsafeCell<MaybeUninit<A>>,
+}
+
+/// Which questions a back takes.
+#[derive(Clone, Copy)]
+pub struct Takes {
+    /// Those that take long.
+    pub slow: bool,
+    /// Those that have met a lock.
+    pub locked: bool,
+}
+
+impl Takes {
+    pub const ALL: Takes = Takes {
+        slow: true,
+        locked: true,
+    };
 }
 
 /// Which kind of process.
@@ -135,6 +153,8 @@ pub struct Queue<Q: 'static, A: 'static> {
 /// A question that this back has taken, and its place.
 pub struct Asked<Q> {
     pub place: usize,
+    /// It may take long.
+    pub slow: bool,
     pub question: Q,
 }
 
@@ -242,6 +262,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         };
         place.front.store(front as u32, Relaxed);
         place.slow.store(slow, Relaxed);
+        place.met_lock.store(false, Relaxed);
         place.ticket.store(ticket, Relaxed);
         place
             .order
@@ -283,15 +304,14 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         self.process(Kind::Back, back).busy.store(busy, SeqCst);
     }
 
-    /// Takes the next question: quick ones first, in the order in which they were asked; or one of these alone.
-    pub fn next(&self, back: usize, slow: bool) -> Option<Asked<Q>> {
+    /// Takes the next of these questions: quick ones first, in the order in which they were asked.
+    pub fn next(&self, back: usize, takes: Takes) -> Option<Asked<Q>> {
         loop {
             let (index, place) = self
                 .places
                 .iter()
                 .enumerate()
-                .filter(|(_, place)| place.state.load(SeqCst) == ASKED)
-                .filter(|(_, place)| slow || !place.slow.load(Relaxed))
+                .filter(|(_, place)| place.is_for(takes))
                 .min_by_key(|(_, place)| (place.slow.load(Relaxed), place.order.load(Relaxed)))?;
             let taken = with_back(TAKEN, back);
             if place
@@ -310,8 +330,28 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
             };
             return Some(Asked {
                 place: index,
+                slow: place.slow.load(Relaxed),
                 question,
             });
+        }
+    }
+
+    /// Leaves a question to a back that may wait for the lock which this one has met.
+    pub fn put_back(&self, asked: Asked<Q>) {
+        let Some(place) = self.places.get(asked.place) else {
+            return;
+        };
+        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its back's alone.
+        unsafe { (*place.question.get()).write(asked.question) };
+        place.met_lock.store(true, Relaxed);
+        let again = |state| (kind(state) == TAKEN).then_some(ASKED);
+        if place.state.fetch_update(SeqCst, Acquire, again).is_ok() {
+            self.wake_back();
+        } else {
+            // SAFETY: as above; nobody asks any more, and a question may have a password in it.
+            unsafe { wipe(place.question.get()) };
+            self.count_out(place);
+            place.state.store(FREE, Release);
         }
     }
 
@@ -358,12 +398,17 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         }
     }
 
-    /// Whether a question waits for a back; of all, or of the quick ones.
-    pub fn is_asked(&self, slow: bool) -> bool {
-        let asked = |place: &Place<Q, A>| {
-            place.state.load(SeqCst) == ASKED && (slow || !place.slow.load(Relaxed))
-        };
-        self.places.iter().any(asked)
+    /// Whether one of these questions waits for a back.
+    pub fn is_asked(&self, takes: Takes) -> bool {
+        self.places.iter().any(|place| place.is_for(takes))
+    }
+}
+
+impl<Q, A> Place<Q, A> {
+    fn is_for(&self, takes: Takes) -> bool {
+        self.state.load(SeqCst) == ASKED
+            && (takes.slow || !self.slow.load(Relaxed))
+            && (takes.locked || !self.met_lock.load(Relaxed))
     }
 }
 

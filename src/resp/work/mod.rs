@@ -212,7 +212,12 @@ impl Bench {
     /// Whether something waits that this back may run.
     pub fn has_work(&self, with_slow: bool) -> bool {
         let quick = self.number == 0 && self.desk.waiting(Lane::Quick) > 0;
-        quick || with_slow && self.desk.waiting(Lane::Slow) > 0
+        quick || with_slow && self.has_slow()
+    }
+
+    /// Whether something waits in the slow lane.
+    pub fn has_slow(&self) -> bool {
+        self.desk.waiting(Lane::Slow) > 0
     }
 }
 

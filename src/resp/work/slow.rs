@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::job::{Job, LONGEST_FAILURE};
 use super::{At, Bench};
 use crate::pg::resp::desk::{Handed, Lane};
-use crate::pg::resp::queue::Queue;
+use crate::pg::resp::queue::{Queue, Takes};
 use crate::pg::session::clock;
 use crate::pg::worker::as_role::{Settings, Terms};
 use crate::pg::worker::background;
@@ -27,7 +27,7 @@ impl Bench {
         let mut jobs = Vec::new();
         self.add(taken, &mut jobs);
         for job in jobs {
-            self.alone(job, queue.is_asked(true));
+            self.alone(job, queue.is_asked(Takes::ALL));
         }
         self.tell(queue);
         true
