@@ -23,6 +23,7 @@ WORKLOADS = {
     "tuning": "the figures of docs/tuning.md",
     "resp": "the Redis protocol beside Redis: single commands, pipelines, many keys, many clients",
     "resp_tables": "table caches by the Redis protocol beside prepared SQL, a memory cache and Redis",
+    "stalls": "what a slow thing costs other clients of the Redis protocol",
     "kv": "the loads of a key-value store, beside etcd",
 }
 
