@@ -179,7 +179,7 @@ pub fn take_answered(core: &mut Core) {
             Some(client) if client.session.waits == Waits::Table => {
                 client.session.handed = None;
                 client.session.answered = Some(answered);
-                core.wake(id);
+                core.wake(id, Waits::Table);
             }
             _ => core.counter.give_back(answered),
         }

@@ -157,8 +157,8 @@ pub struct Core {
     pub began_at: Timestamp,
     /// Places of clients that are to be served.
     pub ready: VecDeque<usize>,
-    /// Clients whose reply is held back, and until when.
-    held: Vec<(Instant, u64)>,
+    /// Clients that are held back, until when, and as what they wait for.
+    held: Vec<(Instant, u64, Waits)>,
     /// Where commands are handed over.
     pub counter: Counter,
     /// What the client that is being served hands over.
@@ -253,7 +253,9 @@ impl Core {
     /// Takes in what others have said of CLIENT PAUSE; when to look again.
     pub fn look_at_pause(&mut self) -> Option<Instant> {
         let (goes_on, ends) = self.pauses.look(&self.board);
-        goes_on.into_iter().for_each(|id| self.wake(id));
+        goes_on
+            .into_iter()
+            .for_each(|id| self.wake(id, Waits::Pause));
         ends
     }
 
@@ -356,12 +358,14 @@ impl Core {
         }
     }
 
-    /// A client goes on.
-    pub fn wake(&mut self, id: u64) {
-        if let Some(place) = self.clients.place_of(id) {
-            if let Some(client) = self.clients.get_mut(place) {
-                client.session.waits = Waits::Nothing;
-            }
+    /// A client goes on that waits for this. It may wait for something else by now: what was asked inside of
+    /// EXEC is answered later, and whose command is at a back must not go on for that.
+    pub fn wake(&mut self, id: u64, awaited: Waits) {
+        if let Some(place) = self.clients.place_of(id)
+            && let Some(client) = self.clients.get_mut(place)
+            && client.session.waits == awaited
+        {
+            client.session.waits = Waits::Nothing;
             self.enqueue(place);
         }
     }
@@ -373,8 +377,10 @@ impl Core {
         let client = place.and_then(|place| self.clients.get_mut(place));
         if client.is_some_and(|client| client.session.waits == Waits::Decision) {
             match locked {
-                true => self.held.push((Instant::now() + LOCKED, id)),
-                false => self.wake(id),
+                true => self
+                    .held
+                    .push((Instant::now() + LOCKED, id, Waits::Decision)),
+                false => self.wake(id, Waits::Decision),
             }
         }
     }
@@ -394,11 +400,15 @@ impl Core {
         let Some(mut client) = self.clients.take(place) else {
             return;
         };
+        let awaited = client.session.waits;
         let held = self.note_authentication(&mut client.session, answer, default_role);
         self.clients.put_back(place, client);
-        match held {
-            true => self.held.push((Instant::now() + PENALTY, id)),
-            false => self.wake(id),
+        match awaited {
+            Waits::Implicit | Waits::Authentication if held => {
+                self.held.push((Instant::now() + PENALTY, id, awaited));
+            }
+            Waits::Implicit | Waits::Authentication => self.wake(id, awaited),
+            Waits::Nothing | Waits::Decision | Waits::Pause | Waits::Table => {}
         }
     }
 
@@ -595,12 +605,13 @@ impl Core {
 
     /// Lets those go on whose time has come; until when the next one is held.
     pub fn release_held(&mut self, now: Instant) -> Option<Instant> {
-        let (due, held): (Vec<_>, Vec<_>) = self.held.iter().partition(|(until, _)| *until <= now);
+        let held = std::mem::take(&mut self.held).into_iter();
+        let (due, held): (Vec<_>, Vec<_>) = held.partition(|(until, ..)| *until <= now);
         self.held = held;
-        for (_, id) in due {
-            self.wake(id);
+        for (_, id, awaited) in due {
+            self.wake(id, awaited);
         }
-        self.held.iter().map(|(until, _)| *until).min()
+        self.held.iter().map(|(until, ..)| *until).min()
     }
 }
 

@@ -111,6 +111,61 @@ fn a_locked_row_stalls_its_own_client_alone() {
     assert_eq!(reply(&mut waits), Reply::bulk("2"));
 }
 
+/// What was asked inside of an EXEC is answered when its client waits for a back: that goes on waiting, and its
+/// replies keep their order.
+#[test]
+fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; CREATE ROLE late LOGIN;
+         GRANT ALL ON {UNLOGGED}, {LOGGED}, public.door TO app, late"
+    ));
+    let mut other = client_in(&door, 1, Some("app"));
+    assert_eq!(other.ask(&["SET", "locked", "1"]), OK());
+    let mut watcher = door.cluster.connect("postgres");
+    let after: [&[&str]; 4] = [
+        &["SELECT", "1"],
+        &["SET", "locked", "2"],
+        &["ECHO", "after"],
+        &["GET", "locked"],
+    ];
+    // Who it is; and what it may, which is asked again and again while the other table is locked.
+    let asked: [(&str, &[&[&str]]); 2] = [
+        ("app", &[&["AUTH", "app", "x"]]),
+        ("late", &[&["SELECT", "2"], &["GET", "k"]]),
+    ];
+    for (role, inside) in asked {
+        let mut client = client_in(&door, 0, Some(role));
+        assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
+        session.run(&format!(
+            "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'locked'; LOCK TABLE {LOGGED}"
+        ));
+        let begin: &[&[&str]] = &[&["MULTI"]];
+        let end: &[&[&str]] = &[&["EXEC"]];
+        send_together(&mut client, &[begin, inside, end, &after].concat());
+        for _ in 0..inside.len() + 1 {
+            reply(&mut client);
+        }
+        let Reply::Array(done) = reply(&mut client) else {
+            panic!("an array was to come")
+        };
+        let last = done.last().cloned().expect("there is one");
+        assert!(last.error().starts_with("TRYAGAIN"));
+        wait_until("a back waits for the row", || {
+            let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+            watcher.holds(waits)
+        });
+        // Answered later than what was asked before.
+        client_in(&door, 1, Some("app"));
+        watcher.run("SELECT pg_sleep(0.1)");
+        session.run("ROLLBACK");
+        let replies: Vec<_> = after.iter().map(|_| reply(&mut client)).collect();
+        let expected = [OK(), OK(), Reply::bulk("after"), Reply::bulk("2")];
+        assert_eq!(replies, expected, "{role}");
+    }
+}
+
 #[test]
 fn a_batch_with_a_locked_row_is_done_without_it() {
     let door = start(&[]);
