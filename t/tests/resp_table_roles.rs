@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::resp::Reply;
+use pgcache_tests::resp::{Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
 
@@ -222,4 +222,77 @@ fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
         // The slow lane's session, too.
         assert_eq!(waits.ask(&["SET", "k", "3"]), OK());
     }
+}
+
+/// Waits until a command waits for a lock.
+fn wait_until_it_waits(door: &Door) {
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("it waits for the lock", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+}
+
+/// The same where that code ends with an error: an abort gives back no lock of the session. It runs with its
+/// role's settings, and once.
+#[test]
+fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
+    let door = start(&["pgcache.resp_backs = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
+         CREATE SCHEMA own; GRANT USAGE ON SCHEMA own TO app; ALTER ROLE app SET search_path = own;
+         CREATE SEQUENCE own.runs; GRANT USAGE ON SEQUENCE own.runs TO app;
+         CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             PERFORM nextval('runs'), pg_advisory_lock(4711), pg_advisory_xact_lock(4712);
+             RAISE EXCEPTION 'it fails';
+         END $$;
+         SELECT pg_advisory_lock(4712)"
+    ));
+    let mut app = client_in(&door, 1, Some("app"));
+    assert_eq!(app.ask(&["SET", "k", "1"]), OK());
+    let mut other = door.cluster.connect("postgres");
+    other.run(&format!(
+        "BEGIN; LOCK TABLE {UNLOGGED} IN SHARE ROW EXCLUSIVE MODE"
+    ));
+    send(&mut app, &["SET", "k", "2"]);
+    wait_until_it_waits(&door);
+    other.run(&format!(
+        "CREATE TRIGGER fails BEFORE INSERT ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION fails(); COMMIT"
+    ));
+    let held = |key: u32| {
+        format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {key}")
+    };
+    wait_until("its code waits", || other.number(&held(4712)) == 2);
+    // Longer than any other command waits before it gives way.
+    other.run("SELECT pg_sleep(0.5)");
+    session.run("SELECT pg_advisory_unlock(4712)");
+    assert_eq!(reply(&mut app).error(), "ERR it fails");
+    assert_eq!(session.number("SELECT last_value FROM own.runs"), 1);
+    assert_eq!(session.number(&held(4711)), 0);
+}
+
+/// The same of a policy, which a read finds.
+#[test]
+fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
+    let door = start(&["pgcache.resp_backs = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
+         CREATE FUNCTION leaves() RETURNS boolean LANGUAGE plpgsql AS
+         $$ BEGIN PERFORM set_config('default_transaction_read_only', 'on', false); RETURN true; END $$"
+    ));
+    let (mut app, mut other) = (client_in(&door, 1, Some("app")), client_in(&door, 2, None));
+    assert_eq!(app.ask(&["SET", "k", "1"]), OK());
+    assert_eq!(other.ask(&["FLUSHDB"]), OK());
+    session.run(&format!("BEGIN; LOCK TABLE {UNLOGGED}"));
+    send(&mut app, &["GET", "k"]);
+    wait_until_it_waits(&door);
+    session.run(&format!(
+        "CREATE POLICY leaves ON {UNLOGGED} USING (leaves());
+         ALTER TABLE {UNLOGGED} ENABLE ROW LEVEL SECURITY; COMMIT"
+    ));
+    assert_eq!(reply(&mut app), Reply::bulk("1"));
+    // The slow lane's session, which has one process.
+    assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }

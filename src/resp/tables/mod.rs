@@ -16,7 +16,7 @@ mod watch;
 
 use pgcache_resp::{Command, Expiry, Writer};
 
-pub use self::table::Table;
+pub use self::table::{Table, take_surprise};
 pub use self::watch::fingerprint;
 use super::commands::buffers::with_buffers;
 use super::commands::refusal::{Done, Refusal};

@@ -62,7 +62,7 @@ impl Store for Rows<'_> {
         if !privilege::has(relation, rights.privileges()) {
             return Err(Refusal::NoRight);
         }
-        let _ = self.0.changed.set(cache);
+        self.0.set_changed(cache);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! A table cache as a transaction of a back finds it.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::error::Error;
@@ -19,11 +19,23 @@ pub struct Table {
     pub target: Target,
     /// From the first change on: the cache under the lock that stays.
     pub changed: OnceCell<Rc<Cache>>,
+    /// Others' code may run: the transaction is one for that.
+    alone: bool,
+}
+
+thread_local! {
+    static SURPRISED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a change was given up since this was asked last, because it would have run code of others that
+/// nobody knew of when it began.
+pub fn take_surprise() -> bool {
+    SURPRISED.take()
 }
 
 impl Table {
     /// Takes no lock that stays.
-    pub fn open(relation: Oid) -> Result<Table, Refusal<'static>> {
+    pub fn open(relation: Oid, alone: bool) -> Result<Table, Refusal<'static>> {
         let cache = match registry::remembered(relation) {
             Some(cache) => cache,
             None => {
@@ -35,6 +47,7 @@ impl Table {
         Ok(Table {
             target: Target { cache, rights },
             changed: OnceCell::new(),
+            alone,
         })
     }
 
@@ -42,6 +55,27 @@ impl Table {
     pub fn runs_others_code(&self) -> bool {
         let cache = self.changed.get().unwrap_or(&self.target.cache);
         cache.runs_others_code()
+    }
+
+    /// Whether one may have, since it may have come to while a lock was waited for.
+    pub fn has_run_others_code(&self) -> bool {
+        let now = registry::remembered(self.relation());
+        self.runs_others_code() || now.is_none_or(|cache| cache.runs_others_code())
+    }
+
+    /// The cache under the lock that stays. Where it has come to run others' code while that was waited for,
+    /// the transaction ends here: it has not the settings for that, and may be run again.
+    pub fn set_changed(&self, cache: Rc<Cache>) {
+        if cache.runs_others_code() && !self.alone {
+            SURPRISED.set(true);
+            ErrorReport::new(
+                PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                "the table has come to run code of others",
+                "pgcache",
+            )
+            .report(PgLogLevel::ERROR);
+        }
+        let _ = self.changed.set(cache);
     }
 
     pub fn relation(&self) -> Oid {

@@ -104,7 +104,7 @@ impl Tools {
             self.replies.array(handed.commands as usize);
         }
         if let Some(other) = handed.copied_to {
-            self.copy(requests, table, other);
+            self.copy(requests, table, (other, handed.alone));
             return from..self.replies.as_bytes().len();
         }
         self.batch.cut(requests, &Limits::new(usize::MAX));
@@ -129,7 +129,7 @@ impl Tools {
     }
 
     /// COPY to another table.
-    fn copy(&mut self, requests: &[u8], table: &Table, other: Oid) {
+    fn copy(&mut self, requests: &[u8], table: &Table, (other, alone): (Oid, bool)) {
         let before = self.replies.as_bytes().len();
         let mut parser = Parser::new(Limits::new(usize::MAX));
         let Ok(Some(request)) = parser.next(requests) else {
@@ -139,7 +139,7 @@ impl Tools {
             return;
         };
         let replies = &mut self.replies;
-        let done = Table::open(other).and_then(|other| {
+        let done = Table::open(other, alone).and_then(|other| {
             let (_, replace) = options.read(usize::MAX)?;
             let tables = (table, &other);
             self.scratch

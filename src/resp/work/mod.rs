@@ -20,7 +20,7 @@ use pgrx::pg_sys::Oid;
 use self::job::{Job, Tools, write_failure, write_lost};
 use self::roles::Roles;
 use super::question::{Answer, Question};
-use super::tables::Table;
+use super::tables::{self, Table};
 use crate::cache::commit::told;
 use crate::cache::memory::raw;
 use crate::pg::resp::desk::{Desk, Lane, Taken};
@@ -128,7 +128,9 @@ impl Bench {
                 if open.as_ref().is_none_or(|(of, _)| *of != relation) {
                     at.set(At::Open(number));
                     drop(open.take());
-                    open = Table::open(relation).ok().map(|table| (relation, table));
+                    open = Table::open(relation, job.handed.alone)
+                        .ok()
+                        .map(|table| (relation, table));
                 }
                 if !job.handed.alone && runs_others_code(job, open.as_ref()) {
                     job.handed.alone = true;
@@ -144,7 +146,7 @@ impl Bench {
                 };
                 ring::set_author(0);
                 // It may have begun to while the lock was waited for.
-                untidy.set(untidy.get() || runs_others_code(job, open.as_ref()));
+                untidy.set(untidy.get() || has_run_others_code(job, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
                     desk.set_soonest(taken, soonest);
                 }
@@ -159,8 +161,15 @@ impl Bench {
             told::wait_for_visible();
             done
         });
-        if untidy.get() {
+        // What an abort does not take back was left by whoever raised the error, or before.
+        if untidy.get() || done.is_err() {
             tidy();
+        }
+        if tables::take_surprise()
+            && let At::Job(number) = at.get()
+            && let Some(job) = jobs.get_mut(number)
+        {
+            job.handed.alone = true;
         }
         background::report_statistics(false);
         done
@@ -223,14 +232,29 @@ impl Bench {
 
 /// Whether a job runs code of others: that of its table, which is open, or of the one it copies to.
 fn runs_others_code(job: &Job, open: Option<&(Oid, Table)>) -> bool {
-    let other = job.handed.copied_to.map(Table::open);
-    open.is_some_and(|(_, table)| table.runs_others_code())
-        || matches!(other, Some(Ok(other)) if other.runs_others_code())
+    open.is_some_and(|(_, table)| table.runs_others_code()) || other_runs_code(job)
+}
+
+/// Whether it may have run some, as is known after it.
+fn has_run_others_code(job: &Job, open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.has_run_others_code()) || other_runs_code(job)
+}
+
+fn other_runs_code(job: &Job) -> bool {
+    let alone = job.handed.alone;
+    let other = job.handed.copied_to.map(|other| Table::open(other, alone));
+    matches!(other, Some(Ok(other)) if other.runs_others_code())
 }
 
 /// Takes back what others' code has left in the session.
 fn tidy() {
-    if let Err(error) = as_role::discard() {
+    // Whoever cancels, or asks the process to end, means no work of this kind.
+    let again = |failure: Failure| match failure.cancelled {
+        true => as_role::discard(),
+        false => Err(failure),
+    };
+    let done = as_role::discard().or_else(again).or_else(again);
+    if let Err(error) = done {
         error.warn(
             "a back of the Redis protocol could not tidy up after others' code".into(),
             "It ends, and another one begins.",

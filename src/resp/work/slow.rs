@@ -8,7 +8,8 @@ use super::{At, Bench};
 use crate::pg::resp::desk::{Handed, Lane};
 use crate::pg::resp::queue::{Queue, Takes};
 use crate::pg::session::clock;
-use crate::pg::worker::as_role::{Settings, Terms};
+use crate::pg::session::failure::Failure;
+use crate::pg::worker::as_role::Terms;
 use crate::pg::worker::background;
 use crate::resp::question::{Answer, Question};
 
@@ -43,10 +44,11 @@ impl Bench {
             () if is_asked || self.desk.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
         };
+        let alone = job.handed.alone;
         let terms = Terms {
             role: job.handed.role,
             settings: &settings,
-            patience: (!job.handed.alone).then_some(slice),
+            patience: (!alone).then_some(slice),
             lock_timeout: Cell::new(0),
             is_timed: true,
         };
@@ -57,6 +59,7 @@ impl Bench {
         match done {
             // Under other terms.
             Ok(0) => self.put_back(job, Lane::Slow),
+            Err(_) if job.handed.alone && !alone => self.put_back(job, Lane::Slow),
             Ok(_) => self.answer(job.taken, job.replies),
             // Its code is not run twice.
             Err(_) if background::asked_to_end() && !job.handed.alone => {
@@ -69,7 +72,7 @@ impl Bench {
                 if failure.locked && !job.handed.alone && !is_over {
                     self.put_back(job, Lane::Slow);
                 } else if job.is_pipeline() {
-                    self.one_by_one(job, &settings);
+                    self.one_by_one(job);
                 } else {
                     self.fail(job, &failure);
                 }
@@ -79,7 +82,7 @@ impl Bench {
 
     /// Runs a pipeline that could not be run as one: each command in a transaction, after the one before. All
     /// replies go together: one that does not fit beside the others fails, and nothing of it is done.
-    fn one_by_one(&mut self, job: Job, settings: &Settings) {
+    fn one_by_one(&mut self, job: Job) {
         let whole = self.requests.get(job.requests.clone()).unwrap_or_default();
         let parts = self.tools.parts(whole);
         let mut left = parts.len();
@@ -97,17 +100,10 @@ impl Bench {
                 key: 0..0,
                 replies: 0..0,
             }];
-            let terms = Terms {
-                role: job.handed.role,
-                settings,
-                patience: None,
-                lock_timeout: Cell::new(0),
-                is_timed: true,
-            };
-            let at = Cell::new(At::Commit);
-            let mut done = self.transaction(&terms, &mut part, &at, room);
-            if let Ok(0) = done {
-                done = self.transaction(&terms, &mut part, &at, room);
+            let mut done = self.part(&mut part, room);
+            let [now] = &part;
+            if now.handed.alone && !job.handed.alone {
+                done = self.part(&mut part, room);
             }
             if let Err(failure) = done {
                 let [part] = part;
@@ -116,5 +112,19 @@ impl Bench {
             replies.extend_from_slice(self.tools.replies.as_bytes());
         }
         self.answer_with(job.taken, &replies);
+    }
+
+    /// Runs one command of a pipeline, under the terms for what is known of it by now.
+    fn part(&mut self, part: &mut [Job; 1], room: usize) -> Result<usize, Failure> {
+        let [Job { handed, .. }] = part;
+        let settings = self.roles.settings(handed.role, handed.alone);
+        let terms = Terms {
+            role: handed.role,
+            settings: &settings,
+            patience: None,
+            lock_timeout: Cell::new(0),
+            is_timed: true,
+        };
+        self.transaction(&terms, part, &Cell::new(At::Commit), room)
     }
 }
