@@ -296,3 +296,27 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     // The slow lane's session, which has one process.
     assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }
+
+/// Where nobody can look at what roles have set, what is known of them counts; a role of which nothing is
+/// known waits, and stalls nobody.
+#[test]
+fn roles_settings_that_are_locked_stall_nobody() {
+    let door = start(&["pgcache.resp_backs = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app"
+    ));
+    let (mut known, mut app) = (client_in(&door, 1, None), client_in(&door, 1, Some("app")));
+    assert_eq!(known.ask(&["SET", "k", "1"]), OK());
+    // It learns what it may, and asks no back for more.
+    assert!(app.ask(&["SET", "k"]).error().contains("arguments"));
+    session.run("BEGIN; LOCK TABLE pg_db_role_setting");
+    send(&mut app, &["SET", "app", "1"]);
+    // Longer than what is known of a role counts.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1500) {
+        assert_eq!(known.ask(&["SET", "k", "2"]), OK());
+    }
+    session.run("COMMIT");
+    assert_eq!(reply(&mut app), OK());
+}

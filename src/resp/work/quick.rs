@@ -65,7 +65,11 @@ impl Bench {
 
     /// Runs jobs of one role in as few transactions as can be.
     fn together(&mut self, role: Oid, mut jobs: Vec<Job>) {
-        let settings = self.roles.settings(role, false);
+        let Some(settings) = self.roles.settings_within(PATIENCE, role) else {
+            jobs.into_iter()
+                .for_each(|job| self.put_back(job, Lane::Slow));
+            return;
+        };
         let mut failures = 0;
         while !jobs.is_empty() {
             let alone = |job: &mut Job| job.handed.alone;

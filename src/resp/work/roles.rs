@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{self, Oid};
 
+use crate::pg::session::failure::Failure;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
-use crate::pg::worker::background;
+use crate::pg::worker::{as_role, background};
 
 /// Which count. The others are about what a session of SQL sees.
 const NAMES: [&str; 5] = [
@@ -53,28 +54,61 @@ impl Roles {
     /// The settings of a role, for a transaction in which code of others may run, or for another one.
     /// Outside of a transaction.
     pub fn settings(&mut self, role: Oid, others_code: bool) -> Settings {
-        let now = Instant::now();
-        let fresh = |known: &&Known| now.saturating_duration_since(known.since) < FRESH;
-        if let Some(known) = self.known.get(&role.to_u32()).filter(fresh) {
-            return known.of(others_code);
+        let fallback = (c"search_path".to_owned(), self.search_path.clone());
+        match self.known(role, None) {
+            Some(known) => known.of(others_code),
+            None if others_code => Rc::new([fallback]),
+            None => Rc::new([]),
         }
+    }
+
+    /// The same for one in which none runs, for who must not wait: with what was known last if a lock of a
+    /// catalog is not to be had in this time. None: nothing was.
+    pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
+        self.known(role, Some(patience))
+            .map(|known| known.of(false))
+    }
+
+    fn known(&mut self, role: Oid, patience: Option<Duration>) -> Option<&Known> {
+        let (now, key) = (Instant::now(), role.to_u32());
+        let fresh = |known: &Known| now.saturating_duration_since(known.since) < FRESH;
+        if !self.known.get(&key).is_some_and(fresh) {
+            let ask = || match patience {
+                None => background::in_transaction(|| read(role)),
+                Some(patience) => {
+                    as_role::within(patience, || background::in_transaction(|| read(role)))
+                }
+            };
+            // Whoever cancels means no work of this kind.
+            let again = |failure: Failure| match failure.cancelled {
+                true => ask(),
+                false => Err(failure),
+            };
+            match (ask().or_else(again), self.known.get_mut(&key)) {
+                (Ok(own), _) => self.note(key, own, now),
+                (Err(_), Some(former)) => former.since = now,
+                (Err(_), None) => {}
+            }
+        }
+        self.known.get(&key)
+    }
+
+    fn note(&mut self, role: u32, own: Vec<(CString, CString)>, since: Instant) {
         let mut all = vec![(c"search_path".to_owned(), self.search_path.clone())];
-        all.extend(background::in_transaction(|| read(role)).unwrap_or_default());
+        all.extend(own);
         let about_code = [c"search_path", c"row_security"];
         let plain = all
             .iter()
             .filter(|(name, _)| !about_code.contains(&name.as_c_str()));
         let known = Known {
-            since: now,
+            since,
             plain: plain.cloned().collect(),
-            all: all.clone().into(),
+            all: all.into(),
         };
-        let settings = known.of(others_code);
         if self.known.len() >= MOST {
             self.known.clear();
         }
-        self.known.insert(role.to_u32(), known);
-        settings
+        self.known.insert(role, known);
     }
 }
 
