@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Door, Reply};
-use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
 
 const OK: fn() -> Reply = || Reply::status("OK");
@@ -319,4 +319,30 @@ fn roles_settings_that_are_locked_stall_nobody() {
     }
     session.run("COMMIT");
     assert_eq!(reply(&mut app), OK());
+}
+
+/// A back works for many roles: no trigger of one of them ends it.
+#[test]
+fn a_trigger_does_not_end_a_back() {
+    let door = start(&["pgcache.resp_backs = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
+         CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN EXECUTE NEW.value; RAISE EXCEPTION 'it fails'; END $$;
+         CREATE TRIGGER ends BEFORE INSERT ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION ends()"
+    ));
+    let before = backs(&door);
+    let mut app = client_in(&door, 1, Some("app"));
+    for trick in [
+        "SET exit_on_error = on",
+        "SELECT set_config('exit_on_error', 'on', true)",
+        "SET transaction_timeout = 1; SELECT pg_sleep(1)",
+        "SET log_min_messages = panic",
+    ] {
+        let words = app.ask(&["SET", "k", trick]).error();
+        assert!(!words.contains("nobody knows"), "{trick}: {words}");
+    }
+    assert_eq!(app.ask(&["GET", "k"]), Reply::Null);
+    assert_eq!(backs(&door), before);
 }

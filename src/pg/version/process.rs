@@ -1,4 +1,4 @@
-//! A process of ours: its signals and its end.
+//! A process of ours: its signals, its settings and its end.
 
 use pgrx::pg_sys;
 
@@ -13,6 +13,30 @@ pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) 
     use pg_sys::pqsignal_be as set;
     // SAFETY: the handler does only what a signal handler may, by the caller's word.
     unsafe { set(signal as i32, Some(handler)) };
+}
+
+/// Has nobody change a setting in this process from now on: for a statement it is one of the server's start.
+///
+/// # Safety
+/// There is a setting of this name.
+pub unsafe fn fix_setting(name: &std::ffi::CStr) {
+    // SAFETY: the settings' records are this process' own, and stay. There is one of the name, so it is found.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        let record = {
+            let count = pg_sys::GetNumConfigOptions() as usize;
+            let all = std::slice::from_raw_parts(pg_sys::get_guc_variables(), count);
+            let is_it = |record: &&*mut pg_sys::config_generic| {
+                std::ffi::CStr::from_ptr((***record).name) == name
+            };
+            all.iter().find(is_it).copied().unwrap_or_default()
+        };
+        #[cfg(not(feature = "pg15"))]
+        let record = pg_sys::find_option(name.as_ptr(), false, true, pg_sys::ERROR as i32);
+        if let Some(record) = record.as_mut() {
+            record.context = pg_sys::GucContext::PGC_POSTMASTER;
+        }
+    }
 }
 
 /// Runs the exit callbacks and ends the process.

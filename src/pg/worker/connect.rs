@@ -65,6 +65,13 @@ pub fn as_server(database: Oid, name: &CStr) -> CString {
     let search_path = setting(c"search_path");
     set(c"application_name", name);
     set_neutral();
+    for (name, value) in ENDS_PROCESS {
+        if is_there(name) {
+            set(name, value);
+            // SAFETY: there is a setting of this name.
+            unsafe { version::fix_setting(name) };
+        }
+    }
     search_path
 }
 
@@ -187,6 +194,11 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"seq_page_cost",
     c"work_mem",
 ];
+
+/// What ends a process by an error, or by a moment that has passed. One that works for many roles does not
+/// let the code of one of them have that.
+const ENDS_PROCESS: [(&CStr, &CStr); 2] =
+    [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
 
 /// The value of a setting that there is.
 fn setting(name: &CStr) -> CString {
