@@ -324,7 +324,7 @@ install() {
         php) php -r 'exit(in_array("pgsql", PDO::getAvailableDrivers()) ? 0 : 1);' 2>/dev/null || packages php-cli php-pgsql ;;
         laravel) php_library Illuminate/Cache/autoload.php php-illuminate-cache php-illuminate-database ;;
         symfony-cache) php_library Symfony/Component/Cache/autoload.php php-symfony-cache ;;
-        rails-tests) packages ruby ruby-pg ruby-activesupport ruby-activerecord ruby-connection-pool ruby-rack ruby-mocha ruby-minitest dpkg-dev ;;
+        rails-tests) packages ruby ruby-pg ruby-activesupport ruby-activerecord ruby-connection-pool ruby-rack ruby-mocha ruby-minitest ruby-dalli dpkg-dev ;;
         php-tests) packages phpunit php-mockery php-cache-integration-tests php-symfony-cache php-symfony-framework-bundle php-symfony-yaml php-illuminate-cache dpkg-dev ;;
         # Clients of Redis, and what caches in it.
         phpredis) install php && { php -r 'exit(extension_loaded("redis") ? 0 : 1);' || packages php-redis; } ;;

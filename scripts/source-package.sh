@@ -4,12 +4,15 @@
 # Not a change to the system: apt gets a configuration, lists and cache of its own, and the suites are
 # asked at the mirror the machine already uses.
 #
-# Usage: source-package.sh PACKAGE BINARY FOLDER     BINARY: a package that must be built from it, as a
-#                                                    regular expression
+# Usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]
+#
+#   BINARY     a package that must be built from it, as a regular expression
+#   OLDEST     a version: of the oldest suite that has this one or a newer one. Who asks so wants to read it, not to
+#              build it: where a mirror has not all of it, the authors' part without the distribution's will do.
 . "$(dirname "$0")/head.sh"
 
-[ $# = 3 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER"
-package=$1 binary=$2 folder=$3
+[ $# = 3 ] || [ $# = 4 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]"
+package=$1 binary=$2 folder=$3 oldest=${4:-}
 
 . /etc/os-release
 case $ID in
@@ -39,8 +42,21 @@ export APT_CONFIG=$work/apt.conf
 # every suite's security archive is asked first.
 security=$(scripts/mirror.sh -security)
 
-# Reads to the end: a grep that leaves early makes apt-cache fail.
+# Reads to the end: who leaves early makes apt-cache fail.
 offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
+
+is_new_enough() {
+    [ -z "$oldest" ] || dpkg --compare-versions "$(own_apt apt-cache showsrc "$package" 2>/dev/null | sed -n 's/^Version: //p' | sort -V | tail -n 1)" ge "$oldest"
+}
+
+deliver() { (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1; }
+
+# apt-get's lines are: 'URI' FILE SIZE HASH.
+deliver_upstream() {
+    local uri file hash
+    read -r uri file _ hash <<<"$(own_apt apt-get source -q=2 --print-uris "$package" | grep '\.orig\.tar\.[a-z0-9]* ')"
+    [ -n "$file" ] && own_apt /usr/lib/apt/apt-helper -o Acquire::Retries=0 download-file "${uri//\'/}" "$work/src/$file" "$hash" >"$work/download.log" 2>&1
+}
 
 point_apt_at() {
     local archive=$mirror
@@ -48,24 +64,31 @@ point_apt_at() {
         *-security) archive=$security ;;
     esac
     echo "deb-src [signed-by=/usr/share/keyrings/$ID-archive-keyring.gpg] $archive $1 main" >"$work/sources.list"
-    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary
+    own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary && is_new_enough
 }
 
 undelivered=
 for suite in $(for name in $suites; do echo "${security:+$name-security} $name"; done); do
     point_apt_at "$suite" || continue
     say "$package: source package of $suite"
-    (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1 || {
-        say "$package: $suite lists it and the mirror does not deliver it"
-        undelivered=$suite
-        continue
-    }
-    rm -rf "$folder"
-    dpkg-source --no-check --no-copy -x "$work/src/${package}"_*.dsc "$folder" >/dev/null 2>&1
-    exit 0
+    if deliver; then
+        rm -rf "$folder"
+        dpkg-source --no-check --no-copy -x "$work/src/${package}"_*.dsc "$folder" >/dev/null 2>&1
+        exit 0
+    fi
+    rm -f "$work"/src/*
+    if [ -n "$oldest" ] && deliver_upstream; then
+        say "$package: the authors' part of it"
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        tar -xf "$work/src/$package"_*.orig.tar.* -C "$folder" --strip-components=1
+        exit 0
+    fi
+    say "$package: $suite lists it and the mirror does not deliver it"
+    undelivered=$suite
 done
 if [ -n "$undelivered" ]; then
     grep '^E:' "$work/download.log" >&2 || true
     die "the mirror $mirror lists the source package $package in $undelivered but does not deliver it: check the network, or use another mirror."
 fi
-die "no suite of $ID ($suites) has $binary at $mirror."
+die "no suite of $ID ($suites) has $binary${oldest:+ $oldest or newer} at $mirror."

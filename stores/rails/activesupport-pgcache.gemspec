@@ -9,6 +9,6 @@ Gem::Specification.new do |spec|
   spec.files = Dir["lib/**/*.rb", "README.md"]
   spec.required_ruby_version = ">= 3.0"
   spec.add_dependency "activesupport", ">= 6.1"
-  spec.add_dependency "connection_pool", ">= 2.2.5", "< 3"
+  spec.add_dependency "connection_pool", ">= 2.2.5"
   spec.add_dependency "pg", ">= 1.4"
 end

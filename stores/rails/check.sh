@@ -1,27 +1,32 @@
 # shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
-# Rails' own behaviours of a cache store, of the version that the distribution packs, from its source package; and what they
-# do not ask for.
+# Rails' own behaviours of a cache store, and what they do not ask for: with the Rails that the distribution packs, and with
+# a current one, the newest that runs on the distribution's Ruby. That one is read from its source package, as its tests are.
+current=7.2
+folder=$installed/store-rails
 
 fetch_tests() {
-    local folder=$installed/store-rails version
-    version=$(dpkg-query -W -f '${Version}' ruby-activesupport)
-    [ "$version" != "$(cat "$folder/version" 2>/dev/null)" ] || return 0
+    local versions
+    versions="$(dpkg-query -W -f '${Version}' ruby-activesupport) $current"
+    [ "$versions" != "$(cat "$folder/versions" 2>/dev/null)" ] || return 0
     mkdir -p "$folder"
     "$ROOT/scripts/source-package.sh" rails ruby-activesupport "$folder/rails"
-    echo "$version" >"$folder/version"
+    "$ROOT/scripts/source-package.sh" rails ruby-activesupport "$folder/current" "2:$current"
+    echo "$versions" >"$folder/versions"
 }
 
-# FILE: Debian's Ruby, since Debian's gems are its.
+# FILE RAILS LIBRARY...: Debian's Ruby, since Debian's gems are its.
 tests_of() {
-    STORE_URL="host=$STORE_HOST port=$STORE_PORT dbname=$PGDATABASE user=$PGUSER" RAILS=$installed/store-rails/rails/activesupport \
-        /usr/bin/ruby -W0 -Ilib "test/$1.rb"
+    STORE_URL="host=$STORE_HOST port=$STORE_PORT dbname=$PGDATABASE user=$PGUSER" RAILS=$folder/$2/activesupport \
+        /usr/bin/ruby -W0 -Ilib "${@:3}" "test/$1.rb"
 }
 
 build() { (cd "$work" && cp -r "$ROOT/stores/rails" gem && cd gem && /usr/bin/gem build activesupport-pgcache.gemspec); }
 
 tests() {
-    one "Rails' behaviours, $way" tests_of behaviors_test
-    one "ours, $way" tests_of own_test
+    one "Rails' behaviours, $way" tests_of behaviors_test rails
+    one "ours, $way" tests_of own_test rails
+    one "Rails' behaviours of $current, $way" tests_of behaviors_test current "-I$folder/current/activesupport/lib"
+    one "ours with $current, $way" tests_of own_test current "-I$folder/current/activesupport/lib"
 }
 
 # The page's own lines, in a database of their own.
@@ -33,7 +38,7 @@ page() {
     PGDATABASE=page_of_rails /usr/bin/ruby -W0 -Ilib test/page.rb "$work/migration.rb" "$work/config.rb"
 }
 
-restarts() { STORE_RESTART=1 one "the server restarts, $way" tests_of own_test; }
+restarts() { STORE_RESTART=1 one "the server restarts, $way" tests_of own_test rails; }
 
 fetch_tests
 each_way rails tests

@@ -18,6 +18,8 @@ module PgcacheStoreTests
     %i[AutoloadingCacheBehavior CacheStoreCompressionBehavior CacheStoreFormatVersionBehavior CacheStoreSerializerBehavior CacheLoggingBehavior].each do |name|
       include Object.const_get(name) if Object.const_defined?(name)
     end
+    # It needs a newer msgpack than the distribution may have.
+    undef_method "test_serializer_can_be_:message_pack" if method_defined?("test_serializer_can_be_:message_pack") && Gem::Dependency.new("msgpack", ">= 1.7").matching_specs.empty?
   end
 
   class FailureSafetyTest < StoreTest
@@ -47,7 +49,7 @@ module PgcacheStoreTests
       def emulating_latency
         slow = Module.new do
           def run(sql, params, **options)
-            sleep 3 if params.include?("latency")
+            sleep 1.5 if params.any?(/latency/)
             super
           end
         end

@@ -17,9 +17,8 @@ module ActiveSupport
       MAX_KEY_BYTES = 2048
 
       # Newer Rails tell a failed write (nil) from one that unless_exist forbade, and count a pool that is empty as a failure.
-      NEWER = ActiveSupport.gem_version >= Gem::Version.new("7.1")
-      FAILED_WRITE = NEWER ? nil : false
-      FAILURES = [PG::Error, *(ConnectionPool::TimeoutError if NEWER)].freeze
+      FAILED_WRITE = ActiveSupport.gem_version >= Gem::Version.new("7.1") ? nil : false
+      FAILURES = [PG::Error, *(ConnectionPool::TimeoutError if ActiveSupport.gem_version >= Gem::Version.new("7.2.3"))].freeze
 
       prepend Strategy::LocalCache
 
@@ -35,7 +34,7 @@ module ActiveSupport
       def initialize(cache: "pgcache.main", url: nil, pool: {}, wait: 5, error_handler: nil, **options)
         super(options)
         @cache, @wait, @error_handler = cache, wait, error_handler || method(:log_error)
-        @clients = ConnectionPool.new({ size: 5, timeout: 5 }.merge(pool)) { Client.new(url || Client.active_record || {}) }
+        @clients = ConnectionPool.new(size: 5, timeout: 5, **pool) { Client.new(url || Client.active_record || {}) }
         @entries = Entries.new(cache, @clients)
       end
 
@@ -92,7 +91,9 @@ module ActiveSupport
           write_serialized_entry(key, serialize_entry(entry, **options), **options)
         end
 
-        def write_serialized_entry(key, payload, unless_exist: false, **options)
+        # A batch takes it, and is written at the end: so Rails' local cache hears of each.
+        def write_serialized_entry(key, payload, unless_exist: false, batch: nil, **options)
+          return batch[key] = payload if batch
           failsafe(:write_entry, returning: FAILED_WRITE) do
             unless_exist ? @entries.add(key, payload, seconds(options)) : @entries.set(key, payload, seconds(options))
           end
@@ -115,18 +116,9 @@ module ActiveSupport
 
         def write_multi_entries(entries, **options)
           return if entries.empty?
-          failsafe(:write_multi_entries) do
-            payloads = entries.each_value.map { |entry| serialize_entry(entry, **options) }
-            @entries.set_many(entries.keys, payloads, seconds(options))
-            keep_locally(entries, payloads) if local_cache
-            true
-          end
-        end
-
-        # Rails' local cache hears of single writes only.
-        def keep_locally(entries, payloads)
-          serialized = Strategy::LocalCache.private_method_defined?(:write_serialized_entry)
-          entries.each_pair.zip(payloads) { |(key, entry), payload| local_cache.write_entry(key, serialized ? payload : entry) }
+          batch = {}
+          super(entries, batch: batch, **options)
+          failsafe(:write_multi_entries) { @entries.set_many(batch.keys, batch.values, seconds(options)) || true }
         end
 
         def delete_multi_entries(keys, **)
