@@ -67,6 +67,7 @@ point_apt_at() {
     own_apt apt-get update -q=2 >"$work/update.log" 2>&1 && offers_binary && is_new_enough
 }
 
+mkdir -p "$(dirname "$folder")"
 undelivered=
 for suite in $(for name in $suites; do echo "${security:+$name-security} $name"; done); do
     point_apt_at "$suite" || continue
