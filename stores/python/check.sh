@@ -22,6 +22,22 @@ in_ways() {
     done
     return $failed
 }
+
+# The page's own lines, in a database of their own.
+# shellcheck disable=SC2317
+page() {
+    local number
+    psql -X -q -c 'CREATE DATABASE page_of_python'
+    block sql 1 | PGDATABASE=page_of_python psql -X -q -o /dev/null -v ON_ERROR_STOP=1
+    for number in 1 2 3; do
+        block python $number | sed 's/dbname=shop/dbname=page_of_python/' >"$work/page$number.py"
+    done
+    echo 'print(report(10), report(10), region.get("__main__:report|10"))' >>"$work/page1.py"
+    echo 'print(app.test_client().get("/").text, cache.get("view//"))' >>"$work/page2.py"
+    [ "$(PYTHONPATH=$site "$python" "$work/page1.py")" = '45 45 45' ]
+    [ "$(PYTHONPATH=$site "$python" "$work/page2.py")" = 'Hello Hello' ]
+    [ "$(PYTHONPATH=$site "$python" "$work/page3.py")" = $'b\'Hello\'\nb\'a value that takes long\'' ]
+}
 all='unlogged memory pooled pooled_memory'
 export -f suite
 export site suites python PYTHONDONTWRITEBYTECODE=1
@@ -32,6 +48,7 @@ for way in $all; do
     psql -X -q -c "SELECT cache_create('$way', value_type => 'bytea', storage => '$storage')" \
         -c "SELECT cache_create('${way}_text', storage => '$storage')" >/dev/null
 done
+page_shows
 one "dogpile.cache's own tests of backends, serializers and mutexes" in_ways "$all" dogpile_cache tests/suite_dogpile.py
 one "cachelib's own tests of caches" in_ways "$all" cachelib tests/suite_cachelib.py
 one "Flask-Caching's own tests of backends" in_ways "$all" flask_caching tests/suite_flask.py
