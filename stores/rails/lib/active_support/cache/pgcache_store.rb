@@ -49,11 +49,11 @@ module ActiveSupport
 
       # An integer that was written with raw: true, or none. expires_in counts only where there is none.
       def increment(name, amount = 1, options = nil)
-        instrument(:increment, name, amount: amount) { count(:increment, name, amount, options) }
+        count(:increment, name, amount, amount, options)
       end
 
       def decrement(name, amount = 1, options = nil)
-        instrument(:decrement, name, amount: amount) { count(:decrement, name, -amount, options) }
+        count(:decrement, name, amount, -amount, options)
       end
 
       # A Regexp, or a String with *, ? and [] as in a shell. Keys that can match come by pages.
@@ -142,11 +142,10 @@ module ActiveSupport
           failsafe(:release) { @entries.release(key, lease) } if lease
         end
 
-        def count(method, name, amount, options)
+        def count(method, name, amount, by, options)
           options = merged_options(options)
-          failsafe(method) do
-            @entries.increment(normalize_key(name, options), amount, options[:expires_in]&.to_f)
-          end
+          key = normalize_key(name, options)
+          instrument(method, key, amount: amount) { failsafe(method) { @entries.increment(key, by, options[:expires_in]&.to_f) } }
         end
 
         def delete_glob(glob, options)
