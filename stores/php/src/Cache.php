@@ -43,15 +43,20 @@ final class Cache
     public function set(array $keys, array $values, ?int $seconds): void
     {
         $sql = 'SELECT cache_set_many_bytes(?::text[], ?::bytea[], ' . self::TTL . ', ?::regclass)';
-        $values = Connection::bytes(array_map($this->encoded(...), $values));
-        $this->connection->value($sql, Connection::texts($keys), $values, $seconds, $this->name);
+        $values = array_map(fn ($value) => Connection::bytes($this->encoded($value)), $values);
+        $this->connection->value($sql, Connection::texts($keys), Connection::texts($values), $seconds, $this->name);
     }
 
     public function add(string $key, string $value, ?int $seconds): bool
     {
         $sql = 'SELECT cache_add_bytes(?, ?, ' . self::TTL . ', ?::regclass)';
 
-        return $this->connection->valueOnce($sql, $key, new Bytes($this->encoded($value)), $seconds, $this->name);
+        return $this->connection->valueOnce($sql, $key, Connection::bytes($this->encoded($value)), $seconds, $this->name);
+    }
+
+    public function touch(string $key, ?int $seconds): bool
+    {
+        return $this->connection->value('SELECT cache_touch(?, ' . self::TTL . ', ?::regclass)', $key, $seconds, $this->name);
     }
 
     public function increment(string $key, int|float|string $by): int
@@ -68,7 +73,16 @@ final class Cache
     {
         $sql = 'SELECT cache_delete_if_bytes(?, ?, ?::regclass)';
 
-        return $this->connection->valueOnce($sql, $key, new Bytes($this->encoded($value)), $this->name);
+        return $this->connection->valueOnce($sql, $key, Connection::bytes($this->encoded($value)), $this->name);
+    }
+
+    /** Gives it other seconds where it has this value. */
+    public function touchIf(string $key, string $value, ?int $seconds): bool
+    {
+        $sql = 'SELECT cache_cas_bytes(?, ?, ?, ' . self::TTL . ', ?::regclass)';
+        $bytes = Connection::bytes($this->encoded($value));
+
+        return $this->connection->value($sql, $key, $bytes, $bytes, $seconds, $this->name);
     }
 
     public function deleteMany(array $keys): void

@@ -36,7 +36,7 @@ final class Connection
     /**
      * Runs a query that may run twice, and gives its rows as lists.
      *
-     * @param list<mixed> $values numbers, strings, NULL, or Bytes
+     * @param list<mixed> $values numbers, strings or NULL
      */
     public function rows(string $sql, array $values): array
     {
@@ -76,10 +76,10 @@ final class Connection
         return '{' . implode(',', array_map(static fn ($text) => '"' . addcslashes((string) $text, '"\\') . '"', $texts)) . '}';
     }
 
-    /** A list of strings of bytes, likewise. */
-    public static function bytes(array $strings): string
+    /** A string of bytes as Postgres reads bytea. */
+    public static function bytes(string $bytes): string
     {
-        return '{' . implode(',', array_map(static fn ($bytes) => '"\\\\x' . bin2hex($bytes) . '"', $strings)) . '}';
+        return '\\x' . bin2hex($bytes);
     }
 
     /** PDO gives bytea as a stream. */
@@ -91,12 +91,7 @@ final class Connection
     private function run(string $sql, array $values): array
     {
         $statement = $this->pdo()->prepare($sql);
-        foreach (array_values($values) as $index => $value) {
-            $value instanceof Bytes
-                ? $statement->bindValue($index + 1, $value->bytes, PDO::PARAM_LOB)
-                : $statement->bindValue($index + 1, $value, $value === null ? PDO::PARAM_NULL : PDO::PARAM_STR);
-        }
-        $statement->execute();
+        $statement->execute($values);
         $this->used = microtime(true);
 
         return $statement->fetchAll(PDO::FETCH_NUM);

@@ -77,6 +77,27 @@ class StoreTest extends TestCase
         $this->assertEqualsWithDelta(60, (float) $seconds, 5);
     }
 
+    public function testATouchedEntryHasAnotherDeadline(): void
+    {
+        $this->store()->put('key', 'x', 60);
+        $this->assertTrue($this->store()->touch('key', 600));
+        $this->assertFalse($this->store()->touch('absent', 600));
+        $seconds = \connection()->value("SELECT extract(epoch FROM cache_ttl('key', ?::regclass))", getenv('STORE_CACHE'));
+        $this->assertEqualsWithDelta(600, (float) $seconds, 5);
+    }
+
+    public function testALockIsRefreshedByItsOwnerOnly(): void
+    {
+        $lock = $this->store()->lock('job', 60);
+        $this->assertFalse($lock->refresh());
+        $this->assertTrue($lock->get());
+        $this->assertFalse($this->store()->lock('job', 600)->refresh());
+        $this->assertTrue($lock->refresh(600));
+        $seconds = \connection()->value("SELECT extract(epoch FROM cache_ttl('job', ?::regclass))", getenv('STORE_CACHE'));
+        $this->assertEqualsWithDelta(600, (float) $seconds, 5);
+        $this->assertTrue($lock->release());
+    }
+
     public function testForeverIsForever(): void
     {
         $this->store()->forever('stays', 'x');

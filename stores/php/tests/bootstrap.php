@@ -3,27 +3,43 @@
 declare(strict_types=1);
 
 // For phpunit: the store, the frameworks as the distribution packs them, and their own tests, which are in FRAMEWORKS, the
-// folder of their source packages. The tests come to the store by what stands at the end.
+// folder of their source packages; with LARAVEL the Laravel of that folder in place of the distribution's. The tests come to
+// the store by what stands at the end.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a framework may be older than the PHP that runs it
 
 require __DIR__ . '/../autoload.php';
 require 'Symfony/Component/Cache/autoload.php';
-require 'Illuminate/Cache/autoload.php';
 require 'Cache/IntegrationTests/autoload.php';
-require_once 'Illuminate/Support/autoload.php';
-require_once 'Illuminate/Container/autoload.php';
 require_once 'Mockery/autoload.php';
+
+if ($laravel = getenv('LARAVEL')) {
+    require_once 'Carbon/autoload.php';
+    require_once 'Doctrine/Inflector/autoload.php';
+    require_once 'Psr/Container/autoload.php';
+    require_once 'Psr/SimpleCache/autoload.php';
+    require "$laravel/src/Illuminate/Collections/helpers.php";
+    require "$laravel/src/Illuminate/Support/helpers.php";
+} else {
+    require 'Illuminate/Cache/autoload.php';
+    require_once 'Illuminate/Support/autoload.php';
+    require_once 'Illuminate/Container/autoload.php';
+}
 
 spl_autoload_register(static function (string $class): void {
     $frameworks = getenv('FRAMEWORKS');
+    $laravel = getenv('LARAVEL') ?: "$frameworks/laravel";
     $folders = [
-        'Pgcache\Tests\\' => __DIR__,
-        'Symfony\Component\Cache\Tests\\' => "$frameworks/symfony/src/Symfony/Component/Cache/Tests",
-        'Illuminate\Tests\\' => "$frameworks/laravel/tests",
-        'Illuminate\\' => "$frameworks/laravel/src/Illuminate",
+        [__DIR__, 'Pgcache\Tests\\'],
+        ["$frameworks/symfony/src/Symfony/Component/Cache/Tests", 'Symfony\Component\Cache\Tests\\'],
+        ["$laravel/tests", 'Illuminate\Tests\\'],
+        ["$laravel/src/Illuminate", 'Illuminate\\'],
+        ["$laravel/src/Illuminate/Collections", 'Illuminate\Support\\'],
+        ["$laravel/src/Illuminate/Macroable", 'Illuminate\Support\\'],
+        ["$laravel/src/Illuminate/Conditionable", 'Illuminate\Support\\'],
+        ["$laravel/src/Illuminate/Reflection", 'Illuminate\Support\\'],
     ];
-    foreach ($folders as $space => $folder) {
+    foreach ($folders as [$folder, $space]) {
         $file = "$folder/" . strtr(substr($class, strlen($space)), '\\', '/') . '.php';
         if (str_starts_with($class, $space) && is_file($file)) {
             require_once $file;

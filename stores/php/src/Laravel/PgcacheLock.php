@@ -20,6 +20,14 @@ final class PgcacheLock extends Lock
         return $this->cache->add($this->name, $this->owner, $this->seconds > 0 ? $this->seconds : null);
     }
 
+    /** Laravel 13 knows it. */
+    public function refresh($seconds = null)
+    {
+        $seconds ??= $this->seconds;
+
+        return $this->cache->touchIf($this->name, $this->owner, $seconds > 0 ? $seconds : null);
+    }
+
     public function release()
     {
         return $this->cache->deleteIf($this->name, $this->owner);
@@ -32,6 +40,6 @@ final class PgcacheLock extends Lock
 
     protected function getCurrentOwner()
     {
-        return $this->cache->get($this->name) ?? '';
+        return $this->cache->get($this->name);
     }
 }

@@ -68,6 +68,12 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return $this->put($key, $value, null);
     }
 
+    /** Laravel 13 asks for it. */
+    public function touch($key, $seconds)
+    {
+        return $this->cache->touch($this->prefix . $key, self::ttl($seconds));
+    }
+
     public function forget($key)
     {
         return $this->cache->delete($this->prefix . $key);

@@ -18,9 +18,6 @@ use Symfony\Component\Cache\Marshaller\MarshallerInterface;
  */
 class PgcacheAdapter extends AbstractAdapter
 {
-    // pgcache's keys have 2,048 bytes at most, and a byte of an id takes three at most (key()).
-    protected $maxIdLength = 682;
-
     private MarshallerInterface $marshaller;
 
     /**
@@ -37,6 +34,9 @@ class PgcacheAdapter extends AbstractAdapter
         private float $wait = 5.0,
     ) {
         $this->marshaller = $marshaller ?? new DefaultMarshaller();
+        // pgcache's keys have 2,048 bytes at most, and a byte of an id takes three at most (key()). Not declared: its type
+        // differs between Symfony's versions.
+        $this->maxIdLength = 682;
         parent::__construct($prefix, $defaultLifetime);
         $this->setCallbackWrapper($wait > 0 ? $this->compute(...) : null);
     }
