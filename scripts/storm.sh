@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The storms of t/tests (coherence_storm, resp_tracking_tables_storm) and fetch_windows on a library that waits at random in the windows of the
+# The storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows on a library that waits at random in the windows of the
 # coherence protocol (cargo feature `pauses`, src/pg/session/pause.rs). It lies in a stage of its own.
 #
 # Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
@@ -27,4 +27,4 @@ cp -a "$STAGE" "$paused"
 cp --remove-destination "$BUILD/target-pauses/release/libpgcache.so" \
     "$paused$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 
-PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests -- coherence_storm fetch_windows resp_tracking_tables_storm --nocapture
+PGCACHE_BINDIR=$paused$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests -- coherence_storm fetch_windows resp_storm resp_tracking_tables_storm --nocapture

@@ -13,7 +13,10 @@
 //!   what must come back when they are carried elsewhere.
 //! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
-//! - [`history`], [`exclusion`]: checkers, pure and tested with histories that they must reject.
+//! - [`history`], [`linear`], [`exclusion`]: checkers, pure and tested with histories that they must reject: for
+//!   writes whose order is known, for any, and for leases.
+//! - [`ways`]: operations that are described once, and run by SQL or by the Redis protocol.
+//! - [`storm`]: clients of both protocols at once, and their history.
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]:
 //!   random statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
@@ -44,6 +47,7 @@ pub mod fuzz;
 pub mod fuzz_arguments;
 pub mod history;
 pub mod keys;
+pub mod linear;
 pub mod native;
 pub mod needs;
 pub mod parallel;
@@ -56,8 +60,10 @@ pub mod resp;
 pub mod rng;
 pub mod source;
 pub mod stage;
+pub mod storm;
 pub mod tables;
 pub mod template;
 pub mod tier;
 pub mod upgrade;
 pub mod wait;
+pub mod ways;

@@ -79,6 +79,7 @@ mod resp_layout;
 mod resp_publish;
 mod resp_scripts;
 mod resp_slow;
+mod resp_storm;
 mod resp_table_batches;
 mod resp_table_faults;
 mod resp_table_roles;

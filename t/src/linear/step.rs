@@ -1,0 +1,169 @@
+//! What a command does to an entry, and what it says: the model that servers are compared with.
+
+use super::Moment;
+
+/// What a key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub value: i64,
+    pub deadline: Deadline,
+}
+
+/// When an entry ends. Far ones are told apart by their hours; of a near one it is known between which moments it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Deadline {
+    Never,
+    Hours(u8),
+    Soon(Moment, Moment),
+}
+
+/// The deadline that a command asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// That of the entry that is there.
+    Keep,
+    Never,
+    Hours(u8),
+    Millis(u16),
+}
+
+/// Where a value is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Always,
+    Absent,
+    Present,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Get,
+    /// The deadline.
+    Left,
+    Set {
+        value: i64,
+        when: When,
+        until: Until,
+    },
+    /// Sets, without a deadline, and says what was there.
+    Swap(i64),
+    /// Removes, and says what was there.
+    Take,
+    Delete,
+    Add {
+        by: i64,
+        /// A counter that is not there begins.
+        creates: bool,
+    },
+    /// A new deadline, of hours.
+    Expire(u8),
+}
+
+/// What a client was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Value(Option<i64>),
+    /// Whether it was done.
+    Done(bool),
+    /// None: no entry.
+    Left(Option<Deadline>),
+    /// Nothing that says anything.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    pub command: Command,
+    pub answer: Answer,
+}
+
+/// How far the clock of the clients may be from that by which a server judges a deadline.
+const SLACK: Moment = 100_000_000;
+
+impl Step {
+    pub fn only_looks(&self) -> bool {
+        match (self.command, self.answer) {
+            (Command::Get | Command::Left, _) => true,
+            (_, Answer::Done(done)) => !done,
+            (Command::Take | Command::Add { creates: false, .. }, Answer::Value(None)) => true,
+            _ => false,
+        }
+    }
+
+    /// What is there after it, between these moments; None: it would have answered something else.
+    pub fn after(
+        &self,
+        held: Option<Entry>,
+        (began, ended): (Moment, Moment),
+    ) -> Option<Option<Entry>> {
+        let millis = |n: u16| Moment::from(n) * 1_000_000;
+        let deadline = |until| match (until, held) {
+            (Until::Keep, Some(entry)) => entry.deadline,
+            (Until::Keep | Until::Never, _) => Deadline::Never,
+            (Until::Hours(hours), _) => Deadline::Hours(hours),
+            (Until::Millis(n), _) => Deadline::Soon(
+                (began + millis(n)).saturating_sub(SLACK),
+                ended + millis(n) + SLACK,
+            ),
+        };
+        let value = held.map(|entry| entry.value);
+        let (after, says) = match self.command {
+            Command::Get => (held, Answer::Value(value)),
+            Command::Left => {
+                let told = |entry: Entry| match entry.deadline {
+                    Deadline::Soon(..) => Deadline::Soon(0, 0),
+                    other => other,
+                };
+                (held, Answer::Left(held.map(told)))
+            }
+            Command::Set { value, when, until } => {
+                let sets = match when {
+                    When::Always => true,
+                    When::Absent => held.is_none(),
+                    When::Present => held.is_some(),
+                };
+                let entry = Entry {
+                    value,
+                    deadline: deadline(until),
+                };
+                (if sets { Some(entry) } else { held }, Answer::Done(sets))
+            }
+            Command::Swap(new) => {
+                let deadline = Deadline::Never;
+                let entry = Entry {
+                    value: new,
+                    deadline,
+                };
+                (Some(entry), Answer::Value(value))
+            }
+            Command::Take => (None, Answer::Value(value)),
+            Command::Delete => (None, Answer::Done(held.is_some())),
+            Command::Add { creates: false, .. } if held.is_none() => (None, Answer::Value(None)),
+            Command::Add { by, .. } => {
+                let entry = Entry {
+                    value: value.unwrap_or(0) + by,
+                    deadline: deadline(Until::Keep),
+                };
+                (Some(entry), Answer::Value(Some(entry.value)))
+            }
+            Command::Expire(hours) => {
+                let deadline = Deadline::Hours(hours);
+                (
+                    held.map(|entry| Entry { deadline, ..entry }),
+                    Answer::Done(held.is_some()),
+                )
+            }
+        };
+        (self.answer == Answer::Unknown || self.answer == says).then_some(after)
+    }
+}
+
+impl Entry {
+    /// Whether it may be there, and whether it may have ended, for an operation between these moments.
+    pub fn lives_or_has_ended(&self, (began, ended): (Moment, Moment)) -> (bool, bool) {
+        match self.deadline {
+            Deadline::Soon(earliest, latest) => (began <= latest, ended >= earliest),
+            _ => (true, false),
+        }
+    }
+}

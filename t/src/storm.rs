@@ -1,0 +1,310 @@
+//! A storm: clients of both protocols, who ask for random things of the same caches, and the history of it.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::ask::Ask;
+use crate::linear::{Command, Operation, Refusal, Until, When, check};
+use crate::resp::Door;
+use crate::rng::Rng;
+use crate::wait::{PATIENCE, wait_for, wait_until};
+use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations};
+
+/// Keys of each cache: few, so that many meet at one.
+pub const KEYS: u64 = 4;
+/// Operations of each protocol on each cache; fewer prove nothing.
+pub const ENOUGH: u64 = 100;
+
+/// A server with these caches as databases of its door.
+pub fn server(caches: &[Cache]) -> Door {
+    let names: Vec<&str> = caches.iter().map(|cache| cache.name).collect();
+    let door = Door::without_cache(&[
+        &format!("pgcache.resp_caches = '{}'", names.join(", ")),
+        "pgcache.resp_workers = 2",
+        "pgcache.resp_backs = 3",
+        "max_worker_processes = 16",
+        "pgcache.hot_size = '32MB'",
+    ]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    for cache in caches {
+        let (name, storage) = (cache.name, cache.storage);
+        session.run(&format!(
+            "SELECT cache_create('{name}', storage => '{storage}')"
+        ));
+    }
+    // A library that waits at random in the windows of the protocol (scripts/storm.sh).
+    if session.holds("SELECT count(*) > 0 FROM pg_settings WHERE name = 'pgcache.pause'") {
+        session.run("ALTER SYSTEM SET pgcache.pause = '3ms'");
+        session.run("SELECT pg_reload_conf()");
+    }
+    door
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    Sql,
+    Resp,
+}
+
+/// A history while it is made.
+pub struct Storm<'d> {
+    door: &'d Door,
+    caches: &'d [Cache],
+    pub clock: Clock,
+    until: Instant,
+    pub ends: AtomicBool,
+    /// Processes are ended meanwhile.
+    has_faults: bool,
+    /// The server was killed, and is not back.
+    pub is_down: AtomicBool,
+    values: AtomicI64,
+    /// Operations on each cache by each protocol.
+    asked: Vec<[AtomicU64; 2]>,
+    operations: Mutex<Vec<Operation>>,
+}
+
+impl<'d> Storm<'d> {
+    pub fn over(door: &'d Door, caches: &'d [Cache], duration: Duration) -> Storm<'d> {
+        Storm {
+            door,
+            caches,
+            clock: Clock::start(),
+            until: Instant::now() + duration,
+            ends: AtomicBool::new(false),
+            has_faults: false,
+            is_down: AtomicBool::new(false),
+            values: AtomicI64::new(1),
+            asked: caches.iter().map(|_| Default::default()).collect(),
+            operations: Mutex::default(),
+        }
+    }
+
+    /// The same where processes of the server are ended meanwhile.
+    pub fn with_faults(self) -> Storm<'d> {
+        Storm {
+            has_faults: true,
+            ..self
+        }
+    }
+
+    pub fn least_asked(&self) -> u64 {
+        let asked = self.asked.iter().flatten();
+        asked.map(|count| count.load(SeqCst)).min().unwrap_or(0)
+    }
+
+    /// Until the time is up, and as long as a slow machine needs for a history that says something.
+    pub fn goes_on(&self) -> bool {
+        let now = Instant::now();
+        !self.ends.load(SeqCst)
+            && (now < self.until || now < self.until + PATIENCE && self.least_asked() < ENOUGH)
+    }
+
+    /// A client of this protocol, as soon as there can be one.
+    pub fn connect(&self, protocol: Protocol, seed: u64) -> Box<dyn Way> {
+        wait_for("the server takes a client", || {
+            Some(match protocol {
+                Protocol::Sql => {
+                    let session = self.door.cluster.try_connect("postgres", "postgres");
+                    Box::new(Sql::over(session.ok()?, seed)) as Box<dyn Way>
+                }
+                Protocol::Resp => {
+                    let client = ways::Door::over(self.door.try_client()?, seed);
+                    Box::new(match self.has_faults {
+                        true => client.hearing_errors(),
+                        false => client,
+                    })
+                }
+            })
+        })
+    }
+
+    /// Asks for random things until the end.
+    pub fn client(
+        &self,
+        protocol: Protocol,
+        number: usize,
+        wrap: impl Fn(Box<dyn Way>) -> Box<dyn Way>,
+    ) {
+        let seed = 100 * protocol as u64 + number as u64;
+        let mut rng = Rng::seeded(seed);
+        let mut way = wrap(self.connect(protocol, seed));
+        let client = 2 * number + protocol as usize;
+        let mut own = Vec::new();
+        let mut cache = self.caches[0];
+        while self.goes_on() {
+            if rng.below(6) == 0 {
+                cache = *rng.pick(self.caches);
+            }
+            let request = self.request(&mut rng, &*way, cache);
+            let told = way.run(&request, &self.clock);
+            if way.is_broken() {
+                assert!(self.has_faults, "{request:?}: {told:?}");
+                wait_until("the server is back", || !self.is_down.load(SeqCst));
+                way = wrap(self.connect(protocol, seed + own.len() as u64));
+            }
+            let made = operations(client, &request, &told, self.clock.now());
+            self.asked[cache.number][protocol as usize].fetch_add(made.len() as u64, SeqCst);
+            own.extend(made);
+        }
+        self.add(own);
+    }
+
+    pub fn add(&self, operations: Vec<Operation>) {
+        let mut all = self.operations.lock().expect("no client failed");
+        all.extend(operations);
+    }
+
+    fn request(&self, rng: &mut Rng, way: &dyn Way, cache: Cache) -> Request {
+        let mut keys: Vec<u64> = (0..KEYS).filter(|_| rng.below(2) == 0).collect();
+        let key = rng.below(KEYS);
+        if keys.is_empty() {
+            keys.push(key);
+        }
+        let shape = match rng.below(400) {
+            0 => Shape::Clear,
+            ..140 if cache.source.is_some() => Shape::Together,
+            1..40 => Shape::Undone,
+            40..140 => Shape::Together,
+            _ => Shape::OneByOne,
+        };
+        let mut command = || loop {
+            let command = match cache.source {
+                Some(_) if rng.below(8) > 0 => Command::Get,
+                Some(_) => Command::Delete,
+                None => self.command(rng),
+            };
+            if way.can(cache, &command) {
+                return command;
+            }
+        };
+        let call = |key: u64, command| Call { key, command };
+        let calls = match shape {
+            Shape::Clear => (0..KEYS).map(|key| call(key, Command::Delete)).collect(),
+            Shape::OneByOne if keys.len() == 1 => vec![call(key, command())],
+            Shape::OneByOne => {
+                let keys = keys.iter().chain([&key, &key]);
+                keys.map(|key| call(*key, command())).collect()
+            }
+            Shape::Together if cache.source.is_some() => {
+                keys.iter().map(|key| call(*key, Command::Get)).collect()
+            }
+            Shape::Together | Shape::Undone => self.transaction(&keys, command),
+        };
+        Request {
+            cache,
+            shape,
+            calls,
+        }
+    }
+
+    /// What is done to these keys at once. In a transaction nothing is set that it has removed: whoever waits for
+    /// a row that is removed finds nothing, as under READ COMMITTED, even if there is another one at once.
+    fn transaction(&self, keys: &[u64], mut command: impl FnMut() -> Command) -> Vec<Call> {
+        let set = || Command::Set {
+            value: self.value(),
+            when: When::Always,
+            until: Until::Never,
+        };
+        let kind = self.values.load(SeqCst) % 3;
+        let mut of = |key: u64| match kind {
+            0 => vec![(key, Command::Get)],
+            1 => vec![(key, set())],
+            _ => {
+                let (one, other) = (command(), command());
+                let removes = |command| matches!(command, Command::Take | Command::Delete);
+                match key % 3 {
+                    0 => vec![(key, Command::Get), (key, one)],
+                    1 => vec![(key, set()), (key, one), (key, Command::Get)],
+                    _ if removes(one) => vec![(key, one), (key, Command::Get)],
+                    _ => vec![(key, one), (key, other), (key, Command::Left)],
+                }
+            }
+        };
+        let calls: Vec<(u64, Command)> = keys.iter().flat_map(|key| of(*key)).collect();
+        let call = |(key, command)| Call { key, command };
+        calls.into_iter().map(call).collect()
+    }
+
+    /// No two are the same, even when some have counted on.
+    fn value(&self) -> i64 {
+        1000 * self.values.fetch_add(1, SeqCst)
+    }
+
+    /// A row that hides by its deadline is still the one of which something was made.
+    fn is_source(&self) -> bool {
+        self.caches.iter().any(|cache| cache.source.is_some())
+    }
+
+    fn command(&self, rng: &mut Rng) -> Command {
+        let hours = [10, 20, 30][rng.below(3) as usize];
+        let until = match rng.below(8) {
+            0..3 => Until::Never,
+            3..5 => Until::Hours(hours),
+            5..7 => Until::Keep,
+            _ if self.is_source() => Until::Never,
+            _ => Until::Millis(1 + rng.below(300) as u16),
+        };
+        let set = |when| Command::Set {
+            value: self.value(),
+            when,
+            until,
+        };
+        match rng.below(40) {
+            0..18 => Command::Get,
+            18..20 => Command::Left,
+            20..26 => set(When::Always),
+            26..28 => set(When::Absent),
+            28..30 => set(When::Present),
+            30 => Command::Swap(self.value()),
+            31 => Command::Take,
+            32..34 => Command::Delete,
+            34..38 => Command::Add {
+                by: 1 + rng.below(2) as i64,
+                creates: rng.below(3) > 0,
+            },
+            _ => Command::Expire(hours),
+        }
+    }
+
+    /// When all is quiet: every key through both protocols.
+    pub fn ask_for_all(&self) {
+        for protocol in [Protocol::Sql, Protocol::Resp] {
+            let mut way = self.connect(protocol, 7);
+            for &cache in self.caches {
+                if cache.source.is_some() {
+                    continue;
+                }
+                let both = [Command::Get, Command::Left];
+                let calls = (0..KEYS).flat_map(|key| both.map(|command| Call { key, command }));
+                let request = Request {
+                    cache,
+                    shape: Shape::OneByOne,
+                    calls: calls.collect(),
+                };
+                let told = way.run(&request, &self.clock);
+                let client = 1000 + protocol as usize;
+                self.add(operations(client, &request, &told, self.clock.now()));
+            }
+        }
+    }
+
+    /// What the checker says, once there is enough to be judged.
+    pub fn verdict(self) -> Result<(), Box<Refusal>> {
+        let asked = format!("{:?}", self.asked);
+        assert!(
+            self.least_asked() >= ENOUGH,
+            "too little was asked: {asked}"
+        );
+        let operations = self.operations.into_inner().expect("no client failed");
+        let from = Instant::now();
+        let verdict = check(&operations);
+        println!(
+            "{asked}: {} operations, judged in {:?}",
+            operations.len(),
+            from.elapsed()
+        );
+        verdict
+    }
+}

@@ -1,0 +1,328 @@
+//! Both protocols at once over the same caches: whatever clients of either were told, there is one order of all
+//! they did that explains it.
+//!
+//! Nobody is kept in order here, so writers meet at rows, in batches of backs and in the tier.
+//! PGCACHE_STORM_SECONDS says how long; scripts/storm.sh runs this, too, on a library that waits at random in the
+//! windows of the protocol.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::linear::{Answer, Command, Operation, Refusal, Step, When};
+use pgcache_tests::resp::{Door, Reply};
+use pgcache_tests::rng::Rng;
+use pgcache_tests::storm::{ENOUGH, KEYS, Protocol, Storm, server};
+use pgcache_tests::tables::{backs, client_in};
+use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::{PATIENCE, wait_for, wait_until};
+use pgcache_tests::ways::{Cache, Call, Clock, Fate, Request, Shape, Told, Way};
+
+use crate::coherence_storm::duration;
+
+const CLIENTS: usize = 4;
+
+const fn cache(number: usize, name: &'static str, storage: &'static str) -> Cache {
+    Cache {
+        number,
+        name,
+        storage,
+        source: None,
+    }
+}
+
+const MEMORY: Cache = cache(0, "public.mem", "memory");
+const UNLOGGED: Cache = cache(1, "public.tab", "unlogged");
+const LOGGED: Cache = cache(2, "public.safe", "logged");
+const CACHES: [Cache; 3] = [MEMORY, UNLOGGED, LOGGED];
+
+fn as_it_is(way: Box<dyn Way>) -> Box<dyn Way> {
+    way
+}
+
+/// Clients of both protocols, and what happens beside them.
+fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            for protocol in [Protocol::Sql, Protocol::Resp] {
+                scope.spawn(move || storm.client(protocol, number, as_it_is));
+            }
+        }
+        beside();
+    });
+    storm.ask_for_all();
+}
+
+fn is_sound(door: &Door) {
+    let mut session = door.cluster.connect("postgres");
+    session.nothing_pending();
+    session.sums_up();
+    for cache in [UNLOGGED, LOGGED] {
+        session.verified(cache.name);
+    }
+    assert!(session.holds("SELECT evictions = 0 FROM pgcache.hot_tier"));
+}
+
+#[track_caller]
+fn assert_explained(verdict: Result<(), Box<Refusal>>) {
+    if let Err(refusal) = verdict {
+        panic!("no order explains {refusal:#?}");
+    }
+}
+
+#[test]
+fn one_order_explains_what_clients_of_both_protocols_were_told() {
+    let door = server(&CACHES);
+    let storm = Storm::over(&door, &CACHES, duration() / 3);
+    with_clients(&storm, || {});
+    assert_explained(storm.verdict());
+    is_sound(&door);
+    let mut session = door.cluster.connect("postgres");
+    for cache in [UNLOGGED, LOGGED] {
+        assert!(session.hot_hits(cache.name) > 0, "the tier was not used");
+    }
+}
+
+#[test]
+fn one_order_explains_what_was_told_while_backs_were_ended() {
+    let door = server(&CACHES);
+    let storm = Storm::over(&door, &CACHES, duration() / 3).with_faults();
+    with_clients(&storm, || {
+        let (mut session, mut rng) = (door.cluster.connect("postgres"), Rng::seeded(3));
+        let mut ended = 0;
+        while storm.goes_on() || ended < 3 {
+            let before = storm.least_asked();
+            wait_until("clients are at work", || {
+                storm.least_asked() > before + 10 + rng.below(30) || !storm.goes_on()
+            });
+            let backs = backs(&door);
+            if !backs.is_empty() {
+                session.run(&format!(
+                    "SELECT pg_terminate_backend({})",
+                    rng.pick(&backs)
+                ));
+                ended += 1;
+            }
+        }
+    });
+    assert_explained(storm.verdict());
+    is_sound(&door);
+}
+
+/// What a client was told of a logged cache outlives the server; the others are empty then.
+#[test]
+fn one_order_explains_what_was_told_when_the_server_was_killed() {
+    let door = server(&CACHES);
+    let storm = Storm::over(&door, &CACHES, PATIENCE).with_faults();
+    with_clients(&storm, || {
+        for kind in [
+            "pgcache resp back",
+            "pgcache resp front",
+            "pgcache resp back",
+        ] {
+            let before = storm.least_asked();
+            wait_until("clients are at work", || {
+                storm.least_asked() > before + ENOUGH
+            });
+            kill(&storm, &door, kind);
+        }
+        let before = storm.least_asked();
+        wait_until("clients are at work", || {
+            storm.least_asked() > before + ENOUGH
+        });
+        storm.ends.store(true, SeqCst);
+    });
+    assert_explained(storm.verdict());
+    is_sound(&door);
+}
+
+/// Kills a process of this type, and with it the server, which comes back by itstorm.
+fn kill(storm: &Storm, door: &Door, kind: &str) {
+    const READY: &str = "database system is ready to accept connections";
+    let starts = || door.cluster.log_text().matches(READY).count();
+    let before = starts();
+    let victim = wait_for("there is such a process", || {
+        door.processes_if_up(kind)?.last().copied()
+    });
+    storm.is_down.store(true, SeqCst);
+    let began = storm.clock.now();
+    door.cluster.kill_backend(victim);
+    wait_until("the server starts again", || starts() > before);
+    door.cluster.wait_until_up();
+    let ended = storm.clock.now();
+    let emptied = CACHES.iter().filter(|cache| cache.storage != "logged");
+    let keys = emptied.flat_map(|cache| (0..KEYS).map(|key| cache.key(key)));
+    let removal = |key| Operation {
+        client: usize::MAX,
+        key,
+        began,
+        ended,
+        steps: vec![Step {
+            command: Command::Delete,
+            answer: Answer::Unknown,
+        }],
+        certain: true,
+    };
+    storm.add(keys.map(removal).collect());
+    storm.is_down.store(false, SeqCst);
+}
+
+/// A client with a memory of its own, or one that believes in what it has never sent.
+struct Lying {
+    way: Box<dyn Way>,
+    swallows: bool,
+    requests: u64,
+    known: Vec<(Cache, u64, Answer)>,
+}
+
+impl Way for Lying {
+    fn can(&self, cache: Cache, command: &Command) -> bool {
+        self.way.can(cache, command)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.way.is_broken()
+    }
+
+    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+        self.requests += 1;
+        let is_set = |call: &Call| {
+            let when = When::Always;
+            matches!(call.command, Command::Set { when: w, .. } if w == when)
+        };
+        if self.swallows
+            && request.shape == Shape::OneByOne
+            && self.requests % 4 == 0
+            && request.calls.iter().all(is_set)
+        {
+            let now = clock.now();
+            let told = Told {
+                began: now,
+                ended: clock.now(),
+                answer: Answer::Done(true),
+                fate: Fate::Done,
+            };
+            return vec![told; request.calls.len()];
+        }
+        let mut told = self.way.run(request, clock);
+        for (call, told) in request.calls.iter().zip(&mut told) {
+            if self.swallows || request.shape != Shape::OneByOne || call.command != Command::Get {
+                continue;
+            }
+            let known = self
+                .known
+                .iter()
+                .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
+            match known {
+                // Each is told twice.
+                Some(at) => told.answer = self.known.swap_remove(at).2,
+                None => self.known.push((request.cache, call.key, told.answer)),
+            }
+        }
+        told
+    }
+}
+
+/// The negative control: the same storm with one client of the door that is not what it seems.
+#[test]
+fn a_stale_read_and_a_lost_write_through_the_door_are_caught() {
+    let door = server(&CACHES);
+    for swallows in [false, true] {
+        let storm = Storm::over(&door, &CACHES, Duration::from_secs(1));
+        // The storm before has left something.
+        for cache in CACHES {
+            let clear = format!("SELECT cache_clear('{}')", cache.name);
+            door.cluster.connect("postgres").run(&clear);
+        }
+        thread::scope(|scope| {
+            let storm = &storm;
+            for protocol in [Protocol::Sql, Protocol::Resp] {
+                scope.spawn(move || storm.client(protocol, 0, as_it_is));
+            }
+            scope.spawn(move || {
+                storm.client(Protocol::Resp, 1, |way| {
+                    Box::new(Lying {
+                        way,
+                        swallows,
+                        requests: 0,
+                        known: Vec::new(),
+                    })
+                });
+            });
+        });
+        storm.ask_for_all();
+        let refusal = storm.verdict().expect_err("a lie is caught");
+        println!("{:?}", refusal.operation);
+    }
+}
+
+/// What is kept beside a source: `made` a table, `swift` in memory.
+static SOURCE: Cache = cache(0, "public.src", "logged");
+const MADE: Cache = Cache {
+    source: Some(&SOURCE),
+    ..cache(1, "public.made", "logged")
+};
+const SWIFT: Cache = Cache {
+    source: Some(&SOURCE),
+    ..cache(2, "public.swift", "memory")
+};
+
+/// A client that computes outside: what it reads, it reads after it has the lease.
+fn lease(storm: &Storm, door: &Door) {
+    let (mut session, mut rng) = (door.cluster.connect("postgres"), Rng::seeded(11));
+    while storm.goes_on() {
+        let (key, name) = (rng.below(KEYS), rng.pick(&[MADE, SWIFT]).name);
+        let ask = format!(
+            "SELECT lease FROM cache_lease('k{key}', cache => '{name}') WHERE state = 'win'"
+        );
+        let Some(lease) = session.value(&ask) else {
+            continue;
+        };
+        let row = format!("SELECT value FROM {} WHERE key = 'k{key}'", SOURCE.name);
+        match session.value(&row) {
+            Some(value) if rng.below(3) > 0 => session.run(&format!(
+                "SELECT cache_set_leased('k{key}', '{value}', {lease}, cache => '{name}')"
+            )),
+            _ => session.run(&format!(
+                "SELECT cache_release('k{key}', {lease}, '{name}')"
+            )),
+        }
+    }
+}
+
+/// The source is a cache itself, so that both protocols write it; an entry that is made of a row is never older than
+/// what was acknowledged, and when all is quiet it is made of the last row.
+#[test]
+fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written() {
+    let caches = [SOURCE, MADE, SWIFT];
+    let door = server(&caches);
+    let mut session = door.cluster.connect("postgres");
+    for made in [MADE, SWIFT] {
+        let (source, made) = (SOURCE.name, made.name);
+        session.run(&format!("SELECT cache_depend('{source}', 'key', '{made}')"));
+    }
+    let storm = Storm::over(&door, &caches, duration() / 3);
+    with_clients(&storm, || lease(&storm, &door));
+    let keys: Vec<String> = (0..KEYS).map(|key| format!("k{key}")).collect();
+    for (number, key) in keys.iter().enumerate() {
+        let value = format!("{number}");
+        let mut client = client_in(&door, 0, None);
+        assert_eq!(client.ask(&["SET", key, &value]), Reply::status("OK"));
+        for made in [MADE, SWIFT] {
+            let mut client = client_in(&door, made.number as u32, None);
+            // Nothing old is there, and what comes is what was written.
+            assert_eq!(client.ask(&["GET", key]), Reply::Null);
+            let fetch = format!(
+                "SELECT cache_fetch('{key}', 'SELECT value FROM {} WHERE key = $1', cache => '{}')",
+                SOURCE.name, made.name
+            );
+            assert_eq!(session.text(&fetch), value);
+            assert_eq!(client.ask(&["GET", key]), Reply::bulk(&value));
+        }
+    }
+    assert_explained(storm.verdict());
+    session.nothing_pending();
+    session.sums_up();
+    session.verified(MADE.name);
+}
