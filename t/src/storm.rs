@@ -25,6 +25,10 @@ pub fn server(caches: &[Cache]) -> Door {
         "pgcache.resp_backs = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
+        // A commit takes its time: a reply that is sent before it is over is too early to be true.
+        "fsync = on",
+        "commit_delay = 1000",
+        "commit_siblings = 0",
     ]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");
@@ -120,33 +124,49 @@ impl<'d> Storm<'d> {
         })
     }
 
-    /// Asks for random things until the end.
+    /// Asks for random things until the end, by one protocol or by several in turn. Who has several looks at once,
+    /// by another one, at what the first has answered.
     pub fn client(
         &self,
-        protocol: Protocol,
+        protocols: &[Protocol],
         number: usize,
         wrap: impl Fn(Box<dyn Way>) -> Box<dyn Way>,
     ) {
-        let seed = 100 * protocol as u64 + number as u64;
-        let mut rng = Rng::seeded(seed);
-        let mut way = wrap(self.connect(protocol, seed));
-        let client = 2 * number + protocol as usize;
+        let mut rng = Rng::seeded(number as u64);
+        let connect = |protocol: &Protocol, seed: u64| wrap(self.connect(*protocol, seed));
+        let mut ways: Vec<Box<dyn Way>> = protocols
+            .iter()
+            .map(|protocol| connect(protocol, number as u64))
+            .collect();
         let mut own = Vec::new();
         let mut cache = self.caches[0];
+        let mut next: Option<(usize, Request)> = None;
         while self.goes_on() {
             if rng.below(6) == 0 {
                 cache = *rng.pick(self.caches);
             }
-            let request = self.request(&mut rng, &*way, cache);
-            let told = way.run(&request, &self.clock);
-            if way.is_broken() {
+            let (at, request) = next.take().unwrap_or_else(|| {
+                let at = rng.below(ways.len() as u64) as usize;
+                (at, self.request(&mut rng, &*ways[at], cache))
+            });
+            let told = ways[at].run(&request, &self.clock);
+            if ways[at].is_broken() {
                 assert!(self.has_faults, "{request:?}: {told:?}");
                 wait_until("the server is back", || !self.is_down.load(SeqCst));
-                way = wrap(self.connect(protocol, seed + own.len() as u64));
+                ways[at] = connect(&protocols[at], own.len() as u64);
             }
-            let made = operations(client, &request, &told, self.clock.now());
-            self.asked[cache.number][protocol as usize].fetch_add(made.len() as u64, SeqCst);
+            let made = operations(number, &request, &told, self.clock.now());
+            let asked = &self.asked[request.cache.number][protocols[at] as usize];
+            asked.fetch_add(made.len() as u64, SeqCst);
             own.extend(made);
+            if ways.len() > 1
+                && request
+                    .calls
+                    .iter()
+                    .any(|call| call.command != Command::Get)
+            {
+                next = Some(((at + 1) % ways.len(), looks(&request)));
+            }
         }
         self.add(own);
     }
@@ -306,5 +326,18 @@ impl<'d> Storm<'d> {
             from.elapsed()
         );
         verdict
+    }
+}
+
+/// A look at all that a request was about.
+fn looks(request: &Request) -> Request {
+    let look = |call: &Call| Call {
+        command: Command::Get,
+        ..*call
+    };
+    Request {
+        cache: request.cache,
+        shape: Shape::OneByOne,
+        calls: request.calls.iter().map(look).collect(),
     }
 }

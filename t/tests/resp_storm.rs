@@ -5,7 +5,8 @@
 //! PGCACHE_STORM_SECONDS says how long; scripts/storm.sh runs this, too, on a library that waits at random in the
 //! windows of the protocol.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -14,14 +15,18 @@ use pgcache_tests::linear::{Answer, Command, Operation, Refusal, Step, When};
 use pgcache_tests::resp::{Door, Reply};
 use pgcache_tests::rng::Rng;
 use pgcache_tests::storm::{ENOUGH, KEYS, Protocol, Storm, server};
-use pgcache_tests::tables::{backs, client_in};
+use pgcache_tests::tables::{backs, client_in, reply, send_together};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::{PATIENCE, wait_for, wait_until};
 use pgcache_tests::ways::{Cache, Call, Clock, Fate, Request, Shape, Told, Way};
 
 use crate::coherence_storm::duration;
 
-const CLIENTS: usize = 4;
+const SQL: &[Protocol] = &[Protocol::Sql];
+const RESP: &[Protocol] = &[Protocol::Resp];
+const BOTH: &[Protocol] = &[Protocol::Sql, Protocol::Resp];
+/// The clients of a storm.
+const CLIENTS: [&[Protocol]; 9] = [SQL, SQL, SQL, RESP, RESP, RESP, BOTH, BOTH, BOTH];
 
 const fn cache(number: usize, name: &'static str, storage: &'static str) -> Cache {
     Cache {
@@ -44,10 +49,8 @@ fn as_it_is(way: Box<dyn Way>) -> Box<dyn Way> {
 /// Clients of both protocols, and what happens beside them.
 fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
     thread::scope(|scope| {
-        for number in 0..CLIENTS {
-            for protocol in [Protocol::Sql, Protocol::Resp] {
-                scope.spawn(move || storm.client(protocol, number, as_it_is));
-            }
+        for (number, protocols) in CLIENTS.into_iter().enumerate() {
+            scope.spawn(move || storm.client(protocols, number, as_it_is));
         }
         beside();
     });
@@ -188,12 +191,17 @@ impl Way for Lying {
     fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
         self.requests += 1;
         let is_set = |call: &Call| {
-            let when = When::Always;
-            matches!(call.command, Command::Set { when: w, .. } if w == when)
+            matches!(
+                call.command,
+                Command::Set {
+                    when: When::Always,
+                    ..
+                }
+            )
         };
         if self.swallows
             && request.shape == Shape::OneByOne
-            && self.requests % 4 == 0
+            && self.requests.is_multiple_of(4)
             && request.calls.iter().all(is_set)
         {
             let now = clock.now();
@@ -237,11 +245,11 @@ fn a_stale_read_and_a_lost_write_through_the_door_are_caught() {
         }
         thread::scope(|scope| {
             let storm = &storm;
-            for protocol in [Protocol::Sql, Protocol::Resp] {
-                scope.spawn(move || storm.client(protocol, 0, as_it_is));
+            for (number, protocols) in [SQL, RESP].into_iter().enumerate() {
+                scope.spawn(move || storm.client(protocols, number, as_it_is));
             }
             scope.spawn(move || {
-                storm.client(Protocol::Resp, 1, |way| {
+                storm.client(RESP, 2, |way| {
                     Box::new(Lying {
                         way,
                         swallows,
@@ -325,4 +333,72 @@ fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written
     session.nothing_pending();
     session.sums_up();
     session.verified(MADE.name);
+}
+
+const TOGETHER: usize = 32;
+
+/// One who counts, until this is dropped.
+struct Counts<'a>(&'a AtomicUsize);
+
+impl Drop for Counts<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
+    let mut client = client_in(door, cache.number as u32, None);
+    let pipeline = [&["INCR", "k"][..]; TOGETHER];
+    let mut told = Vec::new();
+    let pipelines = if cache.is_table() { 60 } else { 1000 };
+    for _ in 0..pipelines {
+        send_together(&mut client, &pipeline);
+        told.extend(pipeline.map(|_| match reply(&mut client) {
+            Reply::Integer(count) => count,
+            other => panic!("a count was to come, not {other:?}"),
+        }));
+    }
+    told
+}
+
+/// As long as others count.
+fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<i64> {
+    let mut session = door.cluster.connect("postgres");
+    let one = format!("SELECT cache_incr('k', cache => '{}')", cache.name);
+    let mut told = Vec::new();
+    while told.is_empty() || others.load(SeqCst) > 0 {
+        told.push(session.number(&one));
+    }
+    told
+}
+
+/// Both protocols count as fast as they can: each count is told once, and none is lost.
+#[test]
+fn no_count_of_either_protocol_is_lost() {
+    const CLIENTS: usize = 4;
+    let door = server(&CACHES);
+    for cache in CACHES {
+        let (told, left) = (Mutex::new(Vec::new()), AtomicUsize::new(CLIENTS));
+        let add = |counts| told.lock().expect("nobody failed").extend(counts);
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| {
+                    let _counts = Counts(&left);
+                    add(counts_by_pipelines(&door, cache));
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| add(counts_by_statements(&door, cache, &left)));
+            }
+        });
+        let mut told: Vec<i64> = told.into_inner().expect("nobody failed");
+        told.sort_unstable();
+        let all: Vec<i64> = (1..=told.len() as i64).collect();
+        assert!(
+            told == all,
+            "{}: a count was lost or told twice",
+            cache.name
+        );
+        println!("{}: {} counts", cache.name, all.len());
+    }
 }
