@@ -140,7 +140,7 @@ fn one_order_explains_what_was_told_when_the_server_was_killed() {
     is_sound(&door);
 }
 
-/// Kills a process of this type, and with it the server, which comes back by itstorm.
+/// Kills a process of this type, and with it the server, which comes back by itself.
 fn kill(storm: &Storm, door: &Door, kind: &str) {
     const READY: &str = "database system is ready to accept connections";
     let starts = || door.cluster.log_text().matches(READY).count();
