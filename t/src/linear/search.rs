@@ -151,7 +151,7 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// The states after one more operation has happened. An entry that ends about now may do so before each step.
+    /// The states after one more operation has happened. An entry that ends about now may have done so at each step.
     fn done(&self, (held, happened): State, place: usize) -> Vec<State> {
         let Some(pending) = self.pending[place] else {
             return Vec::new();
@@ -161,6 +161,7 @@ impl<'o> Search<'o> {
         }
         let operation = pending.operation;
         let moments = (operation.began, operation.ended);
+        let before = held;
         let mut held = vec![held];
         for step in &operation.steps {
             held = held
@@ -170,8 +171,14 @@ impl<'o> Search<'o> {
                 .filter_map(|held| step.after(held, moments))
                 .collect();
         }
+        let left = |after| match (after, before) {
+            // Who finds an entry ended does not end it: one that has judged it in time, and is answered
+            // after it has waited, has still found it.
+            (None, Some(entry)) if pending.only_looks => Some(entry.seen_ended_by(operation.ended)),
+            _ => after,
+        };
         held.into_iter()
-            .map(|held| (held, happened | 1 << place))
+            .map(|after| (left(after), happened | 1 << place))
             .collect()
     }
 }

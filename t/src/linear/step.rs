@@ -166,4 +166,15 @@ impl Entry {
             _ => (true, false),
         }
     }
+
+    /// The same entry after somebody has been told that it has ended: who asks later is not told otherwise.
+    pub fn seen_ended_by(self, moment: Moment) -> Entry {
+        match self.deadline {
+            Deadline::Soon(earliest, latest) => Entry {
+                deadline: Deadline::Soon(earliest, latest.min(moment)),
+                ..self
+            },
+            _ => self,
+        }
+    }
 }

@@ -238,6 +238,14 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     }
     is_refused(&[write.clone(), at(800, Some(1))]);
     is_refused(&[write.clone(), at(500, None), at(502, Some(1))]);
+    // One that asked in time may be answered late, and others find nothing meanwhile.
+    let swap = |began: Moment| {
+        let swap = step(Command::Swap(2), Answer::Value(Some(1)));
+        of(1, (began * MS, 700 * MS), &[swap])
+    };
+    let nothing = at(550, None);
+    holds(&[write.clone(), nothing.clone(), swap(480), at(710, Some(2))]);
+    is_refused(&[write.clone(), nothing, swap(560)]);
     // A new one begins where it has ended.
     holds(&[write.clone(), of(2, (800 * MS, 801 * MS), &[add(3, 3)])]);
     holds(&[
