@@ -108,12 +108,10 @@ def words(server, load, clients, requests):
 
 
 def measure(server, load, clients, seconds):
-    """Redis-benchmark counts requests: as many as the pace of a short run makes of the time."""
-    first = max(FIRST, clients * load.pipeline)
-    pace = RedisBenchmark.parse(output(words(server, load, clients, first)))["rps"]
-    requests = max(first, int(pace * seconds))
+    ask = lambda requests: RedisBenchmark.parse(output(words(server, load, clients, requests)))  # noqa: E731
+    requests = RedisBenchmark.requests(ask, max(FIRST, clients * load.pipeline), seconds)
     before = processes.cpu_seconds(server.pid)
-    seen = RedisBenchmark.parse(output(words(server, load, clients, requests)))
+    seen = ask(requests)
     cpu = processes.cpu_seconds(server.pid) - before
     times = {f"p{share}_ms": seen[f"p{share}_latency_ms"] for share in (50, 99)}
     known = {"load": load.name, "clients": clients, "system": server.system.name}

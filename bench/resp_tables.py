@@ -240,7 +240,6 @@ def judge(load, side, requests, grown):
 
 
 def by_redis_benchmark(server, load, side, clients, seconds):
-    """It counts requests: as many as the pace of a short run makes of the time."""
     number = server.NUMBERS["memory" if side == "memory" else load.table] if side != "redis" else 0
 
     def ask(requests):
@@ -248,8 +247,7 @@ def by_redis_benchmark(server, load, side, clients, seconds):
         words = [*head, "-r", server.setup.entries, *load.words(kd.value(server.setup.value_size))]
         return RedisBenchmark.parse(output(words))
 
-    first = max(FIRST, clients * load.pipeline)
-    requests = max(first, int(ask(first)["rps"] * seconds))
+    requests = RedisBenchmark.requests(ask, max(FIRST, clients * load.pipeline), seconds)
 
     def timed():
         seen = ask(requests)

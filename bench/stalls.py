@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable
 
 from . import key_distribution as kd
-from .base import Journal, ground, insist, output, say
+from .base import Journal, ground, insist, named, output, say
 from .servers import Door, Setup
 from .stats import summarise
 from .tables import markdown
@@ -135,9 +135,12 @@ def absent_rows(server):
     return client(server, ["GET", KEY], LOCKED, 4)
 
 
+@contextmanager
 def commits(server):
     server.sql("ALTER TABLE triggered DISABLE TRIGGER slow", database="postgres")
-    return client(server, ["SET", KEY, "v"], TRIGGERED, 4)
+    with client(server, ["SET", KEY, "v"], TRIGGERED, 4):
+        yield
+    server.sql("ALTER TABLE triggered ENABLE TRIGGER slow", database="postgres")
 
 
 def locked_catalog(server):
@@ -232,7 +235,7 @@ def add_options(parser):
 
 
 def run(options):
-    things = [thing for thing in THINGS if thing.name in (options.things or thing.name).split(",")]
+    things = named(THINGS, options.things)
     journal = Journal(options.out, ("thing", "repetition"))
     conf = ("pgcache.resp_max_request = '32MB'", "pgcache.hot_max_value = '20MB'")
     setup = Setup(options.out, options.entries, clients=500, tier_mb=max(256, options.entries // 500), conf=conf)
@@ -244,7 +247,6 @@ def run(options):
                 if not journal.has(thing.name, repetition):
                     with thing.does(server):
                         row = measure(server, options.seconds)
-                    server.sql("ALTER TABLE triggered ENABLE TRIGGER slow", database="postgres")
                     journal.add({"thing": thing.name, "repetition": repetition, **row})
                     say(f"{thing.name:<10}{row['tps']:>11,.0f}/s   p99 {row['p99_ms']:.2f} ms   longest {row['longest_ms']:.1f} ms")
     summary = summarise(journal.rows, ("thing",), FIELDS, of="p99_ms")
@@ -255,7 +257,7 @@ def measure(server, seconds):
     """What the hot clients see."""
     words = ["redis-benchmark", *server.tool_connection, "-c", CLIENTS, "--csv", "-r", kd.slots(server.setup.entries)]
     ask = lambda requests: RedisBenchmark.parse(output([*words, "-n", requests, "GET", KEY]))  # noqa: E731
-    seen = ask(max(FIRST, int(ask(FIRST)["rps"] * seconds)))
+    seen = ask(RedisBenchmark.requests(ask, FIRST, seconds))
     times = {f"p{share}_ms": seen[f"p{share}_latency_ms"] for share in (50, 99)}
     return {"tps": seen["rps"], **times, "longest_ms": seen["max_latency_ms"]}
 

@@ -108,9 +108,14 @@ class RedisBenchmark:
 
     @classmethod
     def command(cls, server, job, options, _folder):
-        """It counts requests, not seconds: as many as the warm-up's pace makes of the time."""
-        pace = cls.parse(output(cls.words(server, job, WARMUP_REQUESTS)))["rps"]
-        return cls.words(server, job, max(WARMUP_REQUESTS, int(pace * options.seconds)))
+        """The warm-up tells the pace."""
+        ask = lambda requests: cls.parse(output(cls.words(server, job, requests)))  # noqa: E731
+        return cls.words(server, job, cls.requests(ask, WARMUP_REQUESTS, options.seconds))
+
+    @staticmethod
+    def requests(ask, first, seconds):
+        """As many as the pace of a short run makes of the time: it counts requests, not seconds."""
+        return max(first, int(ask(first)["rps"] * seconds))
 
     @staticmethod
     def parse(stdout):

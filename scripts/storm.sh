@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows on a library that waits at random in the windows of the
-# coherence protocol (cargo feature `pauses`, src/pg/session/pause.rs). It lies in a stage of its own.
+# The storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows on a library that
+# waits at random in the windows of the coherence protocol (cargo feature `pauses`, src/pg/session/pause.rs). It lies in a stage of its own.
 #
 # Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
 #                                tree, to see that a broken protocol is caught.
