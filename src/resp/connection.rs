@@ -2,11 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
+use mio::event::Event;
 use pgcache_resp::{Limits, Parser, Writer};
 use socket2::Socket;
 
 use super::session::Session;
 use super::tls::{self, Encryption};
+use super::watch::Watch;
 
 /// Room that a buffer keeps when it is empty.
 const KEPT: usize = 2 << 10;
@@ -26,6 +28,7 @@ pub enum Wire {
 /// A client's connection.
 pub struct Connection {
     pub socket: Socket,
+    watch: Watch,
     pub wire: Wire,
     pub session: Session,
     pub parser: Parser,
@@ -36,9 +39,9 @@ pub struct Connection {
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for their client's turn.
     pushed: Vec<u8>,
-    /// The socket may have bytes for us, may take some.
+    /// The socket may have bytes for us, may take some; where it takes none, its front is told when it does.
     pub readable: bool,
-    pub writable: bool,
+    writable: bool,
     /// What has come is no whole request.
     pub hungry: bool,
     /// The other side sends nothing more; what it has sent is still read.
@@ -72,9 +75,10 @@ pub enum Came {
 }
 
 impl Connection {
-    pub fn new(socket: Socket, wire: Wire, session: Session) -> Connection {
+    pub fn new(socket: Socket, watch: Watch, wire: Wire, session: Session) -> Connection {
         Connection {
             socket,
+            watch,
             wire,
             session,
             parser: Parser::new(Limits::unauthenticated(UNAUTHENTICATED)),
@@ -90,6 +94,34 @@ impl Connection {
             queued: false,
             killed: false,
         }
+    }
+
+    /// Notes what its front was told of its socket.
+    pub fn note(&mut self, event: &Event) {
+        self.readable |= event.is_readable() || event.is_error();
+        self.half_closed |= event.is_read_closed() || event.is_error();
+        self.readable |= self.half_closed;
+        if event.is_writable() && !self.writable {
+            // Where the set cannot be changed, it is told more than it asks for.
+            let _ = self.watch.has_room(&self.socket);
+            self.writable = true;
+        }
+    }
+
+    /// The socket takes no more now.
+    fn is_full(&mut self) -> io::Result<()> {
+        self.writable = false;
+        self.watch.ask_for_room(&self.socket)
+    }
+
+    /// Sends what is encrypted, as far as the socket takes it.
+    fn push_encrypted(&mut self) -> io::Result<()> {
+        if let Wire::Encrypted(encryption) = &mut self.wire
+            && !encryption.push(&self.socket)?
+        {
+            return self.is_full();
+        }
+        Ok(())
     }
 
     /// Whether requests come: what it is encrypted by, if by anything, is agreed upon.
@@ -238,10 +270,8 @@ impl Connection {
 
     /// Sends what waits, as far as the socket takes it.
     pub fn flush(&mut self) -> io::Result<()> {
-        if self.writable
-            && let Wire::Encrypted(encryption) = &mut self.wire
-        {
-            self.writable = encryption.push(&self.socket)?;
+        if self.writable {
+            self.push_encrypted()?;
         }
         let unsent = std::mem::take(&mut self.unsent);
         let mut sent = std::mem::take(&mut self.sent);
@@ -261,16 +291,18 @@ impl Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             let taken = encryption.write(bytes)?;
-            self.writable = encryption.push(&self.socket)?;
+            self.push_encrypted()?;
             return Ok(taken);
         }
         match self.socket.write(bytes) {
             Ok(written) => {
-                self.writable = written == bytes.len();
+                if written < bytes.len() {
+                    self.is_full()?;
+                }
                 Ok(written)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.writable = false;
+                self.is_full()?;
                 Ok(0)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),

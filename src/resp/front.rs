@@ -5,11 +5,12 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use pgrx::PgSqlErrorCode;
 use socket2::Socket;
 
@@ -24,6 +25,7 @@ use super::session::{Session, Waits};
 use super::shared::Core;
 use super::tracking::turns as tracking;
 use super::turn;
+use super::watch::Watch;
 use crate::cache::lease::lowering;
 use crate::pg::resp::board::{Board, Claimed};
 use crate::pg::resp::desk::Desk;
@@ -50,13 +52,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Descriptors of the process that are no clients'.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// Listeners have the tokens from here on, the inbox the one before, clients the numbers of their places.
+/// Listeners have the tokens from here on, the two before are the inbox' and that of what wakes every
+/// process; clients have the numbers of their places.
 const LISTENERS: usize = usize::MAX / 2;
 const INBOX: usize = LISTENERS - 1;
+const SIGNALS: usize = LISTENERS - 2;
 
 struct Front {
     core: Core,
     poll: Poll,
+    /// The same set, for those who change what it is asked of their sockets.
+    registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
     fronts: Fronts,
@@ -109,7 +115,16 @@ pub fn run(number: usize) {
 impl Front {
     fn new(core: Core) -> io::Result<Front> {
         let poll = Poll::new()?;
-        let sleeper = Sleeper::over(poll.registry().as_fd());
+        let registry = Rc::new(poll.registry().try_clone()?);
+        let sleeper = Sleeper::new()?;
+        for descriptor in sleeper.watched() {
+            let descriptor = descriptor.as_raw_fd();
+            registry.register(
+                &mut SourceFd(&descriptor),
+                Token(SIGNALS),
+                Interest::READABLE,
+            )?;
+        }
         let now = Instant::now();
         let fronts = Fronts::new(core.number);
         let endpoints = match fronts.is_first() {
@@ -120,6 +135,7 @@ impl Front {
             core,
             fronts,
             poll,
+            registry,
             events: Events::with_capacity(EVENTS),
             sleeper,
             listeners: Vec::new(),
@@ -163,16 +179,12 @@ impl Front {
 
     fn turn(&mut self) {
         let pause_ends = self.core.look_at_pause();
-        let came = self.look();
-        let mut woken = sleep::was_woken();
-        if !came && !woken && !self.has_work() {
-            let pause = self.pause(pause_ends);
-            let pause = self.core.tracking.before_sleep(pause);
-            self.sleeper.sleep(pause);
-            self.core.tracking.after_sleep();
-            self.look();
-            woken = sleep::was_woken();
-        }
+        let pause = match self.has_work() {
+            true => Some(Duration::ZERO),
+            false => self.pause(pause_ends),
+        };
+        self.look(pause);
+        let woken = sleep::was_woken();
         if woken {
             self.obey();
         }
@@ -214,21 +226,28 @@ impl Front {
             || self.fronts.ready
     }
 
-    /// Notes what the sockets have to say; whether there was anything.
-    fn look(&mut self) -> bool {
-        if let Err(error) = self.poll.poll(&mut self.events, Some(Duration::ZERO))
+    /// Waits at most so long, None: without an end, and notes what the sockets have to say.
+    fn look(&mut self, pause: Option<Duration>) {
+        let came = match pause {
+            Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
+            _ => self.sleep(pause),
+        };
+        if let Err(error) = came
             && error.kind() != io::ErrorKind::Interrupted
         {
-            failure::warn(
+            return failure::warn(
                 PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
                 "the Redis protocol could not look at its connections".into(),
                 error.to_string(),
                 "It is tried again.",
             );
-            return false;
         }
         for event in &self.events {
             let Token(token) = event.token();
+            if token == SIGNALS {
+                self.sleeper.let_in();
+                continue;
+            }
             if token == INBOX {
                 self.fronts.ready = true;
                 continue;
@@ -240,14 +259,24 @@ impl Front {
                 continue;
             }
             if let Some(client) = self.core.clients.get_mut(token) {
-                client.readable |= event.is_readable() || event.is_error();
-                client.half_closed |= event.is_read_closed() || event.is_error();
-                client.writable |= event.is_writable();
-                client.readable |= client.half_closed;
+                client.note(event);
             }
             self.core.enqueue(token);
         }
-        !self.events.is_empty()
+    }
+
+    fn sleep(&mut self, pause: Option<Duration>) -> io::Result<()> {
+        let pause = self.core.tracking.before_sleep(pause);
+        let came = self.sleeper.asleep(|may_sleep| {
+            let pause = if may_sleep {
+                pause
+            } else {
+                Some(Duration::ZERO)
+            };
+            self.poll.poll(&mut self.events, pause)
+        });
+        self.core.tracking.after_sleep();
+        came
     }
 
     /// How long there is nothing to do; None: until something comes.
@@ -406,10 +435,10 @@ impl Front {
         let place = self.core.clients.next_place();
         let arrived = Arrived::prepare(socket);
         let arrived = arrived.and_then(|arrived| {
-            self.register(&arrived.socket, place)?;
-            Ok(arrived)
+            let watch = Watch::begin(&self.registry, Token(place), &arrived.socket)?;
+            Ok((arrived, watch))
         });
-        let Ok(arrived) = arrived else {
+        let Ok((arrived, watch)) = arrived else {
             return self.core.unshow(Some(claimed));
         };
         let id = self.core.board.new_id();
@@ -420,18 +449,9 @@ impl Front {
         };
         let mut session = Session::new(id, arrived.peer, arrived.address, arrived.local_address);
         session.place = Some(claimed);
-        let mut client = Connection::new(arrived.socket, wire, session);
+        let mut client = Connection::new(arrived.socket, watch, wire, session);
         self.core.show(&mut client);
         self.core.clients.add(client);
-    }
-
-    fn register(&self, socket: &Socket, place: usize) -> io::Result<()> {
-        let descriptor = socket.as_raw_fd();
-        self.poll.registry().register(
-            &mut SourceFd(&descriptor),
-            Token(place),
-            Interest::READABLE | Interest::WRITABLE,
-        )
     }
 
     /// Serves those who are ready, each once, in transactions that are short.

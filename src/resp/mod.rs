@@ -2,7 +2,7 @@
 //!
 //! - `keeper`: the launcher keeps the processes running.
 //! - `front`: owns listeners and connections, and answers what can never wait; `ahead`, `turn`, `execute`,
-//!   `connection`, `session`, `clients`, `shared`, `listen` are its parts.
+//!   `connection`, `watch`, `session`, `clients`, `shared`, `listen` are its parts.
 //! - `fronts`, `elsewhere`: where there are several: which one gets a connection, and channels of the others'
 //!   clients.
 //! - `handshake`, `tls`, `certificate`: how a connection is encrypted.
@@ -51,6 +51,7 @@ mod target;
 mod tls;
 mod tracking;
 mod turn;
+mod watch;
 mod work;
 
 use pgrx::PgSqlErrorCode;

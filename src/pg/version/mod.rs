@@ -25,5 +25,4 @@ pub use rows::{
 pub use tables::{enable_always, has_new_file, is_virtual, primary_key_index, truncate};
 pub use waits::{
     RESP_WAIT_EVENT, idle_wait_event, request_wait_event, resp_wait_event, wait_event,
-    wait_event_set,
 };

@@ -1,23 +1,6 @@
-//! What a process of ours waits for: the set, and the name that pg_stat_activity shows meanwhile.
+//! What a process of ours waits for: the name that pg_stat_activity shows meanwhile.
 
 use pgrx::pg_sys;
-
-/// A set of so many things to wait for, which lives as long as the process.
-///
-/// # Safety
-/// In a process whose memory contexts are there.
-pub unsafe fn wait_event_set(room: i32) -> *mut pg_sys::WaitEventSet {
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    // SAFETY: made in the memory context that is never freed.
-    unsafe {
-        pg_sys::CreateWaitEventSet(pg_sys::TopMemoryContext, room)
-    }
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    // SAFETY: without an owner it stays until somebody frees it.
-    unsafe {
-        pg_sys::CreateWaitEventSet(std::ptr::null_mut(), room)
-    }
-}
 
 /// What pg_stat_activity shows while one of our processes waits for its time.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
