@@ -2,6 +2,7 @@
 //! that ends, clients that are gone or say a byte at a time, many that say nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
@@ -116,6 +117,43 @@ fn a_smart_shutdown_waits_for_sessions_and_not_for_clients() {
     client.wait_for_end();
     door.cluster.up();
     assert_eq!(door.client().ask(&["GET", "k"]), Reply::Null);
+}
+
+#[test]
+fn a_front_that_sleeps_obeys_each_signal() {
+    let door = Door::start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let front = front_of(&door);
+    // Each DROP DATABASE waits until every process has answered its signal, and nothing else wakes a
+    // front that has no clients.
+    session.run("SET statement_timeout = '30s'");
+    for _ in 0..5 {
+        session.run("CREATE DATABASE short_lived");
+        session.run("DROP DATABASE short_lived");
+    }
+    // With a client it works and sleeps in turn, and the signal may come wherever it is.
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = door.client();
+            while !done.load(Ordering::Relaxed) {
+                assert_eq!(client.ask(&["PING"]), PONG());
+            }
+        });
+        for _ in 0..20 {
+            session.run("CREATE DATABASE short_lived");
+            session.run("DROP DATABASE short_lived");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(door.processes(FRONT), [front], "it was not started anew");
+    session.run(&format!("SELECT pg_terminate_backend({front})"));
+    wait_until("it ends, and there is another", || {
+        door.processes(FRONT)
+            .first()
+            .is_some_and(|&other| other != front)
+    });
+    assert_eq!(door.client().ask(&["PING"]), PONG());
 }
 
 #[test]
