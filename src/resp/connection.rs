@@ -6,9 +6,9 @@ use mio::event::Event;
 use pgcache_resp::{Limits, Parser, Writer};
 use socket2::Socket;
 
+use super::registration::Registration;
 use super::session::Session;
 use super::tls::{self, Encryption};
-use super::watch::Watch;
 
 /// Room that a buffer keeps when it is empty.
 const KEPT: usize = 2 << 10;
@@ -28,7 +28,7 @@ pub enum Wire {
 /// A client's connection.
 pub struct Connection {
     pub socket: Socket,
-    watch: Watch,
+    registration: Registration,
     pub wire: Wire,
     pub session: Session,
     pub parser: Parser,
@@ -75,10 +75,15 @@ pub enum Came {
 }
 
 impl Connection {
-    pub fn new(socket: Socket, watch: Watch, wire: Wire, session: Session) -> Connection {
+    pub fn new(
+        socket: Socket,
+        registration: Registration,
+        wire: Wire,
+        session: Session,
+    ) -> Connection {
         Connection {
             socket,
-            watch,
+            registration,
             wire,
             session,
             parser: Parser::new(Limits::unauthenticated(UNAUTHENTICATED)),
@@ -103,7 +108,7 @@ impl Connection {
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
             // Where the set cannot be changed, it is told more than it asks for.
-            let _ = self.watch.has_room(&self.socket);
+            let _ = self.registration.has_room(&self.socket);
             self.writable = true;
         }
     }
@@ -111,7 +116,7 @@ impl Connection {
     /// The socket takes no more now.
     fn is_full(&mut self) -> io::Result<()> {
         self.writable = false;
-        self.watch.ask_for_room(&self.socket)
+        self.registration.ask_for_room(&self.socket)
     }
 
     /// Sends what is encrypted, as far as the socket takes it.

@@ -21,11 +21,11 @@ use super::fronts::Fronts;
 use super::hand_over;
 use super::listen::{self, Arrived, Endpoint, Listener};
 use super::question::{Answer, Question};
+use super::registration::Registration;
 use super::session::{Session, Waits};
 use super::shared::Core;
 use super::tracking::turns as tracking;
 use super::turn;
-use super::watch::Watch;
 use crate::cache::lease::lowering;
 use crate::pg::resp::board::{Board, Claimed};
 use crate::pg::resp::desk::Desk;
@@ -435,10 +435,10 @@ impl Front {
         let place = self.core.clients.next_place();
         let arrived = Arrived::prepare(socket);
         let arrived = arrived.and_then(|arrived| {
-            let watch = Watch::begin(&self.registry, Token(place), &arrived.socket)?;
-            Ok((arrived, watch))
+            let registration = Registration::begin(&self.registry, Token(place), &arrived.socket)?;
+            Ok((arrived, registration))
         });
-        let Ok((arrived, watch)) = arrived else {
+        let Ok((arrived, registration)) = arrived else {
             return self.core.unshow(Some(claimed));
         };
         let id = self.core.board.new_id();
@@ -449,7 +449,7 @@ impl Front {
         };
         let mut session = Session::new(id, arrived.peer, arrived.address, arrived.local_address);
         session.place = Some(claimed);
-        let mut client = Connection::new(arrived.socket, watch, wire, session);
+        let mut client = Connection::new(arrived.socket, registration, wire, session);
         self.core.show(&mut client);
         self.core.clients.add(client);
     }

@@ -2,7 +2,7 @@
 //!
 //! - `keeper`: the launcher keeps the processes running.
 //! - `front`: owns listeners and connections, and answers what can never wait; `ahead`, `turn`, `execute`,
-//!   `connection`, `watch`, `session`, `clients`, `shared`, `listen` are its parts.
+//!   `connection`, `registration`, `session`, `clients`, `shared`, `listen` are its parts.
 //! - `fronts`, `elsewhere`: where there are several: which one gets a connection, and channels of the others'
 //!   clients.
 //! - `handshake`, `tls`, `certificate`: how a connection is encrypted.
@@ -39,6 +39,7 @@ mod pauses;
 mod powers;
 mod question;
 mod refusal;
+mod registration;
 mod server_commands;
 mod session;
 mod shared;
@@ -51,7 +52,7 @@ mod target;
 mod tls;
 mod tracking;
 mod turn;
-mod watch;
+
 mod work;
 
 use pgrx::PgSqlErrorCode;

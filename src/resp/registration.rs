@@ -12,18 +12,22 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use socket2::Socket;
 
-/// A socket's place in the epoll set of its front.
-pub struct Watch {
+/// A socket in the epoll set of its front.
+pub struct Registration {
     registry: Rc<Registry>,
     token: Token,
 }
 
-impl Watch {
+impl Registration {
     /// From now on the front is told what comes of this socket.
-    pub fn begin(registry: &Rc<Registry>, token: Token, socket: &Socket) -> io::Result<Watch> {
+    pub fn begin(
+        registry: &Rc<Registry>,
+        token: Token,
+        socket: &Socket,
+    ) -> io::Result<Registration> {
         let descriptor = socket.as_raw_fd();
         registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
-        Ok(Watch {
+        Ok(Registration {
             registry: Rc::clone(registry),
             token,
         })
