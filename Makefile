@@ -41,7 +41,7 @@ help:
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 50 minutes)'
 	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
 	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
-	@echo 'make lint            formatting, clippy, shell scripts, floors, pages'
+	@echo 'make lint            formatting, clippy, types of all majors, shell scripts, floors, pages'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
 	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root; SUITE=trixie)'

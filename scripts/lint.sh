@@ -2,7 +2,7 @@
 # `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages. What the sources may not do
 # stands in Cargo.toml and clippy.toml.
 #
-# Usage: lint.sh [PART...]      format clippy shell workflow sources pages; all of them when none is given
+# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages; all of them when none is given
 . "$(dirname "$0")/head.sh"
 need rust server python
 
@@ -11,6 +11,16 @@ format() { cargo fmt --all --check; }
 clippy() {
     CARGO_TARGET_DIR=$BUILD/target PGRX_PG_CONFIG_PATH=$PG_CONFIG nice cargo clippy --quiet --locked --workspace \
         --all-targets --no-default-features --features "pg$PG_MAJOR" -- -D warnings
+}
+
+# The majors that are not installed here: types alone, by the bindings that pgrx brings.
+majors() {
+    local major
+    for major in 15 16 17 18; do
+        [ "$major" = "$PG_MAJOR" ] ||
+            DOCS_RS=1 RUSTC_WRAPPER=$ROOT/scripts/rustc-bindings.sh CARGO_TARGET_DIR=$ROOT/build/majors nice cargo check \
+                --quiet --locked --lib --no-default-features --features "pg$major" || return
+    done
 }
 
 shell() {
@@ -28,7 +38,7 @@ sources() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --quiet --locked
 
 pages() { scripts/lint-pages.py; }
 
-[ $# -gt 0 ] || set -- format clippy shell workflow sources pages
+[ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages
 failed=0
 for part in "$@"; do
     say "$part"

@@ -143,6 +143,7 @@ regress_part() {
 lints() {
     one_test lint-pages scripts/lint.sh pages
     many_tests lint-sources scripts/lint.sh sources
+    one_test lint-majors scripts/lint.sh majors
     if command -v dpkg >/dev/null; then
         one_test ways-to-rust scripts/rust-check.sh
     else

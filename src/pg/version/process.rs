@@ -32,7 +32,10 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
             all.iter().find(is_it).copied().unwrap_or_default()
         };
         #[cfg(not(feature = "pg15"))]
-        let record = pg_sys::find_option(name.as_ptr(), false, true, pg_sys::ERROR as i32);
+        let record = {
+            let level = pgrx::PgLogLevel::ERROR as i32;
+            pg_sys::find_option(name.as_ptr(), false, true, level)
+        };
         if let Some(record) = record.as_mut() {
             record.context = pg_sys::GucContext::PGC_POSTMASTER;
         }
