@@ -432,6 +432,26 @@ CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer) RETURNS
 COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS
     'which of so many servers, from 0 on, has a key: the remainder of the hash partition that it falls into';
 
+-- A cache over the nodes of Citus (docs/scaling.md).
+CREATE FUNCTION cache_distribute(cache regclass, shard_count integer DEFAULT NULL) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_distribute_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
+    'spreads a table cache over the nodes of a Citus cluster; functions then work from every node';
+
+-- What the nodes of Citus send each other. It does what its caller may do by SQL, and the settings are those in which
+-- a result is read as it was meant.
+CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments text[]) RETURNS SETOF text[]
+    AS 'MODULE_PATHNAME', 'at_key_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp
+    SET DateStyle = 'ISO, YMD'
+    SET IntervalStyle = 'postgres'
+    SET TimeZone = 'UTC'
+    SET bytea_output = 'hex';
+COMMENT ON FUNCTION pgcache.at_key(text, bigint, text, text[]) IS
+    'a call of a function on a distributed cache, on the node that has the key; for the functions themselves';
+
 -- Removing ---------------------------------------------------------------------------------------
 
 CREATE FUNCTION cache_delete(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean

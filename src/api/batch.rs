@@ -20,12 +20,12 @@ use crate::pg::value::rows::Stream;
 use crate::pg::value::stored::Stored;
 
 #[pg_extern]
-fn cache_get_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
+fn cache_get_many_here(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
     get_many::<Text>(keys, cache)
 }
 
 #[pg_extern]
-fn cache_get_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
+fn cache_get_many_bytes_here(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
     get_many::<Bytes>(keys, cache)
 }
 
@@ -49,12 +49,15 @@ fn get_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer
 }
 
 #[pg_extern]
-fn cache_lookup_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
+fn cache_lookup_many_here(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
     lookup_many::<Text>(keys, cache)
 }
 
 #[pg_extern]
-fn cache_lookup_many_bytes(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
+fn cache_lookup_many_bytes_here(
+    keys: Option<ArrayOf<Text>>,
+    cache: Option<Oid>,
+) -> Answer<Stream<4>> {
     lookup_many::<Bytes>(keys, cache)
 }
 
@@ -77,7 +80,7 @@ fn lookup_many<V: Value>(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Ans
 }
 
 #[pg_extern]
-fn cache_set_many(
+fn cache_set_many_here(
     keys: Option<ArrayOf<Text>>,
     vals: Option<ArrayOf<Text>>,
     ttl: Option<Interval>,
@@ -87,7 +90,7 @@ fn cache_set_many(
 }
 
 #[pg_extern]
-fn cache_set_many_bytes(
+fn cache_set_many_bytes_here(
     keys: Option<ArrayOf<Text>>,
     vals: Option<ArrayOf<Bytes>>,
     ttl: Option<Interval>,
@@ -121,7 +124,7 @@ fn set_many<V: Value>(
 }
 
 #[pg_extern]
-fn cache_delete_many(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
+fn cache_delete_many_here(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete_many()")?;
     let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
     Ok(entries::delete_many(&cache, keys.into_iter())?)

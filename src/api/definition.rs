@@ -8,7 +8,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-use super::Answer;
+use super::{Answer, distribute};
 use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
 use crate::cache::definition::attach::{self, Names};
 use crate::cache::definition::{default, define, routed};
@@ -99,6 +99,10 @@ fn cache_alter(
     max_entries: Option<i64>,
     grace: Option<Interval>,
 ) -> Answer<()> {
+    if distribute::is_spread(cache) {
+        let change = |settings: Settings, most| settings.changed(ttl, most, grace);
+        return distribute::alter(cache, ttl, max_entries, change);
+    }
     // The DEFAULT of a column changes under the strongest lock: taken at once, or two who change a
     // cache could wait for each other.
     let mode = match ttl {
@@ -125,6 +129,11 @@ fn cache_tune(
     ttl_jitter: Option<f64>,
     early_refresh: Option<f64>,
 ) -> Answer<()> {
+    if distribute::is_spread(cache) {
+        let change =
+            |settings: Settings, _| settings.refreshed(negative_ttl, ttl_jitter, early_refresh);
+        return distribute::alter(cache, None, None, change);
+    }
     let cache = open_as_owner(cache, Mode::Define, c"cache_tune()")?;
     let settings = cache
         .settings
@@ -135,6 +144,9 @@ fn cache_tune(
 
 #[pg_extern]
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
+    if distribute::is_spread(cache) {
+        return distribute::drop(cache);
+    }
     define::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())
 }

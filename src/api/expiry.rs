@@ -12,7 +12,7 @@ use crate::pg::session::transaction;
 use crate::pg::value::datum::Text;
 
 #[pg_extern]
-fn cache_expire(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
+fn cache_expire_here(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
     let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
     if max_rows < 0 {
         return Err(Error::NegativeCount("max_rows").into());

@@ -15,7 +15,7 @@ use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
-fn cache_rate_limit(
+fn cache_rate_limit_here(
     key: Option<Text>,
     max_hits: Option<i64>,
     per: Option<Interval>,

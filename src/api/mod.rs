@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod definition;
 pub mod depend;
+pub mod distribute;
 pub mod expiry;
 pub mod limit;
 pub mod monitor;

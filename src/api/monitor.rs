@@ -170,7 +170,7 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 /// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
 /// hot_value, table_value.
 #[pg_extern]
-fn verify(cache: Option<Oid>) -> Answer<Stream<3>> {
+fn verify_here(cache: Option<Oid>) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
         let cache = open::to_read(cache, TO_READ)?;
         verify::each(&cache, &mut |compare| {

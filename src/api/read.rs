@@ -22,17 +22,17 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
-fn cache_get(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
+fn cache_get_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
     get(key, cache)
 }
 
 #[pg_extern]
-fn cache_get_json(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Json>> {
+fn cache_get_json_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Json>> {
     get(key, cache)
 }
 
 #[pg_extern]
-fn cache_get_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
+fn cache_get_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
     get(key, cache)
 }
 
@@ -42,12 +42,12 @@ fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
 }
 
 #[pg_extern]
-fn cache_lookup(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+fn cache_lookup_here(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     lookup::<Text>(key, cache)
 }
 
 #[pg_extern]
-fn cache_lookup_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+fn cache_lookup_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
     lookup::<Bytes>(key, cache)
 }
 
@@ -57,14 +57,14 @@ fn lookup<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> 
 }
 
 #[pg_extern]
-fn cache_exists(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
+fn cache_exists_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
     let asked = key.is_some();
     let found = find(key, cache)?.is_some();
     Ok(asked.then_some(found))
 }
 
 #[pg_extern]
-fn cache_ttl(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
+fn cache_ttl_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
     let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
     let now = clock::now(); // later than the moment at which it was found live
     let left = deadline.filter(|&deadline| deadline > now);
@@ -72,7 +72,7 @@ fn cache_ttl(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> 
 }
 
 #[pg_extern]
-fn cache_scan(
+fn cache_scan_here(
     prefix: Option<Text>,
     after: Option<Text>,
     max_rows: Option<i32>,
@@ -82,7 +82,7 @@ fn cache_scan(
 }
 
 #[pg_extern]
-fn cache_scan_bytes(
+fn cache_scan_bytes_here(
     prefix: Option<Text>,
     after: Option<Text>,
     max_rows: Option<i32>,
@@ -111,7 +111,7 @@ fn scan<V: Value>(
 }
 
 #[pg_extern]
-fn cache_keys(
+fn cache_keys_here(
     prefix: Option<Text>,
     after: Option<Text>,
     max_rows: Option<i32>,
@@ -137,7 +137,7 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
 }
 
 #[pg_extern]
-fn cache_count(cache: Option<Oid>) -> Answer<i64> {
+fn cache_count_here(cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_read(cache, TO_READ)?;
     Ok(entries::count(&cache)?)
 }

@@ -14,19 +14,23 @@ use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text, Value};
 
 #[pg_extern]
-fn cache_delete(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+fn cache_delete_here(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete()")?;
     let key = cache.key(Key::of_write(key)?);
     Ok(entries::delete(&cache, key)?)
 }
 
 #[pg_extern]
-fn cache_delete_if(key: Option<Text>, expected: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+fn cache_delete_if_here(
+    key: Option<Text>,
+    expected: Option<Text>,
+    cache: Option<Oid>,
+) -> Answer<bool> {
     delete_if(key, expected, cache, c"cache_delete_if()")
 }
 
 #[pg_extern]
-fn cache_delete_if_bytes(
+fn cache_delete_if_bytes_here(
     key: Option<Text>,
     expected: Option<Bytes>,
     cache: Option<Oid>,
@@ -47,19 +51,19 @@ fn delete_if<V: Value>(
 }
 
 #[pg_extern]
-fn cache_delete_prefix(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
+fn cache_delete_prefix_here(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
     let cache = open::to_write(cache, TO_DELETE, c"cache_delete_prefix()")?;
     let prefix = prefix.ok_or(Error::NullArgument("prefix"))?;
     Ok(entries::delete_prefix(&cache, prefix)?)
 }
 
 #[pg_extern]
-fn cache_take(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
+fn cache_take_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
     take(key, cache, c"cache_take()")
 }
 
 #[pg_extern]
-fn cache_take_bytes(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
+fn cache_take_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
     take(key, cache, c"cache_take_bytes()")
 }
 
@@ -71,7 +75,7 @@ fn take<V: Value>(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Ans
 }
 
 #[pg_extern]
-fn cache_clear(cache: Option<Oid>) -> Answer<()> {
+fn cache_clear_here(cache: Option<Oid>) -> Answer<()> {
     let cache = open::to_clear(cache, c"cache_clear()")?;
     Ok(define::clear(&cache)?)
 }

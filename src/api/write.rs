@@ -20,7 +20,7 @@ use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::stored::Stored;
 
 #[pg_extern]
-fn cache_set(
+fn cache_set_here(
     key: Option<Text>,
     value: Option<Text>,
     ttl: Option<Interval>,
@@ -30,7 +30,7 @@ fn cache_set(
 }
 
 #[pg_extern]
-fn cache_set_json(
+fn cache_set_json_here(
     key: Option<Text>,
     value: Option<Json>,
     ttl: Option<Interval>,
@@ -40,7 +40,7 @@ fn cache_set_json(
 }
 
 #[pg_extern]
-fn cache_set_bytes(
+fn cache_set_bytes_here(
     key: Option<Text>,
     value: Option<Bytes>,
     ttl: Option<Interval>,
@@ -61,7 +61,7 @@ fn set<V: Value>(
 }
 
 #[pg_extern]
-fn cache_add(
+fn cache_add_here(
     key: Option<Text>,
     value: Option<Text>,
     ttl: Option<Interval>,
@@ -71,7 +71,7 @@ fn cache_add(
 }
 
 #[pg_extern]
-fn cache_add_bytes(
+fn cache_add_bytes_here(
     key: Option<Text>,
     value: Option<Bytes>,
     ttl: Option<Interval>,
@@ -92,7 +92,7 @@ fn add<V: Value>(
 }
 
 #[pg_extern]
-fn cache_replace(
+fn cache_replace_here(
     key: Option<Text>,
     value: Option<Text>,
     ttl: Option<Interval>,
@@ -102,7 +102,7 @@ fn cache_replace(
 }
 
 #[pg_extern]
-fn cache_replace_bytes(
+fn cache_replace_bytes_here(
     key: Option<Text>,
     value: Option<Bytes>,
     ttl: Option<Interval>,
@@ -123,7 +123,7 @@ fn replace<V: Value>(
 }
 
 #[pg_extern]
-fn cache_cas(
+fn cache_cas_here(
     key: Option<Text>,
     expected: Option<Text>,
     value: Option<Text>,
@@ -134,7 +134,7 @@ fn cache_cas(
 }
 
 #[pg_extern]
-fn cache_cas_bytes(
+fn cache_cas_bytes_here(
     key: Option<Text>,
     expected: Option<Bytes>,
     value: Option<Bytes>,
@@ -163,7 +163,7 @@ fn replace_if<V: Value>(
 }
 
 #[pg_extern]
-fn cache_incr(
+fn cache_incr_here(
     key: Option<Text>,
     delta: Option<i64>,
     ttl: Option<Interval>,
@@ -176,7 +176,7 @@ fn cache_incr(
 }
 
 #[pg_extern]
-fn cache_incr_existing(
+fn cache_incr_existing_here(
     key: Option<Text>,
     delta: Option<i64>,
     cache: Option<Oid>,
@@ -202,12 +202,12 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
 }
 
 #[pg_extern]
-fn cache_touch(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
+fn cache_touch_here(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
     Ok(touch(key, ttl, cache, c"cache_touch()", |_| ())?.is_some())
 }
 
 #[pg_extern]
-fn cache_get_touch(
+fn cache_get_touch_here(
     key: Option<Text>,
     ttl: Option<Interval>,
     cache: Option<Oid>,
@@ -216,7 +216,7 @@ fn cache_get_touch(
 }
 
 #[pg_extern]
-fn cache_get_touch_bytes(
+fn cache_get_touch_bytes_here(
     key: Option<Text>,
     ttl: Option<Interval>,
     cache: Option<Oid>,
@@ -257,7 +257,7 @@ fn touch<R>(
 }
 
 #[pg_extern]
-fn cache_persist(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+fn cache_persist_here(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
     let (cache, key) = open_with_key(key, cache, c"cache_persist()")?;
     Ok(entries::persist(&cache, key)?)
 }

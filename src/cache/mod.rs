@@ -14,12 +14,14 @@
 //! 9. `expiry`: sweeps.
 //! 10. `entries`: the one place that chooses between table and memory; `limit`: rate limits over it.
 //! 11. `definition`: making and changing caches.
-//! 12. `fetch`: loading.
-//! 13. `observer`: the steps of a commit.
+//! 12. `distribute`: caches over the nodes of Citus.
+//! 13. `fetch`: loading.
+//! 14. `observer`: the steps of a commit.
 
 pub mod catalog;
 pub mod commit;
 pub mod definition;
+pub mod distribute;
 pub mod entries;
 pub mod expiry;
 pub mod fetch;

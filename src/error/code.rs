@@ -34,6 +34,13 @@ impl Error {
             | Error::WindowNotPositive
             | Error::NodesNotPositive
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::OverShards(_)
+            | Error::Undistributable(..)
+            | Error::NoCitus
+            | Error::OtherShards(_) => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::NotSpreadBefore => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Error::NoNode(_) | Error::NoShard(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NotSent => Code::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::NotAnExpression => Code::ERRCODE_SYNTAX_ERROR,
             Error::KeyNotText(_) => Code::ERRCODE_DATATYPE_MISMATCH,
             Error::VolatileKey => Code::ERRCODE_INVALID_OBJECT_DEFINITION,

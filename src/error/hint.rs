@@ -22,6 +22,26 @@ impl Error {
             Error::Distributed(_) => {
                 "Make a table of this node of it, with undistribute_table(), or work on it in plain SQL; the page docs/scaling.md says how caches are spread over servers."
             }
+            Error::OverShards(_) => {
+                "The page docs/scaling.md lists the functions that work on distributed caches."
+            }
+            Error::Undistributable(..) => {
+                "The page docs/scaling.md says which caches can be distributed."
+            }
+            Error::NoCitus => {
+                "Add citus in front of pgcache to shared_preload_libraries, restart the server, and run CREATE EXTENSION citus; without Citus, docs/scaling.md says how caches are spread over servers."
+            }
+            Error::NotSpreadBefore => {
+                "Have a superuser distribute a cache first: that makes the table pgcache.distributed, by which all nodes know such caches."
+            }
+            Error::OtherShards(_) => {
+                "Leave shard_count out: all distributed caches of a database have as many shards."
+            }
+            Error::NoNode(_) => {
+                "Run the statement again if a shard was being moved; do not call it for rows of a distributed table, which Citus computes on shards."
+            }
+            Error::NoShard(_) => "Connect as a role that may use the schema of the cache.",
+            Error::NotSent => "Leave it to the functions of pgcache.",
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."
             }

@@ -41,6 +41,22 @@ pub enum Error {
     NotACache(String),
     /// Citus keeps the table's rows on other relations, its shards.
     Distributed(String),
+    /// A function that does not work on caches that `cache_distribute` has spread.
+    OverShards(String),
+    /// A cache cannot be spread: its name, and why.
+    Undistributable(String, &'static str),
+    /// `cache_distribute` where there is no Citus.
+    NoCitus,
+    /// The first `cache_distribute` of a database is not a superuser's.
+    NotSpreadBefore,
+    /// Another number of shards than caches have that were spread before.
+    OtherShards(i64),
+    /// The node of a key cannot be asked from here.
+    NoNode(String),
+    /// Citus says that a shard is here, and its table is not.
+    NoShard(String),
+    /// A function that other nodes call got what none of them sends.
+    NotSent,
     /// A temporary view over the entries of a memory cache, made by hand.
     TemporaryView(String),
     /// The relation carries pgcache's trigger, but lacks what a cache needs.

@@ -19,6 +19,20 @@ impl Error {
                 format!("\"{name}\" is not a cache")
             }
             Error::Distributed(name) => format!("\"{name}\" is distributed by Citus"),
+            Error::OverShards(name) => {
+                format!("this function does not work on \"{name}\", which is distributed")
+            }
+            Error::Undistributable(name, _) => format!("cache \"{name}\" cannot be distributed"),
+            Error::NoCitus => "Citus is not installed in this database".into(),
+            Error::NotSpreadBefore => "no cache of this database was distributed before".into(),
+            Error::OtherShards(shards) => {
+                format!("distributed caches of this database have {shards} shards")
+            }
+            Error::NoNode(name) => {
+                format!("the node that has the entries of \"{name}\" cannot be asked from here")
+            }
+            Error::NoShard(name) => format!("a shard of {name} is not found"),
+            Error::NotSent => "this is no call that a node of Citus sends".into(),
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::Unattachable(name, ..) | Error::AttachedKind(name, ..) => {
                 format!("table \"{name}\" cannot become a cache")
@@ -155,7 +169,7 @@ impl Error {
                 pgcache_store::MAX_KEY
             )),
             Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
-            Error::AttachedKind(_, why, _) => Some((*why).into()),
+            Error::AttachedKind(_, why, _) | Error::Undistributable(_, why) => Some((*why).into()),
             Error::Distributed(_) => {
                 Some("Its rows are on shards, which no function of pgcache looks for.".into())
             }

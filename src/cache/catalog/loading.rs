@@ -3,6 +3,7 @@
 use pgrx::pg_sys::Oid;
 
 use super::cache::{Cache, Kept, Storage};
+use super::spread;
 use crate::cache::model::settings::Settings;
 use crate::error::Error;
 use crate::pg::catalog::columns::Columns;
@@ -25,11 +26,34 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
         return Err(Error::TemporaryView(name()));
     }
     if !shape.view && distributed::is_distributed(relation) {
-        return Err(Error::Distributed(name()));
+        return Err(match spread::of(relation) {
+            Some(_) => Error::OverShards(name()),
+            None => Error::Distributed(name()),
+        });
     }
+    of_shape(relation, &shape, arguments, watch)
+}
+
+/// The same of a cache that is distributed, for who changes its definition.
+pub(super) fn load_definition(relation: Oid) -> Result<Cache, Error> {
+    let watch = Watch::over(relation);
+    let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
+    let Some(arguments) = &shape.settings else {
+        return Err(Error::NotACache(relation::display_name(relation)));
+    };
+    of_shape(relation, &shape, arguments, watch)
+}
+
+fn of_shape(
+    relation: Oid,
+    shape: &Shape,
+    arguments: &[Vec<u8>],
+    watch: Watch,
+) -> Result<Cache, Error> {
+    let name = || relation::display_name(relation);
     let broken = |why: String| Error::BrokenCache(name(), why);
     let settings = Settings::from_arguments(arguments).map_err(broken)?;
-    let (value_type, columns) = check_columns(&shape).map_err(broken)?;
+    let (value_type, columns) = check_columns(shape).map_err(broken)?;
     Ok(Cache {
         relation,
         id: CacheId::of(relation),
@@ -37,7 +61,7 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
         value_type,
         storage: storage(
             shape.view,
-            shape.unlogged || has_unlogged_partition(&shape, relation),
+            shape.unlogged || has_unlogged_partition(shape, relation),
         ),
         row_security: shape.row_security,
         may_be_copied: shape.triggers_always && !shape.temporary && !shape.partitioned,
@@ -45,9 +69,9 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
         temporary: shape.temporary,
         key_type: columns.as_ref().map_or(KeyType::Text, |c| c.key_type),
         columns,
-        target: shape.target,
-        own_relations: shape.own_relations,
-        qualified: shape.qualified,
+        target: shape.target.clone(),
+        own_relations: shape.own_relations.clone(),
+        qualified: shape.qualified.clone(),
         kept: Kept::default(),
         watch,
     })

@@ -7,3 +7,4 @@ mod plans;
 pub mod reading;
 pub mod registry;
 pub mod sources;
+pub mod spread;

@@ -54,6 +54,12 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
+/// The definition of a cache that is distributed, whose entries are not to be looked for in its own table. It is not
+/// remembered. The caller holds a lock.
+pub fn definition(relation: Oid) -> Result<Cache, Error> {
+    loading::load_definition(relation)
+}
+
 /// A cache as another process of the server has found it, for one that must not look into the
 /// catalogs itself. The caller has heard of no change since that look. Of a table it is good for
 /// looks into the hot tier alone, and only where keys are text and no policy hides rows.

@@ -4,6 +4,7 @@
 //! reads or writes it past the planner, or counts on its triggers, has nothing of them. Citus lists
 //! such tables in a catalog of its own; where there is none, the answer costs one look-up in memory.
 
+use std::cell::OnceCell;
 use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -13,6 +14,29 @@ const PG_CATALOG: Oid = Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
 /// A row for each table: distributed, a reference table, or one on the coordinator alone.
 const CATALOG: &CStr = c"pg_dist_partition";
 const TABLE: &CStr = c"logicalrelid";
+
+thread_local! {
+    static LOADED: OnceCell<bool> = const { OnceCell::new() };
+}
+
+/// Whether the server has loaded Citus, at its start, as it must be: only then can a table of it be distributed.
+#[inline]
+pub fn citus_is_loaded() -> bool {
+    LOADED.with(|loaded| {
+        *loaded.get_or_init(|| {
+            let setting = c"citus.enable_unsafe_triggers";
+            // SAFETY: gives NULL for a setting that is not there.
+            unsafe { !pg_sys::GetConfigOption(setting.as_ptr(), true, false).is_null() }
+        })
+    })
+}
+
+/// Whether Citus is in this database, too.
+pub fn citus_is_there() -> bool {
+    // SAFETY: a syscache look-up, which gives 0 for what is not there.
+    citus_is_loaded()
+        && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
+}
 
 /// Whether the rows of a table are those of Citus' shards. The caller holds a lock on it; when that
 /// changes, Citus says that the relation has changed.

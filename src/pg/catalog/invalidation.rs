@@ -30,12 +30,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins the watch.
+    /// Begins the watch. One that goes on and has heard of no change is as good, and shared.
     pub fn over(relation: pg_sys::Oid) -> Watch {
-        let stale = Rc::new(Cell::new(false));
-        WATCHES.with(|watches| {
+        let stale = WATCHES.with(|watches| {
             let mut watches = watches.borrow_mut();
-            watches.insert(relation.to_u32(), Rc::downgrade(&stale));
+            let known = watches.get(&relation.to_u32()).and_then(Weak::upgrade);
+            known.filter(|stale| !stale.get()).unwrap_or_else(|| {
+                let stale = Rc::new(Cell::new(false));
+                watches.insert(relation.to_u32(), Rc::downgrade(&stale));
+                stale
+            })
         });
         Watch {
             relation,
@@ -98,9 +102,10 @@ impl Drop for Watch {
         WATCHES.with(|watches| {
             let mut watches = watches.borrow_mut();
             let relation = self.relation.to_u32();
+            let is_last = Rc::strong_count(&self.stale) == 1;
             if watches
                 .get(&relation)
-                .is_some_and(|w| w.as_ptr() == Rc::as_ptr(&self.stale))
+                .is_some_and(|w| is_last && w.as_ptr() == Rc::as_ptr(&self.stale))
             {
                 watches.remove(&relation);
             }

@@ -310,7 +310,7 @@ fn try_in(lock: Advisory, mode: u32) -> bool {
 
 /// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an
 /// open cursor could be the owner, and would keep them when the transaction is prepared.
-fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
+pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. An
     // error leaves the owner as it is to the abort, which sets it.
     unsafe {

@@ -10,6 +10,8 @@ pub mod lock;
 pub mod notify;
 pub mod pause;
 pub mod random;
+pub mod settings;
+pub mod shard_lock;
 pub mod subtransaction;
 pub mod transaction;
 pub mod transaction_local;
@@ -29,6 +31,12 @@ unsafe extern "C-unwind" {
 pub fn user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process.
     unsafe { GetUserId() }
+}
+
+/// Whether it is a superuser.
+pub fn is_superuser() -> bool {
+    // SAFETY: a look-up inside of a transaction.
+    unsafe { pg_sys::superuser() }
 }
 
 /// Whether each statement of the transaction has a new snapshot, and the transaction has written

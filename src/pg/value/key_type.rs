@@ -42,6 +42,19 @@ const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 /// The bytes of a uuid.
 const UUID: usize = 16;
 
+unsafe extern "C-unwind" {
+    // Reads bytes and raises nothing, so it is called without pgrx's guard.
+    fn hash_bytes(key: *const u8, length: std::ffi::c_int) -> u32;
+}
+
+/// The hash of a text by the default hash class of its type, with a deterministic collation.
+#[inline]
+pub fn hash_of_text(key: Text) -> i32 {
+    let bytes = key.bytes();
+    // SAFETY: so many bytes are there.
+    unsafe { hash_bytes(bytes.as_ptr(), bytes.len() as i32) as i32 }
+}
+
 impl KeyType {
     /// The type of a column; None for one that no key can have.
     pub fn of(type_oid: Oid, modifier: i32) -> Option<KeyType> {

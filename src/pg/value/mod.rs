@@ -1,5 +1,6 @@
 //! Values with their types: datums, rows, conversions.
 
+pub mod call;
 pub mod convert;
 pub mod datum;
 pub mod key_type;

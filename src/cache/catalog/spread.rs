@@ -1,0 +1,170 @@
+//! Caches that Citus distributes over nodes by `cache_distribute`: their shards, and on which node each is.
+//!
+//! Such a cache shares the colocation group of a table of ours, `pgcache.distributed`: nothing else marks it, so it is
+//! known on every node that has Citus' metadata. What the session knows of it holds until Citus says that the table has
+//! changed, as it does on each node with the commit that moves or splits a shard there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+
+use pgrx::pg_sys::{OIDOID, Oid};
+
+use crate::pg::catalog::invalidation::Watch;
+use crate::pg::catalog::{distributed, relation};
+use crate::pg::spi::plan::{Paths, Plan};
+use crate::pg::value::datum::Text;
+use crate::pg::value::key_type;
+use crate::pg::value::typed::Typed;
+
+/// A part of the keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Citus' number of it.
+    pub id: i64,
+    /// The least hash of its keys; it ends where the next one begins.
+    from: i64,
+    /// Citus' number of the node.
+    pub node: i64,
+    /// Its table, where it is on this node.
+    pub table: Option<Oid>,
+}
+
+/// Where the entries of a distributed cache are.
+pub struct Spread {
+    /// `schema.name` of the cache, quoted.
+    pub name: CString,
+    /// Citus' number of this node.
+    pub here: i64,
+    /// By their hashes.
+    pub shards: Vec<Shard>,
+    watch: Watch,
+}
+
+/// What is known of a relation.
+#[derive(Clone)]
+enum Known {
+    Other(Rc<Watch>),
+    Spread(Rc<Spread>),
+}
+
+thread_local! {
+    /// Never dropped, as the registry of caches.
+    static KNOWN: ManuallyDrop<RefCell<BTreeMap<u32, Known>>> = ManuallyDrop::default();
+}
+
+/// The shards of cache $1.
+const SHARDS: &CStr = c"SELECT s.shardid, s.shardminvalue::pg_catalog.int8, p.groupid::pg_catalog.int8, \
+    l.groupid::pg_catalog.int8, \
+    pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid, false))::pg_catalog.oid \
+    FROM pg_catalog.pg_dist_partition AS ours \
+    JOIN pg_catalog.pg_dist_partition AS d ON d.colocationid OPERATOR(pg_catalog.=) ours.colocationid \
+    JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) d.logicalrelid \
+    JOIN pg_catalog.pg_dist_placement AS p ON p.shardid OPERATOR(pg_catalog.=) s.shardid \
+    CROSS JOIN pg_catalog.pg_dist_local_group AS l \
+    WHERE ours.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgcache.distributed') \
+    AND d.logicalrelid OPERATOR(pg_catalog.=) $1 AND d.partmethod OPERATOR(pg_catalog.=) 'h' \
+    ORDER BY 2, 3";
+
+/// Where the entries of a cache are, if it is one of ours that Citus distributes.
+pub fn of(cache: Oid) -> Option<Rc<Spread>> {
+    if !distributed::citus_is_loaded() {
+        return None;
+    }
+    let known = KNOWN.with(|known| known.borrow().get(&cache.to_u32()).cloned());
+    let known = match known {
+        Some(Known::Other(watch)) if !watch.is_stale() => return None,
+        Some(Known::Spread(spread)) if !spread.is_stale() => return Some(spread),
+        _ => look(cache),
+    };
+    let former = KNOWN.with(|all| {
+        let mut all = all.borrow_mut();
+        let gone = all.extract_if(.., |_, known| known.is_stale());
+        let gone: Vec<(u32, Known)> = gone.collect();
+        all.insert(cache.to_u32(), known.clone());
+        gone
+    });
+    drop(former);
+    match known {
+        Known::Spread(spread) => Some(spread),
+        Known::Other(_) => None,
+    }
+}
+
+fn look(cache: Oid) -> Known {
+    let watch = Watch::over(cache);
+    if !distributed::is_distributed(cache) {
+        return Known::Other(Rc::new(watch));
+    }
+    let mut here = 0;
+    let plan = Plan::prepare(SHARDS, &[OIDOID], Paths::Any);
+    // Not by the transaction's snapshot, which may be older than what Citus has told.
+    let shards = plan.run_as_of_now(&[Typed::oid(cache)], |output| {
+        let shard = |row| {
+            here = output.number(row, 3)?;
+            Some(Shard {
+                id: output.number(row, 0)?,
+                from: output.number(row, 1)?,
+                node: output.number(row, 2)?,
+                table: output.oid(row, 4),
+            })
+        };
+        (0..output.rows())
+            .map(shard)
+            .collect::<Option<Vec<Shard>>>()
+    });
+    let shards = shards.unwrap_or_default();
+    // A shard that is on two nodes would have to be written on both.
+    let replicated = shards.windows(2).any(|two| two[0].id == two[1].id);
+    match relation::spelled(cache).filter(|_| !shards.is_empty() && !replicated) {
+        Some(name) => Known::Spread(Rc::new(Spread {
+            name,
+            here,
+            shards,
+            watch,
+        })),
+        None => Known::Other(Rc::new(watch)),
+    }
+}
+
+impl Known {
+    fn is_stale(&self) -> bool {
+        match self {
+            Known::Other(watch) => watch.is_stale(),
+            Known::Spread(spread) => spread.is_stale(),
+        }
+    }
+}
+
+impl Spread {
+    /// Whether Citus has changed something since this was found.
+    pub fn is_stale(&self) -> bool {
+        self.watch.is_stale()
+    }
+
+    /// The shard of a key.
+    pub fn shard(&self, key: Text) -> Shard {
+        let hash = i64::from(key_type::hash_of_text(key));
+        let after = self.shards.partition_point(|shard| shard.from <= hash);
+        self.shards[after.saturating_sub(1)]
+    }
+
+    /// Whether a shard is on this node.
+    pub fn is_here(&self, shard: &Shard) -> bool {
+        shard.node == self.here
+    }
+
+    /// A key that a node has: by it Citus finds the way there.
+    pub fn key_on(&self, node: i64) -> Text {
+        let mut number: u64 = 0;
+        loop {
+            let key = Text::new(number.to_string().as_bytes());
+            if self.shard(key).node == node || number > 1 << 20 {
+                return key;
+            }
+            number += 1;
+        }
+    }
+}

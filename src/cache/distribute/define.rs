@@ -1,0 +1,154 @@
+//! Making a distributed cache of a local one, and changing and dropping it.
+//!
+//! All this is Citus' own work, in the caller's transaction: it copies the live rows to shards, carries triggers and
+//! defaults to them and to the other nodes' tables of that name, and drops them.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::{INT8OID, OIDOID, Oid};
+
+use crate::cache::catalog::registry::{self, Cache, Storage};
+use crate::cache::catalog::{sources, spread};
+use crate::cache::definition::{default, define};
+use crate::cache::model::ddl;
+use crate::cache::model::settings::Settings;
+use crate::error::Error;
+use crate::pg::catalog::{distributed, relation};
+use crate::pg::session::{self, settings::Held};
+use crate::pg::spi::plan::query_once;
+use crate::pg::value::typed::Typed;
+
+/// Citus refuses tables with triggers unless it is told that they look at rows of their own shard only. Ours do.
+fn with_triggers() -> Held {
+    Held::set(c"citus.enable_unsafe_triggers", c"on")
+}
+
+/// Spreads a cache, of which the caller is the owner and holds the strongest lock.
+pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Error> {
+    if !distributed::citus_is_there() {
+        return Err(Error::NoCitus);
+    }
+    if shard_count.is_some_and(|count| count <= 0) {
+        return Err(Error::NegativeCount("shard_count"));
+    }
+    check(cache)?;
+    // Citus says, as a notice, that it copies rows, and what this function does about those that it leaves.
+    let _quiet = Held::set(c"client_min_messages", c"warning");
+    let _held = with_triggers();
+    let shards = match shards_of_ours() {
+        Some(shards) => shards,
+        None => prepare(shard_count)?,
+    };
+    if shard_count.is_some_and(|count| i64::from(count) != shards) {
+        return Err(Error::OtherShards(shards));
+    }
+    if let Some(most) = cache.settings.max_entries {
+        let each = cache
+            .settings
+            .changed(None, Some(part_of(most, shards)), None)?;
+        define::alter(cache, each);
+    }
+    let argument = [Typed::oid(cache.relation)];
+    query_once(SPREAD, &[OIDOID], &argument, |_| ());
+    // Citus leaves the rows where they were, out of sight.
+    query_once(EMPTY, &[OIDOID], &argument, |_| ());
+    Ok(())
+}
+
+const SPREAD: &CStr =
+    c"SELECT pg_catalog.create_distributed_table($1::pg_catalog.regclass, 'key', \
+    colocate_with => 'pgcache.distributed')";
+const EMPTY: &CStr =
+    c"SELECT pg_catalog.truncate_local_data_after_distributing_table($1::pg_catalog.regclass)";
+
+/// What each shard may keep of so many entries.
+fn part_of(most: i64, shards: i64) -> i64 {
+    (most + shards - 1) / shards.max(1)
+}
+
+fn check(cache: &Cache) -> Result<(), Error> {
+    let why = match cache {
+        _ if cache.storage == Storage::Memory => "A memory cache has no table.",
+        _ if cache.temporary => "It is temporary.",
+        _ if define::is_main(cache) => "It belongs to the extension.",
+        _ if cache.is_attached() => "It is an attached table.",
+        _ if cache.partitioned => "It is partitioned.",
+        _ if cache.row_security => "It has row-level security.",
+        _ if !cache.changes_alone() => "It has triggers, rules, constraints or indexes of its own.",
+        _ if cache.settings.watch.is_some() => "Its changes are watched: see cache_unwatch().",
+        _ if sources::has_sources(cache.relation) => "It depends on tables: see cache_undepend().",
+        _ => return Ok(()),
+    };
+    Err(Error::Undistributable(
+        relation::display_name(cache.relation),
+        why,
+    ))
+}
+
+/// How many shards the table has by which all nodes know distributed caches; None where there is none yet.
+fn shards_of_ours() -> Option<i64> {
+    let count = query_once(
+        c"SELECT pg_catalog.count(*) FROM pg_catalog.pg_dist_shard AS s \
+          WHERE s.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgcache.distributed')",
+        &[],
+        &[],
+        |output| output.number(0, 0),
+    );
+    count.filter(|&count| count > 0)
+}
+
+/// Makes that table, and the function that goes with its shards.
+fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
+    if !session::is_superuser() {
+        return Err(Error::NotSpreadBefore);
+    }
+    ddl::run(&[b"CREATE TABLE pgcache.distributed (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY)"]);
+    ddl::run(&[b"COMMENT ON TABLE pgcache.distributed IS 'empty; the caches that Citus distributes beside it are those of cache_distribute()'"]);
+    let count = Typed::of(shard_count.map(i64::from));
+    query_once(
+        c"SELECT pg_catalog.create_distributed_table('pgcache.distributed', 'key', colocate_with => 'none', \
+          shard_count => $1::pg_catalog.int4)",
+        &[INT8OID],
+        &[count],
+        |_| (),
+    );
+    query_once(
+        c"SELECT pg_catalog.create_distributed_function('pgcache.at_key(text, bigint, text, text[])'::pg_catalog.regprocedure, \
+          'key', colocate_with => 'pgcache.distributed', force_delegation => true)",
+        &[],
+        &[],
+        |_| (),
+    );
+    shards_of_ours().ok_or(Error::NoCitus)
+}
+
+/// Changes the settings on all nodes. `most` is of the whole cache.
+pub fn alter(
+    cache: Oid,
+    ttl: Option<Interval>,
+    most: Option<i64>,
+    change: impl FnOnce(Settings, Option<i64>) -> Result<Settings, Error>,
+) -> Result<(), Error> {
+    let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
+    let most = match most {
+        Some(most) if most > 0 => Some(part_of(most, spread.shards.len() as i64)),
+        other => other,
+    };
+    let definition = registry::definition(cache)?;
+    let settings = change(definition.settings, most)?;
+    let _held = with_triggers();
+    define::alter(&definition, settings);
+    if ttl.is_some() {
+        default::put(&definition, settings.ttl);
+    }
+    Ok(())
+}
+
+/// Drops it on all nodes.
+pub fn drop(cache: Oid) -> Result<(), Error> {
+    let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
+    ddl::run(&[b"DROP TABLE ", spread.name.to_bytes()]);
+    Ok(())
+}

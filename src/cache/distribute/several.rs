@@ -1,0 +1,289 @@
+//! Calls of several keys, or of all: one for each node, and one for each shard there. One transaction, which Citus
+//! commits in two phases where more than one node has written.
+//!
+//! Nodes and shards are asked in one order, so that two callers do not wait for each other crosswise.
+
+use std::ffi::CString;
+use std::rc::Rc;
+
+use pgrx::pg_sys::{self, Datum};
+
+use super::ask::{self, Arguments};
+use super::route::{Kind, Request};
+use crate::cache::catalog::spread::{self, Shard, Spread};
+use crate::cache::model::ddl;
+use crate::cache::open;
+use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::catalog::relation;
+use crate::pg::session::{lock, shard_lock, wait};
+use crate::pg::value::call::{TextRow, Way};
+use crate::pg::value::datum::{Text, Value};
+
+/// How often all is tried while shards move.
+const ATTEMPTS: usize = 50;
+const PAUSE: i64 = 20;
+
+pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
+    if let Kind::Clear = request.route.kind {
+        return clear(request, spread);
+    }
+    let writes = match request.route.kind {
+        Kind::WriteMany { .. } => true,
+        Kind::Sum { writes, .. } => writes,
+        _ => false,
+    };
+    if writes {
+        lock::relation(request.cache, lock::Mode::Write);
+    }
+    let Some(asked) = asked(request) else {
+        return to_any(request, spread); // for the words that are said of such arguments
+    };
+    let mut spread = request.present(Rc::clone(spread))?;
+    for attempt in 0..ATTEMPTS {
+        let parts = parts(&spread, &asked);
+        let kept: Vec<i64> = match request.sent && attempt == 0 && asked.is_some() {
+            true => Vec::new(), // as in `route`: the sender keeps them in place
+            false => parts.iter().map(|part| part.shard.id).collect(),
+        };
+        kept.iter().for_each(|&shard| shard_lock::keep(shard));
+        let leave = || kept.iter().for_each(|&shard| shard_lock::leave(shard));
+        if spread.is_stale() {
+            leave();
+            spread = request.present(spread)?;
+            continue;
+        }
+        let elsewhere = asked.is_some() && parts.iter().any(|part| !spread.is_here(&part.shard));
+        if request.sent && elsewhere {
+            leave();
+            if attempt > 0 {
+                return Ok(request.missed());
+            }
+            continue;
+        }
+        let rows = Gathering {
+            request,
+            spread: &spread,
+            asked: &asked,
+        }
+        .all(&parts)?;
+        if !writes || rows.is_none() {
+            leave();
+        }
+        if let Some(rows) = rows {
+            return Ok(Way::Answered(request.call.give(&rows)));
+        }
+        wait::sleep(PAUSE);
+        spread = request.present(spread)?;
+    }
+    Err(Error::NoNode(relation::display_name(request.cache)))
+}
+
+/// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such
+/// lists.
+#[allow(clippy::option_option)]
+fn asked(request: &Request) -> Option<Option<Asked>> {
+    let call = request.call;
+    let (keys, values) = match request.route.kind {
+        Kind::ReadMany { keys } => (keys, None),
+        Kind::WriteMany { keys, values } => (keys, values),
+        _ => return Some(None),
+    };
+    let texts = call.texts(keys)?;
+    let values = match values {
+        None => None,
+        Some(place) => {
+            let of = match call.type_of(place) {
+                pg_sys::BYTEAARRAYOID => pg_sys::BYTEAOID,
+                _ => pg_sys::TEXTOID,
+            };
+            let elements = call.elements(place, of)?;
+            if elements.len() != texts.len() {
+                return None;
+            }
+            Some((place, of, elements))
+        }
+    };
+    (!texts.is_empty()).then_some(Some(Asked {
+        place: keys,
+        texts,
+        values,
+    }))
+}
+
+struct Asked {
+    place: usize,
+    texts: Vec<Text>,
+    values: Option<(usize, pg_sys::Oid, Vec<Datum>)>,
+}
+
+/// A shard, and which of the keys are in it.
+struct Part {
+    shard: Shard,
+    keys: Vec<usize>,
+}
+
+/// By node, then by shard.
+fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
+    let part = |shard: &Shard| Part {
+        shard: *shard,
+        keys: Vec::new(),
+    };
+    let mut parts: Vec<Part> = spread.shards.iter().map(part).collect();
+    if let Some(asked) = asked {
+        for (at, &text) in asked.texts.iter().enumerate() {
+            let shard = spread.shard(text);
+            if let Some(part) = parts.iter_mut().find(|part| part.shard == shard) {
+                part.keys.push(at);
+            }
+        }
+        parts.retain(|part| !part.keys.is_empty());
+    }
+    parts.sort_by_key(|part| (part.shard.node, part.shard.id));
+    parts
+}
+
+struct Gathering<'g, 'r> {
+    request: &'g Request<'r>,
+    spread: &'g Spread,
+    asked: &'g Option<Asked>,
+}
+
+impl Gathering<'_, '_> {
+    /// The rows of all parts, as one result; None if a node was not found where it was looked for.
+    fn all(&self, parts: &[Part]) -> Result<Option<Vec<TextRow>>, Error> {
+        let request = self.request;
+        let mut rows: Vec<TextRow> = Vec::new();
+        let mut order: Vec<usize> = Vec::new();
+        let mut sum: i64 = 0;
+        let mut left = match request.route.kind {
+            Kind::Sum {
+                most: Some(place), ..
+            } => request.call.integer(place).map(i64::from),
+            _ => None,
+        };
+        for parts in parts.chunk_by(|one, other| one.shard.node == other.shard.node) {
+            let here = self.spread.is_here(&parts[0].shard);
+            if !here && request.sent {
+                continue; // the sender asks that node
+            }
+            let jobs: Vec<&[Part]> = match here {
+                true => parts.chunks(1).collect(),
+                false => vec![parts],
+            };
+            for job in jobs {
+                if left == Some(0) {
+                    break;
+                }
+                let arguments = self.arguments(job, left);
+                let Some(found) = self.rows_of(job, here, &arguments)? else {
+                    return Ok(None);
+                };
+                match request.route.kind {
+                    Kind::Sum { .. } | Kind::WriteMany { .. } => {
+                        let number = number(&found);
+                        sum += number;
+                        left = left.map(|left| (left - number).max(0));
+                    }
+                    _ => rows.extend(found),
+                }
+                order.extend(job.iter().flat_map(|part| part.keys.iter().copied()));
+            }
+        }
+        Ok(Some(match request.route.kind {
+            Kind::Sum { .. } | Kind::WriteMany { .. } => {
+                vec![vec![Some(Text::new(sum.to_string().as_bytes()))]]
+            }
+            Kind::ReadMany { .. } => in_order(rows, &order),
+            Kind::Page { most } => page(rows, request.call.integer(most)),
+            _ => rows,
+        }))
+    }
+
+    fn rows_of(
+        &self,
+        job: &[Part],
+        here: bool,
+        arguments: &Arguments,
+    ) -> Result<Option<Vec<TextRow>>, Error> {
+        let (request, shard) = (self.request, &job[0].shard);
+        if !here {
+            let key = match self.asked {
+                Some(asked) => asked.texts[job[0].keys[0]],
+                None => self.spread.key_on(shard.node),
+            };
+            return Ok(request.ask(self.spread, shard.node, key, arguments));
+        }
+        let table = self.spread.table(shard)?;
+        let name: CString = table.and_then(relation::spelled).unwrap_or_default();
+        let arguments = ask::on(arguments, request.route.cache, &name);
+        Ok(Some(ask::here(request.route.function, &arguments)?))
+    }
+
+    /// The arguments for the keys of these parts, and for so many rows at most.
+    fn arguments(&self, job: &[Part], left: Option<i64>) -> Arguments {
+        let request = self.request;
+        let mut arguments = request.printed();
+        if let Some(asked) = self.asked {
+            let keys = || job.iter().flat_map(|part| part.keys.iter().copied());
+            let part = |place, of, all: &[Datum]| {
+                let elements: Vec<Datum> = keys().map(|at| all[at]).collect();
+                Some(request.call.printed_part(place, of, &elements))
+            };
+            let texts: Vec<Datum> = asked.texts.iter().map(|text| text.raw()).collect();
+            arguments[asked.place] = part(asked.place, pg_sys::TEXTOID, &texts);
+            if let Some((place, of, values)) = &asked.values {
+                arguments[*place] = part(*place, *of, values);
+            }
+        }
+        if let (
+            Some(left),
+            Kind::Sum {
+                most: Some(place), ..
+            },
+        ) = (left, &request.route.kind)
+        {
+            arguments[*place] = Some(Text::new(left.to_string().as_bytes()));
+        }
+        arguments
+    }
+}
+
+fn number(rows: &[TextRow]) -> i64 {
+    let text = rows.first().and_then(|row| row.first().copied().flatten());
+    text.and_then(|text| text.to_string_lossy().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Rows that came in this order of keys, in the order in which they were asked for.
+fn in_order(rows: Vec<TextRow>, order: &[usize]) -> Vec<TextRow> {
+    let mut rows: Vec<(usize, TextRow)> = order.iter().copied().zip(rows).collect();
+    rows.sort_by_key(|&(at, _)| at);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// The first rows by the order of keys, which is that of their bytes.
+fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
+    let key = |row: &TextRow| {
+        row.first()
+            .copied()
+            .flatten()
+            .map(|key| key.bytes().to_vec())
+    };
+    rows.sort_by_cached_key(key);
+    rows.truncate(most.map_or(0, |most| most.max(0) as usize));
+    rows
+}
+
+/// What only one shard answers.
+fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
+    request.one(Rc::clone(spread), None, true)
+}
+
+/// By a statement of Citus', which takes its locks on all nodes first.
+fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
+    open::require(request.cache, Privileges::TRUNCATE);
+    ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
+    let _ = spread::of(request.cache);
+    Ok(Way::Answered(request.call.give(&[vec![None]])))
+}

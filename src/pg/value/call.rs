@@ -1,0 +1,397 @@
+//! A call as Postgres makes it, taken apart by its declaration: arguments as texts, and a result made of texts.
+//!
+//! For calls that another server answers. Guards that neither a setting of this session nor one over there changes
+//! what an argument or a result means: an interval, whose text form settings decide, is spelled with a sign for each
+//! part.
+
+use std::ffi::CStr;
+
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+
+use super::datum::{Text, Value};
+use crate::pg::memory;
+
+/// A row of texts; None is NULL.
+pub type TextRow = Vec<Option<Text>>;
+
+/// A call that Postgres is making.
+#[derive(Clone, Copy)]
+pub struct Call(FunctionCallInfo);
+
+/// As many arguments as a function of ours has that may be answered elsewhere.
+const MOST_ARGUMENTS: usize = 8;
+
+/// A call of the same function with room for its arguments.
+#[repr(C)]
+struct Frame {
+    head: std::mem::MaybeUninit<pg_sys::FunctionCallInfoBaseData>,
+    arguments: [std::mem::MaybeUninit<pg_sys::NullableDatum>; MOST_ARGUMENTS],
+}
+
+/// A function in Postgres' calling convention.
+pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
+
+/// Makes the call with another oid as one of its arguments. The call itself stays as it is: Postgres fills in constant
+/// arguments once.
+///
+/// # Safety
+/// A valid call of this function, with so many arguments.
+#[inline]
+pub unsafe fn call_with(
+    call: FunctionCallInfo,
+    place: usize,
+    oid: Oid,
+    function: Function,
+) -> Datum {
+    // SAFETY: the frame has room for the head and for so many arguments, and copies no more than the call has. The
+    // head ends where its arguments begin. Nothing here needs to be dropped when an error jumps over it.
+    unsafe {
+        let mut frame = Frame {
+            head: std::mem::MaybeUninit::uninit(),
+            arguments: [const { std::mem::MaybeUninit::uninit() }; MOST_ARGUMENTS],
+        };
+        let copy: FunctionCallInfo = frame.head.as_mut_ptr();
+        let count = ((*call).nargs as usize).min(MOST_ARGUMENTS);
+        let head = std::mem::offset_of!(pg_sys::FunctionCallInfoBaseData, args);
+        let size = head + count * size_of::<pg_sys::NullableDatum>();
+        std::ptr::copy_nonoverlapping(call.cast::<u8>(), copy.cast::<u8>(), size);
+        let argument = copy
+            .byte_add(head)
+            .cast::<pg_sys::NullableDatum>()
+            .add(place);
+        (*argument).value = Datum::from(oid);
+        (*argument).isnull = false;
+        let result = function(copy);
+        (*call).isnull = (*copy).isnull;
+        result
+    }
+}
+
+impl Call {
+    /// How many arguments it has.
+    pub fn len(self) -> usize {
+        // SAFETY: the call is valid.
+        unsafe { (*self.0).nargs as usize }
+    }
+
+    /// An argument; None is NULL.
+    #[inline]
+    pub fn raw(self, place: usize) -> Option<Datum> {
+        // SAFETY: the call is valid, and has room for its arguments.
+        unsafe {
+            let argument = (*self.0).args.as_ptr().add(place);
+            (place < (*self.0).nargs as usize && !(*argument).isnull).then(|| (*argument).value)
+        }
+    }
+
+    /// An argument that is declared as regclass.
+    #[inline]
+    pub fn oid(self, place: usize) -> Option<Oid> {
+        Some(Oid::from_u32(self.raw(place)?.value() as u32))
+    }
+
+    /// An argument that is declared as text.
+    #[inline]
+    pub fn text(self, place: usize) -> Option<Text> {
+        // SAFETY: by the declaration.
+        self.raw(place)
+            .map(|datum| unsafe { Text::from_raw(datum) })
+    }
+
+    /// An argument that is declared as integer.
+    pub fn integer(self, place: usize) -> Option<i32> {
+        Some(self.raw(place)?.value() as i32)
+    }
+
+    /// The elements of an argument that is declared as text[]; None for what is no list of texts without NULL.
+    pub fn texts(self, place: usize) -> Option<Vec<Text>> {
+        self.elements(place, pg_sys::TEXTOID).map(|elements| {
+            // SAFETY: elements of an array of texts.
+            memory::collect(
+                elements
+                    .into_iter()
+                    .map(|datum| unsafe { Text::from_raw(datum) }),
+            )
+        })
+    }
+
+    /// The elements of an argument that is declared as text[] or bytea[].
+    pub fn elements(self, place: usize, of: Oid) -> Option<Vec<Datum>> {
+        // SAFETY: an array of varlenas, by its declaration and its own word for the elements. deconstruct_array fills
+        // `count` datums and null flags, in the call's memory context.
+        unsafe {
+            let array: *mut pg_sys::ArrayType =
+                pg_sys::pg_detoast_datum(self.raw(place)?.cast_mut_ptr()).cast();
+            if (*array).ndim > 1 || (*array).elemtype != of {
+                return None;
+            }
+            let (mut datums, mut nulls, mut count) =
+                (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+            pg_sys::deconstruct_array(
+                array,
+                of,
+                -1,
+                false,
+                b'i' as i8,
+                &mut datums,
+                &mut nulls,
+                &mut count,
+            );
+            let count = count as usize;
+            if (0..count).any(|at| *nulls.add(at)) {
+                return None;
+            }
+            Some(memory::collect((0..count).map(|at| *datums.add(at))))
+        }
+    }
+
+    /// The declared type of an argument.
+    pub fn type_of(self, place: usize) -> Oid {
+        // SAFETY: the function runs, so its declaration is there; the list is palloc'd and has so many types.
+        unsafe {
+            let (mut types, mut count) = (std::ptr::null_mut(), 0);
+            pg_sys::get_func_signature((*(*self.0).flinfo).fn_oid, &mut types, &mut count);
+            match place < count as usize {
+                true => *types.add(place),
+                false => pg_sys::InvalidOid,
+            }
+        }
+    }
+
+    /// An argument in a form that any session reads as the same value.
+    pub fn printed(self, place: usize) -> Option<Text> {
+        let datum = self.raw(place)?;
+        Some(print(datum, self.type_of(place)))
+    }
+
+    /// An array argument of only these elements.
+    pub fn printed_part(self, place: usize, of: Oid, elements: &[Datum]) -> Text {
+        let mut elements = memory::collect(elements.iter().copied());
+        // SAFETY: varlenas of this type.
+        let array = unsafe {
+            pg_sys::construct_array(
+                elements.as_mut_ptr(),
+                elements.len() as i32,
+                of,
+                -1,
+                false,
+                b'i' as i8,
+            )
+        };
+        print(Datum::from(array), self.type_of(place))
+    }
+
+    /// The result, of rows as texts: the one value, the columns of the one row, or the rows of a set.
+    pub fn give(self, rows: &[TextRow]) -> Datum {
+        // SAFETY: the call is valid. The descriptor is Postgres' own word for the result; tuples are made by it.
+        unsafe {
+            if (*(*self.0).flinfo).fn_retset {
+                return self.give_set(rows);
+            }
+            let mut descriptor = std::ptr::null_mut();
+            let mut kind = pg_sys::InvalidOid;
+            let class = pg_sys::get_call_result_type(self.0, &mut kind, &mut descriptor);
+            let row = rows.first();
+            if class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE {
+                let Some(row) = row else {
+                    return self.null();
+                };
+                let tuple = tuple(pg_sys::BlessTupleDesc(descriptor), row);
+                return pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data);
+            }
+            let value = row.and_then(|row| row.first().copied().flatten());
+            if kind == pg_sys::VOIDOID {
+                return Datum::null();
+            }
+            match value {
+                None => self.null(),
+                Some(text) => {
+                    let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+                    pg_sys::getTypeInputInfo(kind, &mut input, &mut parameter);
+                    pg_sys::OidInputFunctionCall(input, c_string(text), parameter, -1)
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The call is of a function that returns a set.
+    unsafe fn give_set(self, rows: &[TextRow]) -> Datum {
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc, or raises an error where no set is taken.
+        unsafe {
+            let mut descriptor = std::ptr::null_mut();
+            let mut kind = pg_sys::InvalidOid;
+            let class = pg_sys::get_call_result_type(self.0, &mut kind, &mut descriptor);
+            let options = match class {
+                pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE => 0,
+                _ => pg_sys::MAT_SRF_USE_EXPECTED_DESC,
+            };
+            pg_sys::InitMaterializedSRF(self.0, options);
+            let result: *mut pg_sys::ReturnSetInfo = (*self.0).resultinfo.cast();
+            for row in rows {
+                let tuple = tuple((*result).setDesc, row);
+                pg_sys::tuplestore_puttuple((*result).setResult, tuple);
+                pg_sys::pfree(tuple.cast());
+            }
+            self.null()
+        }
+    }
+
+    /// How many columns its result has.
+    pub fn columns(self) -> usize {
+        // SAFETY: the call is valid; the descriptor is Postgres'.
+        unsafe {
+            let mut descriptor = std::ptr::null_mut();
+            pg_sys::get_call_result_type(self.0, std::ptr::null_mut(), &mut descriptor);
+            match descriptor.is_null() {
+                true => 1,
+                false => (*descriptor).natts as usize,
+            }
+        }
+    }
+
+    /// The result NULL, or the end of a set.
+    pub fn null(self) -> Datum {
+        // SAFETY: the call is valid.
+        unsafe { (*self.0).isnull = true };
+        Datum::null()
+    }
+}
+
+/// A tuple of these texts.
+///
+/// # Safety
+/// A valid descriptor.
+unsafe fn tuple(descriptor: pg_sys::TupleDesc, row: &TextRow) -> pg_sys::HeapTuple {
+    // SAFETY: as many strings are given as the descriptor has columns; NULL stands for NULL.
+    unsafe {
+        let columns = (*descriptor).natts as usize;
+        let value = |at| row.get(at).copied().flatten();
+        let mut values = memory::collect(
+            (0..columns).map(|at| value(at).map_or(std::ptr::null_mut(), |text| c_string(text))),
+        );
+        let meta = pg_sys::TupleDescGetAttInMetadata(descriptor);
+        pg_sys::BuildTupleFromCStrings(meta, values.as_mut_ptr())
+    }
+}
+
+fn c_string(text: Text) -> *mut std::ffi::c_char {
+    super::datum::new_c_string(text.bytes()).cast_mut_ptr()
+}
+
+fn print(datum: Datum, kind: Oid) -> Text {
+    // SAFETY: the datum is of this type, by the declaration of the function that it is an argument of.
+    unsafe {
+        if kind == pg_sys::INTERVALOID {
+            let interval: *const pg_sys::Interval = datum.cast_mut_ptr();
+            return Text::new(spelled(&*interval).as_bytes());
+        }
+        let (mut output, mut varlena) = (pg_sys::InvalidOid, false);
+        pg_sys::getTypeOutputInfo(kind, &mut output, &mut varlena);
+        let printed = pg_sys::OidOutputFunctionCall(output, datum);
+        Text::new(CStr::from_ptr(printed).to_bytes())
+    }
+}
+
+fn spelled(interval: &pg_sys::Interval) -> String {
+    let (months, days, micros) = (interval.month, interval.day, interval.time);
+    match (months, days, micros) {
+        // The greatest and the least of all three are an interval without end, from Postgres 17 on.
+        (i32::MAX, i32::MAX, i64::MAX) if cfg!(any(feature = "pg17", feature = "pg18")) => {
+            "infinity".into()
+        }
+        (i32::MIN, i32::MIN, i64::MIN) if cfg!(any(feature = "pg17", feature = "pg18")) => {
+            "-infinity".into()
+        }
+        _ => format!("{months:+} months {days:+} days {micros:+} microseconds"),
+    }
+}
+
+/// How a call of a function goes on.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// As it is.
+    Here,
+    /// With another relation in place of the one that the caller has named. `kept` is a shard that is to be let go
+    /// afterwards.
+    On {
+        relation: Oid,
+        place: usize,
+        kept: Option<i64>,
+    },
+    /// It is answered.
+    Answered(Datum),
+}
+
+/// Decides on the way of a call.
+pub type Choose<R> = fn(Call, &'static R) -> Way;
+
+/// Makes a call on the way that `choose` gives. Where no table can be distributed it costs one look at a variable.
+///
+/// # Safety
+/// A valid call of `here`.
+#[inline]
+pub unsafe fn enter<R>(
+    call: FunctionCallInfo,
+    here: Function,
+    is_loaded: impl FnOnce() -> bool,
+    choose: Choose<R>,
+    route: &'static R,
+    leave: fn(i64),
+) -> Datum {
+    // SAFETY: by the caller's word; nothing here needs to be dropped when an error of `here` jumps over it.
+    unsafe {
+        if !is_loaded() {
+            return here(call);
+        }
+        match pgrx_extern_c_guard(move || choose(Call(call), route)) {
+            Way::Here => here(call),
+            Way::Answered(datum) => datum,
+            Way::On {
+                relation,
+                place,
+                kept,
+            } => {
+                let result = call_with(call, place, relation, here);
+                if let Some(shard) = kept {
+                    pgrx_extern_c_guard(move || leave(shard));
+                }
+                result
+            }
+        }
+    }
+}
+
+/// Functions that Postgres calls by these symbols and that choose a way first: `symbol info here => route`.
+#[macro_export]
+macro_rules! chosen {
+    ($is_loaded:path, $choose:path, $leave:path; $($symbol:ident $info:ident $here:ident $route:expr;)*) => {
+        /// The functions, as other nodes name them.
+        static ROUTES: &[$crate::cache::distribute::route::Route] = &[$($route),*];
+        $(
+        #[unsafe(no_mangle)]
+        #[allow(unsafe_code)] // the calling convention, as pgrx writes it for other functions
+        pub extern "C-unwind" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
+            const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
+                pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+            &VERSION_1
+        }
+
+        #[unsafe(no_mangle)]
+        #[allow(unsafe_code)] // as above
+        pub unsafe extern "C-unwind" fn $symbol(
+            call: pgrx::pg_sys::FunctionCallInfo,
+        ) -> pgrx::pg_sys::Datum {
+            unsafe extern "C-unwind" {
+                fn $here(call: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum;
+            }
+            static ROUTE: $crate::cache::distribute::route::Route = $route;
+            // SAFETY: Postgres' call is passed on; both functions have its declaration.
+            unsafe {
+                $crate::pg::value::call::enter(call, $here, $is_loaded, $choose, &ROUTE, $leave)
+            }
+        }
+        )*
+    };
+}
