@@ -14,6 +14,7 @@ use pgrx::pg_sys::{OIDOID, Oid};
 
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::{distributed, relation};
+use crate::pg::session::shard_lock::Place;
 use crate::pg::spi::plan::{Paths, Plan};
 use crate::pg::value::datum::Text;
 use crate::pg::value::key_type;
@@ -22,8 +23,8 @@ use crate::pg::value::typed::Typed;
 /// A part of the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Citus' number of it.
-    pub id: i64,
+    /// By which it is kept where it is.
+    pub lock: Place,
     /// The least hash of its keys; it ends where the next one begins.
     from: i64,
     /// Citus' number of the node.
@@ -56,9 +57,10 @@ thread_local! {
 }
 
 /// The shards of cache $1.
-const SHARDS: &CStr = c"SELECT s.shardid, s.shardminvalue::pg_catalog.int8, p.groupid::pg_catalog.int8, \
+const SHARDS: &CStr = c"SELECT s.shardminvalue::pg_catalog.int8, p.groupid::pg_catalog.int8, \
     l.groupid::pg_catalog.int8, \
-    pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid, false))::pg_catalog.oid \
+    pg_catalog.to_regclass(pg_catalog.shard_name(s.logicalrelid, s.shardid, false))::pg_catalog.oid, \
+    d.colocationid::pg_catalog.int8 \
     FROM pg_catalog.pg_dist_partition AS ours \
     JOIN pg_catalog.pg_dist_partition AS d ON d.colocationid OPERATOR(pg_catalog.=) ours.colocationid \
     JOIN pg_catalog.pg_dist_shard AS s ON s.logicalrelid OPERATOR(pg_catalog.=) d.logicalrelid \
@@ -66,7 +68,7 @@ const SHARDS: &CStr = c"SELECT s.shardid, s.shardminvalue::pg_catalog.int8, p.gr
     CROSS JOIN pg_catalog.pg_dist_local_group AS l \
     WHERE ours.logicalrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('pgcache.distributed') \
     AND d.logicalrelid OPERATOR(pg_catalog.=) $1 AND d.partmethod OPERATOR(pg_catalog.=) 'h' \
-    ORDER BY 2, 3";
+    ORDER BY 1";
 
 /// Where the entries of a cache are, if it is one of ours that Citus distributes.
 pub fn of(cache: Oid) -> Option<Rc<Spread>> {
@@ -103,12 +105,15 @@ fn look(cache: Oid) -> Known {
     // Not by the transaction's snapshot, which may be older than what Citus has told.
     let shards = plan.run_as_of_now(&[Typed::oid(cache)], |output| {
         let shard = |row| {
-            here = output.number(row, 3)?;
+            here = output.number(row, 2)?;
             Some(Shard {
-                id: output.number(row, 0)?,
-                from: output.number(row, 1)?,
-                node: output.number(row, 2)?,
-                table: output.oid(row, 4),
+                lock: Place {
+                    index: row as u32,
+                    group: output.number(row, 4)? as u32,
+                },
+                from: output.number(row, 0)?,
+                node: output.number(row, 1)?,
+                table: output.oid(row, 3),
             })
         };
         (0..output.rows())
@@ -117,7 +122,7 @@ fn look(cache: Oid) -> Known {
     });
     let shards = shards.unwrap_or_default();
     // A shard that is on two nodes would have to be written on both.
-    let replicated = shards.windows(2).any(|two| two[0].id == two[1].id);
+    let replicated = shards.windows(2).any(|two| two[0].from == two[1].from);
     match relation::spelled(cache).filter(|_| !shards.is_empty() && !replicated) {
         Some(name) => Known::Spread(Rc::new(Spread {
             name,

@@ -11,7 +11,8 @@ use super::ask::{self, Arguments};
 use super::several;
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::error::Error;
-use crate::pg::session::{lock, shard_lock, wait};
+use crate::pg::session::shard_lock::{self, Place};
+use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
@@ -89,7 +90,7 @@ pub fn choose(call: Call, route: &'static Route) -> Way {
 }
 
 /// Lets a shard go.
-pub fn leave(shard: i64) {
+pub fn leave(shard: Place) {
     shard_lock::leave(shard);
 }
 
@@ -143,11 +144,11 @@ impl Request<'_> {
             // waits for that node.
             let keeps = !self.sent || attempt > 0;
             if keeps {
-                shard_lock::keep(shard.id);
+                shard_lock::keep(shard.lock);
             }
             let leave = || {
                 if keeps {
-                    shard_lock::leave(shard.id);
+                    shard_lock::leave(shard.lock);
                 }
             };
             if spread.is_stale() {
@@ -159,7 +160,7 @@ impl Request<'_> {
                 return Ok(Way::On {
                     relation,
                     place: self.route.cache,
-                    kept: (keeps && !writes).then_some(shard.id),
+                    kept: (keeps && !writes).then_some(shard.lock),
                 });
             }
             if self.sent {

@@ -16,7 +16,8 @@ use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::catalog::relation;
-use crate::pg::session::{lock, shard_lock, wait};
+use crate::pg::session::shard_lock::{self, Place};
+use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{TextRow, Way};
 use crate::pg::value::datum::{Text, Value};
 
@@ -42,9 +43,9 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
         let parts = parts(&spread, &asked);
-        let kept: Vec<i64> = match request.sent && attempt == 0 && asked.is_some() {
+        let kept: Vec<Place> = match request.sent && attempt == 0 && asked.is_some() {
             true => Vec::new(), // as in `route`: the sender keeps them in place
-            false => parts.iter().map(|part| part.shard.id).collect(),
+            false => parts.iter().map(|part| part.shard.lock).collect(),
         };
         kept.iter().for_each(|&shard| shard_lock::keep(shard));
         let leave = || kept.iter().for_each(|&shard| shard_lock::leave(shard));
@@ -139,7 +140,7 @@ fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
         }
         parts.retain(|part| !part.keys.is_empty());
     }
-    parts.sort_by_key(|part| (part.shard.node, part.shard.id));
+    parts.sort_by_key(|part| (part.shard.node, part.shard.lock.index));
     parts
 }
 

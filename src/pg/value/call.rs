@@ -11,6 +11,7 @@ use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 
 use super::datum::{Text, Value};
 use crate::pg::memory;
+use crate::pg::session::shard_lock::Place;
 
 /// A row of texts; None is NULL.
 pub type TextRow = Vec<Option<Text>>;
@@ -318,7 +319,7 @@ pub enum Way {
     On {
         relation: Oid,
         place: usize,
-        kept: Option<i64>,
+        kept: Option<Place>,
     },
     /// It is answered.
     Answered(Datum),
@@ -338,7 +339,7 @@ pub unsafe fn enter<R>(
     is_loaded: impl FnOnce() -> bool,
     choose: Choose<R>,
     route: &'static R,
-    leave: fn(i64),
+    leave: fn(Place),
 ) -> Datum {
     // SAFETY: by the caller's word; nothing here needs to be dropped when an error of `here` jumps over it.
     unsafe {
