@@ -10,3 +10,4 @@ pub mod ask;
 pub mod define;
 pub mod route;
 pub mod several;
+mod two_phases;

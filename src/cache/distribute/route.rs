@@ -8,9 +8,11 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 
 use super::ask::{self, Arguments};
-use super::several;
+use super::{several, two_phases};
 use crate::cache::catalog::spread::{self, Shard, Spread};
+use crate::cache::open;
 use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{Call, TextRow, Way};
@@ -21,6 +23,8 @@ pub struct Route {
     pub function: &'static str,
     pub cache: usize,
     pub kind: Kind,
+    /// What its caller needs on the cache.
+    pub needs: Privileges,
 }
 
 /// What a function is asked for.
@@ -102,6 +106,10 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(Way::Here);
     };
     let sent = SENT.take();
+    if sent.is_none() {
+        // In the name of the cache; the shard is asked, too.
+        open::require(cache, route.needs);
+    }
     let request = Request {
         call,
         route,
@@ -157,6 +165,9 @@ impl Request<'_> {
                 continue;
             }
             if let Some(relation) = spread.table(&shard)? {
+                if writes && !self.sent {
+                    two_phases::wrote_here(&spread);
+                }
                 return Ok(Way::On {
                     relation,
                     place: self.route.cache,
@@ -169,6 +180,9 @@ impl Request<'_> {
                     return Ok(self.missed());
                 }
                 continue;
+            }
+            if writes {
+                two_phases::writes_elsewhere(&spread);
             }
             let key = key.unwrap_or_else(|| spread.key_on(shard.node));
             if let Some(rows) = self.ask(&spread, shard.node, key, &self.printed()) {

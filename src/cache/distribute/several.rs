@@ -10,11 +10,10 @@ use pgrx::pg_sys::{self, Datum};
 
 use super::ask::{self, Arguments};
 use super::route::{Kind, Request};
+use super::two_phases;
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::cache::model::ddl;
-use crate::cache::open;
 use crate::error::Error;
-use crate::pg::catalog::privilege::Privileges;
 use crate::pg::catalog::relation;
 use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::{lock, wait};
@@ -29,11 +28,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     if let Kind::Clear = request.route.kind {
         return clear(request, spread);
     }
-    let writes = match request.route.kind {
-        Kind::WriteMany { .. } => true,
-        Kind::Sum { writes, .. } => writes,
-        _ => false,
-    };
+    let writes = writes(request);
     if writes {
         lock::relation(request.cache, lock::Mode::Write);
     }
@@ -78,6 +73,14 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         spread = request.present(spread)?;
     }
     Err(Error::NoNode(relation::display_name(request.cache)))
+}
+
+fn writes(request: &Request) -> bool {
+    match request.route.kind {
+        Kind::WriteMany { .. } => true,
+        Kind::Sum { writes, .. } => writes,
+        _ => false,
+    }
 }
 
 /// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such
@@ -167,6 +170,11 @@ impl Gathering<'_, '_> {
             let here = self.spread.is_here(&parts[0].shard);
             if !here && request.sent {
                 continue; // the sender asks that node
+            }
+            match here {
+                _ if request.sent || !writes(request) => {}
+                true => two_phases::wrote_here(self.spread),
+                false => two_phases::writes_elsewhere(self.spread),
             }
             let jobs: Vec<&[Part]> = match here {
                 true => parts.chunks(1).collect(),
@@ -283,7 +291,6 @@ fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
 
 /// By a statement of Citus', which takes its locks on all nodes first.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
-    open::require(request.cache, Privileges::TRUNCATE);
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
     let _ = spread::of(request.cache);
     Ok(Way::Answered(request.call.give(&[vec![None]])))

@@ -108,7 +108,7 @@ pub fn keeps_extension() -> bool {
 }
 
 /// A relation in schema pgcache; InvalidOid where it is not there.
-fn internal_relation(name: &CStr) -> Oid {
+pub fn internal_relation(name: &CStr) -> Oid {
     // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them;
     // both give 0 for what is not there.
     unsafe {
