@@ -41,6 +41,8 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         Owner(&[]),
         "cache_alter($c, ttl => '1 hour')",
     ),
+    ("cache_distribute", Elsewhere, ""),
+    ("at_key", Elsewhere, ""),
     ("cache_drop", Owner(&[]), "cache_drop($c)"),
     ("cache_attach", Elsewhere, ""),
     ("cache_detach", Owner(&[]), "cache_detach($c)"),

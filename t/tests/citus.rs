@@ -1,8 +1,11 @@
 //! Caches beside Citus, on a coordinator and two workers. `make citus-check` runs this on a Postgres in which Citus
 //! is installed; `distributed.rs` has what can be tested without it.
 
+mod moves;
+mod spread;
+
 use pgcache_tests::ask::Ask;
-use pgcache_tests::cluster::Cluster;
+use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
@@ -17,6 +20,10 @@ const CONF: &[&str] = &[
 fn nodes() -> Vec<Cluster> {
     let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::start(CONF)).collect();
     for node in &nodes {
+        // By which a node that copies a shard is reached.
+        let host = format!("citus.local_hostname = '{}'", node.folder.display());
+        node.configure(&[&host]);
+        node.restart(Shutdown::Fast);
         node.connect("postgres")
             .run("CREATE EXTENSION citus; CREATE EXTENSION pgcache");
     }

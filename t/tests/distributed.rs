@@ -141,3 +141,17 @@ fn a_table_of_that_name_in_another_schema_says_nothing() {
     );
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "1");
 }
+
+#[test]
+fn without_citus_nothing_is_distributed() {
+    let database = Cluster::shared().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    let error = refused(session.try_lines("SELECT cache_distribute('c')"), "0A000");
+    assert_eq!(error.message(), "Citus is not installed in this database");
+    refused(session.try_lines("SELECT cache_distribute(NULL)"), "22004");
+    refused(
+        session.try_lines("SELECT * FROM pgcache.at_key('k', 0, 'pg_sleep', ARRAY['=1'])"),
+        "22023",
+    );
+}

@@ -62,6 +62,7 @@ fn plain(signature: &str) -> String {
         ("NULL::text", "NULL"),
         ("NULL::interval", "NULL"),
         ("NULL::bigint", "NULL"),
+        ("NULL::integer", "NULL"),
         ("NULL::double precision", "NULL"),
         ("'00:00:00'::interval", "'0'"),
         ("NULL::regclass", "NULL"),

@@ -13,6 +13,7 @@ use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session::settings::Held;
 use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{Call, TextRow, Way};
@@ -25,6 +26,17 @@ pub struct Route {
     pub kind: Kind,
     /// What its caller needs on the cache.
     pub needs: Privileges,
+}
+
+impl Route {
+    /// Whether it changes no entry.
+    pub fn only_reads(&self) -> bool {
+        match self.kind {
+            Kind::Write { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
+            Kind::Sum { writes, .. } => !writes,
+            Kind::Read { .. } | Kind::ReadMany { .. } | Kind::Page { .. } | Kind::Rows => true,
+        }
+    }
 }
 
 /// What a function is asked for.
@@ -120,8 +132,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(request.missed());
     }
     match route.kind {
-        Kind::Read { key } => request.one(spread, call.text(key), false),
-        Kind::Write { key } => request.one(spread, call.text(key), true),
+        Kind::Read { key } | Kind::Write { key } => request.one(spread, call.text(key)),
         _ => several::answer(&request, &spread),
     }
 }
@@ -137,7 +148,8 @@ pub struct Request<'r> {
 
 impl Request<'_> {
     /// Of one key. What is no key goes to any shard, for the words that are said of it.
-    pub fn one(&self, spread: Rc<Spread>, key: Option<Text>, writes: bool) -> Result<Way, Error> {
+    pub fn one(&self, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
+        let writes = !self.route.only_reads();
         if writes {
             // Until the end of the transaction: nobody makes another table of it meanwhile.
             lock::relation(self.cache, lock::Mode::Write);
@@ -216,6 +228,9 @@ impl Request<'_> {
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
         let arguments = ask::elsewhere(arguments, self.route.cache, spread);
+        // Alone it is one message to the other node, and else three. What the transaction has written there it must see.
+        let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
+        let _alone = alone.then(|| Held::set(c"citus.function_opens_transaction_block", c"off"));
         ask::node_of_key(
             node,
             key,

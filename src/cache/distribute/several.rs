@@ -28,7 +28,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     if let Kind::Clear = request.route.kind {
         return clear(request, spread);
     }
-    let writes = writes(request);
+    let writes = !request.route.only_reads();
     if writes {
         lock::relation(request.cache, lock::Mode::Write);
     }
@@ -73,14 +73,6 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         spread = request.present(spread)?;
     }
     Err(Error::NoNode(relation::display_name(request.cache)))
-}
-
-fn writes(request: &Request) -> bool {
-    match request.route.kind {
-        Kind::WriteMany { .. } => true,
-        Kind::Sum { writes, .. } => writes,
-        _ => false,
-    }
 }
 
 /// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such
@@ -172,7 +164,7 @@ impl Gathering<'_, '_> {
                 continue; // the sender asks that node
             }
             match here {
-                _ if request.sent || !writes(request) => {}
+                _ if request.sent || request.route.only_reads() => {}
                 true => two_phases::wrote_here(self.spread),
                 false => two_phases::writes_elsewhere(self.spread),
             }
@@ -286,7 +278,7 @@ fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
 
 /// What only one shard answers.
 fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
-    request.one(Rc::clone(spread), None, true)
+    request.one(Rc::clone(spread), None)
 }
 
 /// By a statement of Citus', which takes its locks on all nodes first.

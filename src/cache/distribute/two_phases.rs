@@ -38,6 +38,12 @@ pub fn writes_elsewhere(spread: &Spread) {
     note(spread, |written| written.elsewhere = true);
 }
 
+/// Whether the transaction has written on another node.
+pub fn has_written_elsewhere() -> bool {
+    let written = WRITTEN.get();
+    written.elsewhere && written.began == transaction::began()
+}
+
 fn note(spread: &Spread, change: impl FnOnce(&mut Written)) {
     let began = transaction::began();
     let mut written = match WRITTEN.get() {
