@@ -439,11 +439,11 @@ CREATE FUNCTION cache_distribute(cache regclass, shard_count integer DEFAULT NUL
 COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
     'spreads a table cache over the nodes of a Citus cluster; functions then work from every node';
 
--- What the nodes of Citus send each other. It does what its caller may do by SQL, and the settings are those in which
+-- What the nodes of Citus send each other. STRICT, because Citus looks up the node of a NULL key and crashes. It does what its caller may do by SQL, and the settings are those in which
 -- a result is read as it was meant.
-CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments text[]) RETURNS SETOF text[]
+CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments text[]) RETURNS text[]
     AS 'MODULE_PATHNAME', 'at_key_wrapper'
-    LANGUAGE C VOLATILE PARALLEL UNSAFE
+    LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp
     SET DateStyle = 'ISO, YMD'
     SET IntervalStyle = 'postgres'

@@ -17,11 +17,11 @@ use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::distributed::citus_is_loaded;
 use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::memory;
 use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::transaction;
 use crate::pg::value::datum::{ArrayOf, Text};
-use crate::pg::value::rows::Stream;
-use crate::pg::value::typed::Typed;
+use crate::pg::value::rows::Texts;
 
 #[pg_extern]
 fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> {
@@ -29,14 +29,15 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
     Ok(define::distribute(&cache, shard_count)?)
 }
 
-/// What nodes send each other: a call of one of the functions below, on the entries that this node has.
+/// What nodes send each other: a call of one of the functions below, on the entries that this node has. It is strict,
+/// and returns no set, so that Postgres replaces a call with a NULL key before Citus sees it, which would crash.
 #[pg_extern]
 fn at_key(
     key: Option<Text>,
     node: Option<i64>,
     function: Option<Text>,
     arguments: Option<ArrayOf<Text>>,
-) -> Answer<Stream<1>> {
+) -> Answer<Texts> {
     let (Some(_), Some(node), Some(function), Some(arguments)) = (key, node, function, arguments)
     else {
         return Err(Error::NotSent.into());
@@ -46,18 +47,11 @@ fn at_key(
     let route = known.ok_or(Error::NotSent)?;
     let arguments = arguments.elements("arguments")?;
     let arguments: Vec<_> = arguments.into_iter().map(ask::decoded).collect();
-    Ok(Stream::of_scalars(move |sink| {
-        match answer::answer(node, route, &arguments)? {
-            None => sink.row(|| Some([Typed::NULL])),
-            Some(rows) => {
-                for row in rows {
-                    let coded = row.into_iter().map(|text| Text::new(&ask::coded(text)));
-                    sink.row(|| Some([Typed::texts(coded)]));
-                }
-            }
-        }
-        Ok(())
-    }))
+    let rows = answer::answer(node, route, &arguments)?;
+    let coded = |text| Text::new(&ask::coded(text));
+    Ok(Texts(rows.map(|rows| {
+        memory::collect(rows.into_iter().flatten().map(coded))
+    })))
 }
 
 /// Whether a cache is one that the functions below spread, and so are its definition and its end.

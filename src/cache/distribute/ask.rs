@@ -27,11 +27,7 @@ pub fn node_of_key(
     arguments: &Arguments,
     columns: usize,
 ) -> Option<Vec<TextRow>> {
-    let wanted: Vec<String> = (1..=columns.max(1))
-        .map(|column| format!("r.a[{column}]"))
-        .collect();
-    let mut sql = format!("SELECT {}", wanted.join(", ")).into_bytes();
-    sql.extend_from_slice(b" FROM pgcache.at_key(");
+    let mut sql = b"SELECT r.a FROM pgcache.at_key(".to_vec();
     sql.extend_from_slice(&name::literal(key.bytes()));
     sql.extend_from_slice(format!(", {node}, '{function}', ARRAY[").as_bytes());
     for (at, argument) in arguments.iter().enumerate() {
@@ -42,16 +38,10 @@ pub fn node_of_key(
     }
     sql.extend_from_slice(b"]::pg_catalog.text[]) AS r(a)");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
-    let coded = query_once(&sql, &[], &[], |output| {
-        let row = |row| {
-            let columns = (0..columns).map(|column| output.text(row, column));
-            columns.collect::<Option<Vec<Text>>>()
-        };
-        (0..output.rows()).map(row).collect::<Option<Vec<_>>>()
-    })?;
-    // Not before SPI's memory is gone, in which they would be made.
-    let row = |row: Vec<Text>| row.into_iter().map(decoded).collect();
-    Some(coded.into_iter().map(row).collect())
+    let found = query_once(&sql, &[], &[], |output| output.texts(0, 0))?;
+    let texts = found.elements("columns").ok()?;
+    let row = |row: &[Text]| row.iter().copied().map(decoded).collect();
+    Some(texts.chunks(columns.max(1)).map(row).collect())
 }
 
 /// A text, or NULL, as it goes between nodes.

@@ -3,10 +3,10 @@
 //! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that
 //! no lock is needed later; and that no column is read as another type than it has.
 
-use pgrx::pg_sys;
+use pgrx::{FromDatum, pg_sys};
 
 use crate::pg::session::clock::Timestamp;
-use crate::pg::value::datum::{Text, Value, ValueType};
+use crate::pg::value::datum::{ArrayOf, Text, Value, ValueType};
 use crate::pg::value::stored::{Stored, refuse};
 use crate::pg::value::typed::Typed;
 
@@ -141,6 +141,13 @@ impl Output {
         let datum = self.of_type(row, column, pg_sys::TEXTOID)?;
         // SAFETY: `of_type` has seen that it is a text, hence a varlena.
         Some(unsafe { Text::from_raw(self.copy(datum)) })
+    }
+
+    /// A column of type text[] without NULL, copied into the caller's memory context.
+    pub fn texts(&self, row: usize, column: usize) -> Option<ArrayOf<Text>> {
+        let datum = self.of_type(row, column, pg_sys::TEXTARRAYOID)?;
+        // SAFETY: `of_type` has seen that it is an array of texts, hence a varlena.
+        unsafe { ArrayOf::from_datum(self.copy(datum), false) }
     }
 
     /// A value of whichever of our types the column has now, copied into the caller's memory

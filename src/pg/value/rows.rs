@@ -7,6 +7,7 @@ use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, pg_sys};
 
+use super::datum::Text;
 use super::typed::{self, Typed};
 use crate::error::Error;
 
@@ -185,6 +186,23 @@ unsafe impl<const N: usize> BoxRet for OutRow<N> {
             let tuple =
                 pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
             fcinfo.return_raw_datum(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
+        }
+    }
+}
+
+/// An array of texts, for a function that declares one; None is NULL.
+pub struct Texts(pub Option<Vec<Text>>);
+
+// SAFETY: an array of texts is what the SQL declaration says, with which a test compares this one.
+unsafe impl BoxRet for Texts {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        match self.0.map(|texts| Typed::texts(texts.into_iter())) {
+            Some(array) => match array.fit(pg_sys::TEXTARRAYOID).flatten() {
+                // SAFETY: of that type.
+                Some(datum) => unsafe { fcinfo.return_raw_datum(datum) },
+                None => fcinfo.return_null(),
+            },
+            None => fcinfo.return_null(),
         }
     }
 }
