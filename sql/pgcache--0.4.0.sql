@@ -450,7 +450,7 @@ CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments t
     SET TimeZone = 'UTC'
     SET bytea_output = 'hex';
 COMMENT ON FUNCTION pgcache.at_key(text, bigint, text, text[]) IS
-    'a call of a function on a distributed cache, on the node that has the key; for the functions themselves';
+    'what the nodes of Citus send each other: a call of a function on a distributed cache';
 
 -- Removing ---------------------------------------------------------------------------------------
 

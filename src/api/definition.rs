@@ -8,10 +8,11 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-use super::{Answer, distribute};
+use super::Answer;
 use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
 use crate::cache::definition::attach::{self, Names};
 use crate::cache::definition::{default, define, routed};
+use crate::cache::distribute::define as distribute;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::error::Error;
@@ -101,7 +102,7 @@ fn cache_alter(
 ) -> Answer<()> {
     if distribute::is_spread(cache) {
         let change = |settings: Settings, most| settings.changed(ttl, most, grace);
-        return distribute::alter(cache, ttl, max_entries, change);
+        return Ok(distribute::alter(cache, ttl, max_entries, change)?);
     }
     // The DEFAULT of a column changes under the strongest lock: taken at once, or two who change a
     // cache could wait for each other.
@@ -132,7 +133,7 @@ fn cache_tune(
     if distribute::is_spread(cache) {
         let change =
             |settings: Settings, _| settings.refreshed(negative_ttl, ttl_jitter, early_refresh);
-        return distribute::alter(cache, None, None, change);
+        return Ok(distribute::alter(cache, None, None, change)?);
     }
     let cache = open_as_owner(cache, Mode::Define, c"cache_tune()")?;
     let settings = cache
@@ -145,7 +146,7 @@ fn cache_tune(
 #[pg_extern]
 fn cache_drop(cache: Option<Oid>) -> Answer<()> {
     if distribute::is_spread(cache) {
-        return distribute::drop(cache);
+        return Ok(distribute::drop(cache)?);
     }
     define::drop(open_as_owner(cache, Mode::Remove, c"cache_drop()")?);
     Ok(())

@@ -3,23 +3,19 @@
 //! Each function below is what Postgres calls by its old symbol, and goes on to the one of that name that ends in
 //! `_here`: with the cache itself, or with the table of a shard.
 
-use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::definition::open_as_owner;
 use super::{Answer, TO_DELETE, TO_READ, TO_TAKE, TO_WRITE};
-use crate::cache::catalog::spread;
-use crate::cache::distribute::route::{Kind, Route};
+use crate::cache::distribute::request::{Kind, Route};
 use crate::cache::distribute::{answer, ask, define, route};
-use crate::cache::model::settings::Settings;
-use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::distributed::citus_is_loaded;
-use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
-use crate::pg::session::lock::{self, Mode};
-use crate::pg::session::transaction;
+use crate::pg::session::lock::Mode;
+use crate::pg::value::call::chosen;
 use crate::pg::value::datum::{ArrayOf, Text};
 use crate::pg::value::rows::Texts;
 
@@ -52,37 +48,6 @@ fn at_key(
     Ok(Texts(rows.map(|rows| {
         memory::collect(rows.into_iter().flatten().map(coded))
     })))
-}
-
-/// Whether a cache is one that the functions below spread, and so are its definition and its end.
-pub fn is_spread(cache: Option<Oid>) -> bool {
-    cache.is_some_and(|cache| spread::of(cache).is_some())
-}
-
-/// `cache_alter` and `cache_tune` of such a cache.
-pub fn alter(
-    cache: Option<Oid>,
-    ttl: Option<Interval>,
-    most: Option<i64>,
-    change: impl FnOnce(Settings, Option<i64>) -> Result<Settings, Error>,
-) -> Answer<()> {
-    let cache = own(cache, Mode::Remove)?;
-    Ok(define::alter(cache, ttl, most, change)?)
-}
-
-/// `cache_drop` of such a cache.
-pub fn drop(cache: Option<Oid>) -> Answer<()> {
-    Ok(define::drop(own(cache, Mode::Remove)?)?)
-}
-
-fn own(cache: Option<Oid>, mode: Mode) -> Answer<Oid> {
-    let cache = cache.ok_or(Error::NullArgument("cache"))?;
-    open::require(cache, Privileges::NONE);
-    privilege::require_owner(cache);
-    transaction::require_writable(c"this function");
-    lock::relation(cache, mode);
-    privilege::require_owner(cache); // asked again: the lock may have been waited for
-    Ok(cache)
 }
 
 const READ: Kind = Kind::Read { key: 0 };
@@ -119,8 +84,8 @@ const fn by(function: &'static str, cache: usize, kind: Kind, needs: Privileges)
     }
 }
 
-crate::chosen! {
-    citus_is_loaded, route::choose, route::leave;
+chosen! {
+    citus_is_loaded, route::choose, route::leave, Route;
     cache_get_wrapper pg_finfo_cache_get_wrapper cache_get_here_wrapper by("cache_get", 1, READ, TO_READ);
     cache_set_wrapper pg_finfo_cache_set_wrapper cache_set_here_wrapper by("cache_set", 3, WRITE, TO_WRITE);
     cache_get_json_wrapper pg_finfo_cache_get_json_wrapper cache_get_json_here_wrapper by("cache_get_json", 1, READ, TO_READ);

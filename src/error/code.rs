@@ -39,7 +39,7 @@ impl Error {
             | Error::NoCitus
             | Error::OtherShards(_) => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::NotSpreadBefore => Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
-            Error::NoNode(_) | Error::NoShard(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::NoNode(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NotSent => Code::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::NotAnExpression => Code::ERRCODE_SYNTAX_ERROR,
             Error::KeyNotText(_) => Code::ERRCODE_DATATYPE_MISMATCH,

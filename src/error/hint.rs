@@ -40,7 +40,6 @@ impl Error {
             Error::NoNode(_) => {
                 "Run the statement again if a shard was being moved; do not call it for rows of a distributed table, which Citus computes on shards."
             }
-            Error::NoShard(_) => "Connect as a role that may use the schema of the cache.",
             Error::NotSent => "Leave it to the functions of pgcache.",
             Error::BrokenCache(..) => {
                 "A cache needs key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz; another table is made one by cache_attach()."

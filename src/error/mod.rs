@@ -53,8 +53,6 @@ pub enum Error {
     OtherShards(i64),
     /// The node of a key cannot be asked from here.
     NoNode(String),
-    /// Citus says that a shard is here, and its table is not.
-    NoShard(String),
     /// A function that other nodes call got what none of them sends.
     NotSent,
     /// A temporary view over the entries of a memory cache, made by hand.

@@ -31,7 +31,6 @@ impl Error {
             Error::NoNode(name) => {
                 format!("the node that has the entries of \"{name}\" cannot be asked from here")
             }
-            Error::NoShard(name) => format!("a shard of {name} is not found"),
             Error::NotSent => "this is no call that a node of Citus sends".into(),
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::Unattachable(name, ..) | Error::AttachedKind(name, ..) => {

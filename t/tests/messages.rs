@@ -256,6 +256,41 @@ const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
 /// Those that take more than a call, and the test that raises each.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
+        "cache \"…\" cannot be distributed",
+        "t/tests/citus/spread.rs",
+        "what_cannot_be_distributed_stays_as_it_is",
+    ),
+    (
+        "no cache of this database was distributed before",
+        "t/tests/citus/spread.rs",
+        "what_cannot_be_distributed_stays_as_it_is",
+    ),
+    (
+        "distributed caches of this database have … shards",
+        "t/tests/citus/spread.rs",
+        "what_cannot_be_distributed_stays_as_it_is",
+    ),
+    (
+        "this function does not work on \"…\", which is distributed",
+        "t/tests/citus/spread.rs",
+        "what_does_not_work_over_shards_says_so",
+    ),
+    (
+        "the node that has the entries of \"…\" cannot be asked from here",
+        "t/tests/citus/spread.rs",
+        "what_citus_computes_on_shards_asks_no_other_node",
+    ),
+    (
+        "this is no call that a node of Citus sends",
+        "t/tests/distributed.rs",
+        "without_citus_nothing_is_distributed",
+    ),
+    (
+        "Citus is not installed in this database",
+        "t/tests/distributed.rs",
+        "without_citus_nothing_is_distributed",
+    ),
+    (
         "\"…\" is distributed by Citus",
         "t/tests/distributed.rs",
         "every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cache",

@@ -1,7 +1,7 @@
 //! Answering a call that another node has sent.
 
 use super::ask::{self, Arguments};
-use super::route::{Route, Sent};
+use super::request::{Route, Sent};
 use crate::error::Error;
 use crate::pg::value::call::TextRow;
 

@@ -14,9 +14,12 @@ use crate::cache::catalog::{sources, spread};
 use crate::cache::definition::{default, define};
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
+use crate::cache::open;
 use crate::error::Error;
+use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::{distributed, relation};
-use crate::pg::session::{self, settings::Held};
+use crate::pg::session::settings::Held;
+use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
@@ -124,13 +127,19 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     shards_of_ours().ok_or(Error::NoCitus)
 }
 
-/// Changes the settings on all nodes. `most` is of the whole cache.
+/// Whether a cache is distributed, so that its definition and its end are those of all nodes.
+pub fn is_spread(cache: Option<Oid>) -> bool {
+    cache.is_some_and(|cache| spread::of(cache).is_some())
+}
+
+/// Changes the settings of such a cache on all nodes. `most` is of the whole cache.
 pub fn alter(
-    cache: Oid,
+    cache: Option<Oid>,
     ttl: Option<Interval>,
     most: Option<i64>,
     change: impl FnOnce(Settings, Option<i64>) -> Result<Settings, Error>,
 ) -> Result<(), Error> {
+    let cache = own(cache, c"cache_alter()")?;
     let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
     let most = match most {
         Some(most) if most > 0 => Some(part_of(most, spread.shards.len() as i64)),
@@ -146,9 +155,20 @@ pub fn alter(
     Ok(())
 }
 
-/// Drops it on all nodes.
-pub fn drop(cache: Oid) -> Result<(), Error> {
-    let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
+/// Drops such a cache on all nodes.
+pub fn drop(cache: Option<Oid>) -> Result<(), Error> {
+    let spread = spread::of(own(cache, c"cache_drop()")?).ok_or(Error::DefinitionChanged)?;
     ddl::run(&[b"DROP TABLE ", spread.name.to_bytes()]);
     Ok(())
+}
+
+/// The cache, locked, of which the caller is the owner.
+fn own(cache: Option<Oid>, function: &CStr) -> Result<Oid, Error> {
+    let cache = cache.ok_or(Error::NullArgument("cache"))?;
+    open::require(cache, Privileges::NONE);
+    privilege::require_owner(cache);
+    transaction::require_writable(function);
+    lock::relation(cache, lock::Mode::Remove);
+    privilege::require_owner(cache); // asked again: the lock may have been waited for
+    Ok(cache)
 }

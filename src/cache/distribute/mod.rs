@@ -8,6 +8,8 @@
 pub mod answer;
 pub mod ask;
 pub mod define;
+mod one;
+pub mod request;
 pub mod route;
-pub mod several;
+mod several;
 mod two_phases;

@@ -1,98 +1,15 @@
 //! The way of a call: as it is, on a shard of this node, or answered by another node.
 
-use std::cell::Cell;
-use std::rc::Rc;
-
 use pgrx::PgLogLevel;
-use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use super::ask::{self, Arguments};
-use super::{several, two_phases};
-use crate::cache::catalog::spread::{self, Shard, Spread};
+use super::request::{self, Kind, Request, Route};
+use super::{one, several};
+use crate::cache::catalog::spread;
 use crate::cache::open;
 use crate::error::Error;
-use crate::pg::catalog::privilege::Privileges;
-use crate::pg::session::settings::Held;
 use crate::pg::session::shard_lock::{self, Place};
-use crate::pg::session::{lock, wait};
-use crate::pg::value::call::{Call, TextRow, Way};
-use crate::pg::value::datum::Text;
-
-/// A function with a way: its name in SQL, and where its arguments are.
-pub struct Route {
-    pub function: &'static str,
-    pub cache: usize,
-    pub kind: Kind,
-    /// What its caller needs on the cache.
-    pub needs: Privileges,
-}
-
-impl Route {
-    /// Whether it changes no entry.
-    pub fn only_reads(&self) -> bool {
-        match self.kind {
-            Kind::Write { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
-            Kind::Sum { writes, .. } => !writes,
-            Kind::Read { .. } | Kind::ReadMany { .. } | Kind::Page { .. } | Kind::Rows => true,
-        }
-    }
-}
-
-/// What a function is asked for.
-pub enum Kind {
-    /// One entry, which is not changed.
-    Read { key: usize },
-    /// One entry.
-    Write { key: usize },
-    /// Several entries: a row for each key, in order.
-    ReadMany { keys: usize },
-    /// Several entries, and for each a value, if any: how many.
-    WriteMany { keys: usize, values: Option<usize> },
-    /// All entries: how many.
-    Sum { most: Option<usize>, writes: bool },
-    /// A page of all entries in the order of their keys, which come first.
-    Page { most: usize },
-    /// All rows, in any order.
-    Rows,
-    /// Removes all entries, by a statement of Citus'.
-    Clear,
-}
-
-/// How often a call is tried that meets shards which move.
-const ATTEMPTS: usize = 50;
-/// Milliseconds between two of them.
-const PAUSE: i64 = 20;
-
-thread_local! {
-    /// The call that comes next was sent by another node, to this one: what is not here is not sent on.
-    static SENT: Cell<Option<i64>> = const { Cell::new(None) };
-    /// What was sent is not here.
-    static MISSED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Says what the next call is, and at its end that no call comes.
-pub struct Sent(());
-
-impl Sent {
-    pub fn begin(node: i64) -> Sent {
-        SENT.set(Some(node));
-        MISSED.set(false);
-        Sent(())
-    }
-
-    /// Whether the call was for a key that is not here.
-    pub fn has_missed(&self) -> bool {
-        MISSED.get()
-    }
-}
-
-impl Drop for Sent {
-    fn drop(&mut self) {
-        SENT.set(None);
-        MISSED.set(false);
-    }
-}
+use crate::pg::value::call::{Call, Way};
 
 /// The way of a call of a function of `api`.
 pub fn choose(call: Call, route: &'static Route) -> Way {
@@ -117,7 +34,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     let Some(spread) = spread::of(cache) else {
         return Ok(Way::Here);
     };
-    let sent = SENT.take();
+    let sent = request::take_sent();
     if sent.is_none() {
         // In the name of the cache; the shard is asked, too.
         open::require(cache, route.needs);
@@ -132,148 +49,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(request.missed());
     }
     match route.kind {
-        Kind::Read { key } | Kind::Write { key } => request.one(spread, call.text(key)),
+        Kind::Read { key } | Kind::Write { key } => one::answer(&request, spread, call.text(key)),
         _ => several::answer(&request, &spread),
-    }
-}
-
-/// A call on a distributed cache.
-pub struct Request<'r> {
-    pub call: Call,
-    pub route: &'r Route,
-    pub cache: Oid,
-    /// By another node.
-    pub sent: bool,
-}
-
-impl Request<'_> {
-    /// Of one key. What is no key goes to any shard, for the words that are said of it.
-    pub fn one(&self, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
-        let writes = !self.route.only_reads();
-        if writes {
-            // Until the end of the transaction: nobody makes another table of it meanwhile.
-            lock::relation(self.cache, lock::Mode::Write);
-        }
-        let mut spread = self.present(spread)?;
-        for attempt in 0..ATTEMPTS {
-            let shard = match key {
-                Some(key) => spread.shard(key),
-                None => spread.any(),
-            };
-            // What another node sends it keeps in place there. Who waited here as well could wait for a move that
-            // waits for that node.
-            let keeps = !self.sent || attempt > 0;
-            if keeps {
-                shard_lock::keep(shard.lock);
-            }
-            let leave = || {
-                if keeps {
-                    shard_lock::leave(shard.lock);
-                }
-            };
-            if spread.is_stale() {
-                leave();
-                spread = self.present(spread)?;
-                continue;
-            }
-            if let Some(relation) = spread.table(&shard)? {
-                if writes && !self.sent {
-                    two_phases::wrote_here(&spread);
-                }
-                return Ok(Way::On {
-                    relation,
-                    place: self.route.cache,
-                    kept: (keeps && !writes).then_some(shard.lock),
-                });
-            }
-            if self.sent {
-                leave();
-                if attempt > 0 {
-                    return Ok(self.missed());
-                }
-                continue;
-            }
-            if writes {
-                two_phases::writes_elsewhere(&spread);
-            }
-            let key = key.unwrap_or_else(|| spread.key_on(shard.node));
-            if let Some(rows) = self.ask(&spread, shard.node, key, &self.printed()) {
-                if !writes {
-                    leave();
-                }
-                return Ok(Way::Answered(self.call.give(&rows)));
-            }
-            leave();
-            wait::sleep(PAUSE);
-            spread = self.present(spread)?;
-        }
-        Err(Error::NoNode(self.name()))
-    }
-
-    /// What Citus says now.
-    pub fn present(&self, spread: Rc<Spread>) -> Result<Rc<Spread>, Error> {
-        shard_lock::hear();
-        match spread.is_stale() {
-            false => Ok(spread),
-            true => spread::of(self.cache).ok_or_else(|| Error::Distributed(self.name())),
-        }
-    }
-
-    /// Has the node of a key make a call.
-    pub fn ask(
-        &self,
-        spread: &Spread,
-        node: i64,
-        key: Text,
-        arguments: &Arguments,
-    ) -> Option<Vec<TextRow>> {
-        let arguments = ask::elsewhere(arguments, self.route.cache, spread);
-        // Alone it is one message to the other node, and else three. What the transaction has written there it must see.
-        let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
-        let _alone = alone.then(|| Held::set(c"citus.function_opens_transaction_block", c"off"));
-        ask::node_of_key(
-            node,
-            key,
-            self.route.function,
-            &arguments,
-            self.call.columns(),
-        )
-    }
-
-    /// The arguments, as texts.
-    pub fn printed(&self) -> Arguments {
-        (0..self.call.len())
-            .map(|place| match place == self.route.cache {
-                true => None,
-                false => self.call.printed(place),
-            })
-            .collect()
-    }
-
-    /// The answer to a node that has sent what is not here.
-    pub fn missed(&self) -> Way {
-        MISSED.set(true);
-        Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))
-    }
-
-    fn name(&self) -> String {
-        crate::pg::catalog::relation::display_name(self.cache)
-    }
-}
-
-impl Spread {
-    /// A shard for a call without a key: one of this node, where it has any.
-    fn any(&self) -> Shard {
-        let here = self.shards.iter().find(|shard| self.is_here(shard));
-        *here.unwrap_or(&self.shards[0])
-    }
-
-    /// The table of a shard of this node; None for one of another.
-    pub fn table(&self, shard: &Shard) -> Result<Option<Oid>, Error> {
-        match (self.is_here(shard), shard.table) {
-            (false, _) => Ok(None),
-            (true, Some(table)) => Ok(Some(table)),
-            (true, None) => Err(Error::NoShard(self.name.to_string_lossy().into_owned())),
-        }
     }
 }

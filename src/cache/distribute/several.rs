@@ -9,8 +9,8 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Datum};
 
 use super::ask::{self, Arguments};
-use super::route::{Kind, Request};
-use super::two_phases;
+use super::request::{Kind, Request};
+use super::{one, two_phases};
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::cache::model::ddl;
 use crate::error::Error;
@@ -278,7 +278,7 @@ fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
 
 /// What only one shard answers.
 fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
-    request.one(Rc::clone(spread), None)
+    one::answer(request, Rc::clone(spread), None)
 }
 
 /// By a statement of Citus', which takes its locks on all nodes first.

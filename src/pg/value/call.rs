@@ -365,11 +365,10 @@ pub unsafe fn enter<R>(
 }
 
 /// Functions that Postgres calls by these symbols and that choose a way first: `symbol info here => route`.
-#[macro_export]
 macro_rules! chosen {
-    ($is_loaded:path, $choose:path, $leave:path; $($symbol:ident $info:ident $here:ident $route:expr;)*) => {
+    ($is_loaded:path, $choose:path, $leave:path, $kind:ty; $($symbol:ident $info:ident $here:ident $route:expr;)*) => {
         /// The functions, as other nodes name them.
-        static ROUTES: &[$crate::cache::distribute::route::Route] = &[$($route),*];
+        static ROUTES: &[$kind] = &[$($route),*];
         $(
         #[unsafe(no_mangle)]
         #[allow(unsafe_code)] // the calling convention, as pgrx writes it for other functions
@@ -387,7 +386,7 @@ macro_rules! chosen {
             unsafe extern "C-unwind" {
                 fn $here(call: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum;
             }
-            static ROUTE: $crate::cache::distribute::route::Route = $route;
+            static ROUTE: $kind = $route;
             // SAFETY: Postgres' call is passed on; both functions have its declaration.
             unsafe {
                 $crate::pg::value::call::enter(call, $here, $is_loaded, $choose, &ROUTE, $leave)
@@ -396,3 +395,4 @@ macro_rules! chosen {
         )*
     };
 }
+pub(crate) use chosen;

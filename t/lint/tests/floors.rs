@@ -27,6 +27,7 @@ const FLOORS: &[Floors] = &[
         floors: &[
             &["observer"],
             &["fetch"],
+            &["distribute"],
             &["definition"],
             &["limit"],
             &["entries"],

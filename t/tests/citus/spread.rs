@@ -486,6 +486,28 @@ fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
+fn what_citus_computes_on_shards_asks_no_other_node() {
+    let (_nodes, mut sessions) = cluster();
+    let session = &mut sessions[0];
+    session.run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    session.run(
+        "CREATE TABLE orders (id int PRIMARY KEY, key text); SELECT create_distributed_table('orders', 'id');
+         INSERT INTO orders SELECT i, 'k' || i FROM generate_series(1, 100) AS i;
+         SELECT cache_set('k' || i, 'v', cache => 'c') FROM generate_series(1, 100) AS i",
+    );
+    let on_shards = "SELECT count(cache_get(key, 'c')) FROM orders";
+    let error = refused(session.try_lines(on_shards), "55000");
+    assert_eq!(
+        error.message(),
+        "the node that has the entries of \"c\" cannot be asked from here"
+    );
+    // Here it is this node that asks.
+    let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
+    assert_eq!(session.number(here), 100);
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
 fn a_node_that_is_away_costs_its_keys() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c', storage => 'logged'); SELECT cache_distribute('c')");

@@ -1,0 +1,79 @@
+//! Calls of one key.
+
+use std::rc::Rc;
+
+use super::request::Request;
+use super::two_phases;
+use crate::cache::catalog::spread::Spread;
+use crate::error::Error;
+use crate::pg::session::{lock, shard_lock, wait};
+use crate::pg::value::call::Way;
+use crate::pg::value::datum::Text;
+
+/// How often a call is tried that meets shards which move.
+const ATTEMPTS: usize = 50;
+/// Milliseconds between two of them.
+const PAUSE: i64 = 20;
+
+/// Of one key. What is no key goes to any shard, for the words that are said of it.
+pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
+    let writes = !request.route.only_reads();
+    if writes {
+        // Until the end of the transaction: nobody makes another table of it meanwhile.
+        lock::relation(request.cache, lock::Mode::Write);
+    }
+    let mut spread = request.present(spread)?;
+    for attempt in 0..ATTEMPTS {
+        let shard = match key {
+            Some(key) => spread.shard(key),
+            None => spread.any(),
+        };
+        // What another node sends it keeps in place there. Who waited here as well could wait for a move that
+        // waits for that node.
+        let keeps = !request.sent || attempt > 0;
+        if keeps {
+            shard_lock::keep(shard.lock);
+        }
+        let leave = || {
+            if keeps {
+                shard_lock::leave(shard.lock);
+            }
+        };
+        if spread.is_stale() {
+            leave();
+            spread = request.present(spread)?;
+            continue;
+        }
+        if let Some(relation) = spread.table(&shard)? {
+            if writes && !request.sent {
+                two_phases::wrote_here(&spread);
+            }
+            return Ok(Way::On {
+                relation,
+                place: request.route.cache,
+                kept: (keeps && !writes).then_some(shard.lock),
+            });
+        }
+        if request.sent {
+            leave();
+            if attempt > 0 {
+                return Ok(request.missed());
+            }
+            continue;
+        }
+        if writes {
+            two_phases::writes_elsewhere(&spread);
+        }
+        let key = key.unwrap_or_else(|| spread.key_on(shard.node));
+        if let Some(rows) = request.ask(&spread, shard.node, key, &request.printed()) {
+            if !writes {
+                leave();
+            }
+            return Ok(Way::Answered(request.call.give(&rows)));
+        }
+        leave();
+        wait::sleep(PAUSE);
+        spread = request.present(spread)?;
+    }
+    Err(Error::NoNode(request.name()))
+}
