@@ -102,12 +102,12 @@ fn shards_of_ours() -> Option<i64> {
     count.filter(|&count| count > 0)
 }
 
-/// Makes that table, and the function that goes with its shards.
+/// Makes that table, and the function that goes with its shards. After a restore it is there, and plain.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
     }
-    ddl::run(&[b"CREATE TABLE pgcache.distributed (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY)"]);
+    ddl::run(&[b"CREATE TABLE IF NOT EXISTS pgcache.distributed (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY)"]);
     ddl::run(&[b"COMMENT ON TABLE pgcache.distributed IS 'empty; the caches that Citus distributes beside it are those of cache_distribute()'"]);
     let count = Typed::of(shard_count.map(i64::from));
     query_once(

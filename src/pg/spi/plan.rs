@@ -233,7 +233,7 @@ pub fn query_once<R>(
             types.as_mut_ptr(),
             values.as_mut_ptr(),
             nulls.as_ptr(),
-            false,
+            session::in_parallel_mode(), // no command can begin then
             0,
         )
     };
