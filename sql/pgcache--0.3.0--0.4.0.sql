@@ -427,11 +427,11 @@ COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
 CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments text[]) RETURNS text[]
     AS 'MODULE_PATHNAME', 'at_key_wrapper'
     LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
-    SET search_path = pg_catalog, pg_temp
-    SET DateStyle = 'ISO, YMD'
-    SET IntervalStyle = 'postgres'
-    SET TimeZone = 'UTC'
-    SET bytea_output = 'hex';
+    SET search_path TO pg_catalog, pg_temp
+    SET DateStyle TO 'ISO, YMD'
+    SET IntervalStyle TO 'postgres'
+    SET TimeZone TO 'UTC'
+    SET bytea_output TO 'hex';
 COMMENT ON FUNCTION pgcache.at_key(text, bigint, text, text[]) IS
     'what the nodes of Citus send each other: a call of a function on a distributed cache';
 
