@@ -270,7 +270,7 @@ unsafe fn tuple(descriptor: pg_sys::TupleDesc, row: &TextRow) -> pg_sys::HeapTup
         let columns = (*descriptor).natts as usize;
         let value = |at| row.get(at).copied().flatten();
         let mut values = memory::collect(
-            (0..columns).map(|at| value(at).map_or(std::ptr::null_mut(), |text| c_string(text))),
+            (0..columns).map(|at| value(at).map_or(std::ptr::null_mut(), c_string)),
         );
         let meta = pg_sys::TupleDescGetAttInMetadata(descriptor);
         pg_sys::BuildTupleFromCStrings(meta, values.as_mut_ptr())
