@@ -34,7 +34,7 @@ fn at_key(
     function: Option<Text>,
     arguments: Option<ArrayOf<Text>>,
 ) -> Answer<Texts> {
-    let (Some(_), Some(node), Some(function), Some(arguments)) = (key, node, function, arguments)
+    let (Some(key), Some(node), Some(function), Some(arguments)) = (key, node, function, arguments)
     else {
         return Err(Error::NotSent.into());
     };
@@ -43,7 +43,7 @@ fn at_key(
     let route = known.ok_or(Error::NotSent)?;
     let arguments = arguments.elements("arguments")?;
     let arguments: Vec<_> = arguments.into_iter().map(ask::decoded).collect();
-    let rows = answer::answer(node, route, &arguments)?;
+    let rows = answer::answer(key, node, route, &arguments)?;
     let coded = |text| Text::new(&ask::coded(text));
     Ok(Texts(rows.map(|rows| {
         memory::collect(rows.into_iter().flatten().map(coded))

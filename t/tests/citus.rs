@@ -1,6 +1,7 @@
 //! Caches beside Citus, on a coordinator and two workers. `make citus-check` runs this on a Postgres in which Citus
 //! is installed; `distributed.rs` has what can be tested without it.
 
+mod attacks;
 mod door;
 mod moves;
 mod spread;

@@ -134,6 +134,11 @@ fn look(cache: Oid) -> Known {
     }
 }
 
+/// By which Citus finds the shard of a key.
+pub fn hash_of(key: Text) -> i64 {
+    i64::from(key_type::hash_of_text(key))
+}
+
 impl Known {
     fn is_stale(&self) -> bool {
         match self {
@@ -151,7 +156,11 @@ impl Spread {
 
     /// The shard of a key.
     pub fn shard(&self, key: Text) -> Shard {
-        let hash = i64::from(key_type::hash_of_text(key));
+        self.shard_of(hash_of(key))
+    }
+
+    /// The shard of the keys of this hash.
+    pub fn shard_of(&self, hash: i64) -> Shard {
         let after = self.shards.partition_point(|shard| shard.from <= hash);
         self.shards[after.saturating_sub(1)]
     }
@@ -161,12 +170,21 @@ impl Spread {
         shard.node == self.here
     }
 
-    /// A key that a node has: by it Citus finds the way there.
+    /// A key that a node has.
     pub fn key_on(&self, node: i64) -> Text {
+        self.key_of(|shard| shard.node == node)
+    }
+
+    /// A key that a shard has: by it Citus finds the way there.
+    pub fn key_in(&self, meant: &Shard) -> Text {
+        self.key_of(|shard| shard == *meant)
+    }
+
+    fn key_of(&self, is_meant: impl Fn(Shard) -> bool) -> Text {
         let mut number: u64 = 0;
         loop {
             let key = Text::new(number.to_string().as_bytes());
-            if self.shard(key).node == node || number > 1 << 20 {
+            if is_meant(self.shard(key)) || number > 1 << 20 {
                 return key;
             }
             number += 1;

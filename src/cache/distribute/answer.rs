@@ -1,18 +1,33 @@
 //! Answering a call that another node has sent.
 
+use std::ffi::CString;
+
 use super::ask::{self, Arguments};
-use super::request::{Route, Sent};
+use super::request::{Route, Sent, SentCall};
+use crate::cache::catalog::spread;
 use crate::error::Error;
 use crate::pg::value::call::TextRow;
+use crate::pg::value::datum::Text;
 
 /// The rows of a call, made as whoever asks: with their privileges on the function and on the cache. None if its key
-/// is not here, or if this is not the node that was meant.
+/// is not here, or if this is not the node that was meant. Whoever can call a function can call this, so it takes calls
+/// on distributed caches alone, which answer for nothing but what they are asked.
 pub fn answer(
+    key: Text,
     node: i64,
-    route: &Route,
+    route: &'static Route,
     arguments: &Arguments,
 ) -> Result<Option<Vec<TextRow>>, Error> {
-    let sent = Sent::begin(node);
-    let rows = ask::here(route.function, arguments)?;
+    let name = arguments.get(route.cache).copied().flatten();
+    let cache = name.and_then(ask::relation).ok_or(Error::NotSent)?;
+    spread::of(cache).ok_or(Error::NotSent)?;
+    let sent = Sent::begin(SentCall {
+        node,
+        function: route.function,
+        cache,
+        hash: spread::hash_of(key),
+    });
+    let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
+    let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named))?;
     Ok((!sent.has_missed()).then_some(rows))
 }

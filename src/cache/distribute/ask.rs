@@ -4,13 +4,17 @@
 //! node that has the key, as a write of the transaction. Texts go as `=` and themselves, so that NULL can be told.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::CStr;
+
+use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
 use crate::pg::catalog::invalidation::Functions;
 use crate::pg::catalog::name;
 use crate::pg::memory;
+use crate::pg::session::settings::Held;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::call::TextRow;
@@ -38,6 +42,8 @@ pub fn node_of_key(
     }
     sql.extend_from_slice(b"]::pg_catalog.text[]) AS r(a)");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
+    // Citus spells the call anew, as if a backslash were one.
+    let _literals = literals();
     let found = query_once(&sql, &[], &[], |output| output.texts(0, 0))?;
     let texts = found.elements("columns").ok()?;
     let row = |row: &[Text]| row.iter().copied().map(decoded).collect();
@@ -57,15 +63,14 @@ pub fn decoded(coded: Text) -> Option<Text> {
     coded.bytes().strip_prefix(b"=").map(Text::new)
 }
 
-/// A call made on this node, on one relation: its rows.
-pub fn here(function: &str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
+/// A call made on this node, on one relation: its rows. Each argument has the type that is declared, and so no function
+/// of somebody else's is meant, whatever it takes.
+pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
+    let declared = declared(function, arguments.len())?;
     let mut sql: Vec<u8> = b"SELECT x.* FROM ".to_vec();
-    match function.starts_with("cache_") {
-        true => sql.extend_from_slice(&schema()?),
-        false => sql.extend_from_slice(b"pgcache"),
-    }
-    sql.extend_from_slice(format!(".{function}(").as_bytes());
-    for (at, argument) in arguments.iter().enumerate() {
+    sql.extend_from_slice(&declared.name);
+    sql.push(b'(');
+    for (at, (argument, of)) in arguments.iter().zip(&declared.types).enumerate() {
         if at > 0 {
             sql.push(b',');
         }
@@ -73,35 +78,80 @@ pub fn here(function: &str, arguments: &Arguments) -> Result<Vec<TextRow>, Error
             None => sql.extend_from_slice(b"NULL"),
             Some(text) => sql.extend_from_slice(&name::literal(text.bytes())),
         }
+        sql.extend_from_slice(b"::");
+        sql.extend_from_slice(of);
     }
     sql.extend_from_slice(b") AS x");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
+    let _literals = literals();
     Ok(query_once(&sql, &[], &[], rows))
 }
 
+/// While this lives, a backslash in a literal is one.
+fn literals() -> Held {
+    Held::set(c"standard_conforming_strings", c"on")
+}
+
+/// A function as it is declared: its name, and the types of its arguments, quoted and with their schemas.
+#[derive(Clone)]
+struct Declared {
+    /// The state of functions and schemas in which it was found.
+    found: Functions,
+    name: Vec<u8>,
+    types: Vec<Vec<u8>>,
+}
+
 thread_local! {
-    /// The schema of the functions, quoted, and the state of schemas in which it was found.
-    static SCHEMA: RefCell<Option<(Functions, Vec<u8>)>> = const { RefCell::new(None) };
+    static DECLARED: RefCell<BTreeMap<&'static str, Declared>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Where the functions are that a user calls.
-fn schema() -> Result<Vec<u8>, Error> {
-    let known = SCHEMA.with(|schema| schema.borrow().clone());
-    if let Some((found, schema)) = known
-        && found == Functions::now()
+/// The extension's function of this name.
+fn declared(function: &'static str, arguments: usize) -> Result<Declared, Error> {
+    let known = DECLARED.with(|all| all.borrow().get(function).cloned());
+    if let Some(known) = known
+        && known.found == Functions::now()
     {
-        return Ok(schema);
+        return Ok(known);
     }
-    let schema = query_once(SCHEMA_OF_FUNCTIONS, &[], &[], |output| output.text(0, 0));
-    let schema = schema.ok_or(Error::DroppedExtension)?.bytes().to_vec();
-    SCHEMA.with(|known| *known.borrow_mut() = Some((Functions::now(), schema.clone())));
-    Ok(schema)
+    let sql =
+        format!("{DECLARATION} '{function}' AND p.pronargs OPERATOR(pg_catalog.=) {arguments}");
+    let sql = std::ffi::CString::new(sql).unwrap_or_default();
+    let found = query_once(&sql, &[], &[], |output| {
+        Some((output.text(0, 0)?, output.texts(0, 1)?))
+    });
+    let (name, types) = found.ok_or(Error::DroppedExtension)?;
+    let types = types.elements("types")?;
+    let declared = Declared {
+        found: Functions::now(),
+        name: name.bytes().to_vec(),
+        types: types.into_iter().map(|of| of.bytes().to_vec()).collect(),
+    };
+    DECLARED.with(|all| all.borrow_mut().insert(function, declared.clone()));
+    Ok(declared)
 }
 
-const SCHEMA_OF_FUNCTIONS: &CStr =
-    c"SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension AS e \
-    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace \
-    WHERE e.extname OPERATOR(pg_catalog.=) 'pgcache'";
+const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \
+    ARRAY(SELECT pg_catalog.concat('pg_catalog.', pg_catalog.quote_ident(t.typname)) \
+    FROM pg_catalog.unnest(p.proargtypes) WITH ORDINALITY AS a(type, place) \
+    JOIN pg_catalog.pg_type AS t ON t.oid OPERATOR(pg_catalog.=) a.type ORDER BY a.place) \
+    FROM pg_catalog.pg_proc AS p \
+    JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace \
+    JOIN pg_catalog.pg_depend AS d ON d.objid OPERATOR(pg_catalog.=) p.oid \
+    AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass \
+    AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass \
+    AND d.deptype OPERATOR(pg_catalog.=) 'e' \
+    JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
+    AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
+
+/// The relation of this name, as the caller would spell it.
+pub fn relation(name: Text) -> Option<Oid> {
+    let mut sql = b"SELECT pg_catalog.to_regclass(".to_vec();
+    sql.extend_from_slice(&name::literal(name.bytes()));
+    sql.extend_from_slice(b")::pg_catalog.oid");
+    let sql = std::ffi::CString::new(sql).unwrap_or_default();
+    let _literals = literals();
+    query_once(&sql, &[], &[], |output| output.oid(0, 0))
+}
 
 fn rows(output: &Output) -> Vec<TextRow> {
     let columns = output.columns();

@@ -18,8 +18,9 @@ const PAUSE: i64 = 20;
 /// Of one key. What is no key goes to any shard, for the words that are said of it.
 pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
     let writes = !request.route.only_reads();
-    if writes {
-        // Until the end of the transaction: nobody makes another table of it meanwhile.
+    if writes && request.sent.is_none() {
+        // Until the end of the transaction: nobody makes another table of it meanwhile. Of what was sent the sender
+        // keeps it, as the statements of Citus that would change it lock it on all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }
     let mut spread = request.present(spread)?;
@@ -30,7 +31,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         };
         // What another node sends it keeps in place there. Who waited here as well could wait for a move that
         // waits for that node.
-        let keeps = !request.sent || attempt > 0;
+        let keeps = request.sent.is_none() || attempt > 0;
         if keeps {
             shard_lock::keep(shard.lock);
         }
@@ -45,7 +46,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             continue;
         }
         if let Some(relation) = spread.table(&shard)? {
-            if writes && !request.sent {
+            if writes && request.sent.is_none() {
                 two_phases::wrote_here(&spread);
             }
             return Ok(Way::On {
@@ -54,7 +55,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
                 kept: (keeps && !writes).then_some(shard.lock),
             });
         }
-        if request.sent {
+        if request.sent.is_some() {
             leave();
             if attempt > 0 {
                 return Ok(request.missed());
@@ -64,7 +65,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         if writes {
             two_phases::writes_elsewhere(&spread);
         }
-        let key = key.unwrap_or_else(|| spread.key_on(shard.node));
+        let key = key.unwrap_or_else(|| spread.key_in(&shard));
         if let Some(rows) = request.ask(&spread, shard.node, key, &request.printed()) {
             if !writes {
                 leave();

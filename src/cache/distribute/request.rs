@@ -56,9 +56,21 @@ pub enum Kind {
     Clear,
 }
 
+/// A call that another node has sent.
+#[derive(Clone, Copy)]
+pub struct SentCall {
+    /// To this node.
+    pub node: i64,
+    pub function: &'static str,
+    pub cache: Oid,
+    /// Of the key by which it was sent: its shard is meant, also by a call on all entries.
+    pub hash: i64,
+}
+
 thread_local! {
-    /// The call that comes next was sent by another node, to this one: what is not here is not sent on.
-    static SENT: Cell<Option<i64>> = const { Cell::new(None) };
+    /// The call that comes next was sent by another node: what is not here is not sent on. Calls of others on other
+    /// caches, as of a trigger, are not it.
+    static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
     /// What was sent is not here.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
@@ -67,8 +79,8 @@ thread_local! {
 pub struct Sent(());
 
 impl Sent {
-    pub fn begin(node: i64) -> Sent {
-        SENT.set(Some(node));
+    pub fn begin(call: SentCall) -> Sent {
+        SENT.set(Some(call));
         MISSED.set(false);
         Sent(())
     }
@@ -86,9 +98,12 @@ impl Drop for Sent {
     }
 }
 
-/// The node that has sent the call which is made now, if one has.
-pub fn take_sent() -> Option<i64> {
-    SENT.take()
+/// What was sent, if it is this call of this function.
+pub fn take_sent(cache: Oid, function: &str) -> Option<SentCall> {
+    let sent = SENT.get();
+    let sent = sent.filter(|sent| sent.cache == cache && sent.function == function)?;
+    SENT.set(None);
+    Some(sent)
 }
 
 /// A call on a distributed cache.
@@ -97,7 +112,7 @@ pub struct Request<'r> {
     pub route: &'r Route,
     pub cache: Oid,
     /// By another node.
-    pub sent: bool,
+    pub sent: Option<SentCall>,
 }
 
 impl Request<'_> {

@@ -1,5 +1,7 @@
 //! The way of a call: as it is, on a shard of this node, or answered by another node.
 
+use std::ffi::CString;
+
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 
@@ -9,6 +11,7 @@ use crate::cache::catalog::spread;
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::session::shard_lock::{self, Place};
+use crate::pg::session::transaction;
 use crate::pg::value::call::{Call, Way};
 
 /// The way of a call of a function of `api`.
@@ -34,18 +37,20 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     let Some(spread) = spread::of(cache) else {
         return Ok(Way::Here);
     };
-    let sent = request::take_sent();
-    if sent.is_none() {
-        // In the name of the cache; the shard is asked, too.
-        open::require(cache, route.needs);
+    let sent = request::take_sent(cache, route.function);
+    // In the name of the cache; the shard is asked, too.
+    open::require(cache, route.needs);
+    if !route.only_reads() {
+        // Citus takes a call that it delegates for a read.
+        transaction::require_writable(&CString::new(route.function).unwrap_or_default());
     }
     let request = Request {
         call,
         route,
         cache,
-        sent: sent.is_some(),
+        sent,
     };
-    if sent.is_some_and(|node| node != spread.here) {
+    if sent.is_some_and(|sent| sent.node != spread.here) {
         return Ok(request.missed());
     }
     match route.kind {

@@ -1,7 +1,9 @@
-//! Calls of several keys, or of all: one for each node, and one for each shard there. One transaction, which Citus
-//! commits in two phases where more than one node has written.
+//! Calls of several keys, or of all: one for each shard. One transaction, which Citus commits in two phases where more
+//! than one node has written.
 //!
-//! Nodes and shards are asked in one order, so that two callers do not wait for each other crosswise.
+//! A transaction may have several connections to a node, each with shards that it alone has written. Citus knows by the
+//! key of a call which is the one; so a call has the keys of one shard. Nodes and shards are asked in one order, so that
+//! two callers do not wait for each other crosswise.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -29,7 +31,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         return clear(request, spread);
     }
     let writes = !request.route.only_reads();
-    if writes {
+    if writes && request.sent.is_none() {
         lock::relation(request.cache, lock::Mode::Write);
     }
     let Some(asked) = asked(request) else {
@@ -37,9 +39,13 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     };
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
-        let parts = parts(&spread, &asked);
-        let kept: Vec<Place> = match request.sent && attempt == 0 && asked.is_some() {
-            true => Vec::new(), // as in `route`: the sender keeps them in place
+        let mut parts = parts(&spread, &asked);
+        if let (Some(sent), None) = (request.sent, &asked) {
+            let meant = spread.shard_of(sent.hash);
+            parts.retain(|part| part.shard == meant);
+        }
+        let kept: Vec<Place> = match request.sent.is_some() && attempt == 0 {
+            true => Vec::new(), // as in `one`: the sender keeps them in place
             false => parts.iter().map(|part| part.shard.lock).collect(),
         };
         kept.iter().for_each(|&shard| shard_lock::keep(shard));
@@ -49,8 +55,8 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             spread = request.present(spread)?;
             continue;
         }
-        let elsewhere = asked.is_some() && parts.iter().any(|part| !spread.is_here(&part.shard));
-        if request.sent && elsewhere {
+        let elsewhere = parts.iter().any(|part| !spread.is_here(&part.shard));
+        if request.sent.is_some() && elsewhere {
             leave();
             if attempt > 0 {
                 return Ok(request.missed());
@@ -158,38 +164,29 @@ impl Gathering<'_, '_> {
             } => request.call.integer(place).map(i64::from),
             _ => None,
         };
-        for parts in parts.chunk_by(|one, other| one.shard.node == other.shard.node) {
-            let here = self.spread.is_here(&parts[0].shard);
-            if !here && request.sent {
-                continue; // the sender asks that node
+        for part in parts {
+            if left == Some(0) {
+                break;
             }
+            let here = self.spread.is_here(&part.shard);
             match here {
-                _ if request.sent || request.route.only_reads() => {}
+                _ if request.sent.is_some() || request.route.only_reads() => {}
                 true => two_phases::wrote_here(self.spread),
                 false => two_phases::writes_elsewhere(self.spread),
             }
-            let jobs: Vec<&[Part]> = match here {
-                true => parts.chunks(1).collect(),
-                false => vec![parts],
+            let arguments = self.arguments(part, left);
+            let Some(found) = self.rows_of(part, here, &arguments)? else {
+                return Ok(None);
             };
-            for job in jobs {
-                if left == Some(0) {
-                    break;
+            match request.route.kind {
+                Kind::Sum { .. } | Kind::WriteMany { .. } => {
+                    let number = number(&found);
+                    sum += number;
+                    left = left.map(|left| (left - number).max(0));
                 }
-                let arguments = self.arguments(job, left);
-                let Some(found) = self.rows_of(job, here, &arguments)? else {
-                    return Ok(None);
-                };
-                match request.route.kind {
-                    Kind::Sum { .. } | Kind::WriteMany { .. } => {
-                        let number = number(&found);
-                        sum += number;
-                        left = left.map(|left| (left - number).max(0));
-                    }
-                    _ => rows.extend(found),
-                }
-                order.extend(job.iter().flat_map(|part| part.keys.iter().copied()));
+                _ => rows.extend(found),
             }
+            order.extend(&part.keys);
         }
         Ok(Some(match request.route.kind {
             Kind::Sum { .. } | Kind::WriteMany { .. } => {
@@ -203,15 +200,15 @@ impl Gathering<'_, '_> {
 
     fn rows_of(
         &self,
-        job: &[Part],
+        part: &Part,
         here: bool,
         arguments: &Arguments,
     ) -> Result<Option<Vec<TextRow>>, Error> {
-        let (request, shard) = (self.request, &job[0].shard);
+        let (request, shard) = (self.request, &part.shard);
         if !here {
             let key = match self.asked {
-                Some(asked) => asked.texts[job[0].keys[0]],
-                None => self.spread.key_on(shard.node),
+                Some(asked) => asked.texts[part.keys[0]],
+                None => self.spread.key_in(shard),
             };
             return Ok(request.ask(self.spread, shard.node, key, arguments));
         }
@@ -221,14 +218,13 @@ impl Gathering<'_, '_> {
         Ok(Some(ask::here(request.route.function, &arguments)?))
     }
 
-    /// The arguments for the keys of these parts, and for so many rows at most.
-    fn arguments(&self, job: &[Part], left: Option<i64>) -> Arguments {
+    /// The arguments for the keys of a part, and for so many rows at most.
+    fn arguments(&self, keys: &Part, left: Option<i64>) -> Arguments {
         let request = self.request;
         let mut arguments = request.printed();
         if let Some(asked) = self.asked {
-            let keys = || job.iter().flat_map(|part| part.keys.iter().copied());
             let part = |place, of, all: &[Datum]| {
-                let elements: Vec<Datum> = keys().map(|at| all[at]).collect();
+                let elements: Vec<Datum> = keys.keys.iter().map(|&at| all[at]).collect();
                 Some(request.call.printed_part(place, of, &elements))
             };
             let texts: Vec<Datum> = asked.texts.iter().map(|text| text.raw()).collect();

@@ -10,13 +10,13 @@ use std::cell::Cell;
 use crate::cache::catalog::spread::Spread;
 use crate::cache::model::ddl;
 use crate::pg::catalog::{database, name, privilege::AsOwner};
-use crate::pg::session::clock::Timestamp;
 use crate::pg::session::transaction;
 
 /// What a transaction has done so far.
 #[derive(Clone, Copy, Default)]
 struct Written {
-    began: Timestamp,
+    /// Which one it is.
+    transaction: u32,
     here: bool,
     elsewhere: bool,
     told: bool,
@@ -24,7 +24,7 @@ struct Written {
 
 thread_local! {
     static WRITTEN: Cell<Written> = const {
-        Cell::new(Written { began: 0, here: false, elsewhere: false, told: false })
+        Cell::new(Written { transaction: 0, here: false, elsewhere: false, told: false })
     };
 }
 
@@ -41,15 +41,15 @@ pub fn writes_elsewhere(spread: &Spread) {
 /// Whether the transaction has written on another node.
 pub fn has_written_elsewhere() -> bool {
     let written = WRITTEN.get();
-    written.elsewhere && written.began == transaction::began()
+    written.elsewhere && written.transaction == transaction::number()
 }
 
 fn note(spread: &Spread, change: impl FnOnce(&mut Written)) {
-    let began = transaction::began();
+    let transaction = transaction::number();
     let mut written = match WRITTEN.get() {
-        same if same.began == began => same,
+        same if same.transaction == transaction => same,
         _ => Written {
-            began,
+            transaction,
             ..Written::default()
         },
     };

@@ -17,7 +17,7 @@ pub use locks::{
     try_lock,
 };
 pub use partitions::{PartitionKey, partition_key};
-pub use process::{fix_setting, on_signal, proc_exit};
+pub use process::{fix_setting, local_transaction, on_signal, proc_exit};
 pub use rights::{may_connect, may_use_schema, owns_relation};
 pub use rows::{
     UpdateIndexes, enter_inserted, enter_updated, enters_indexes, index_beginscan, stays_in_page,

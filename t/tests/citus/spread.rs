@@ -452,7 +452,7 @@ fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
             };
             let found = code(call("cache_get", arguments));
             assert!(
-                ["42501", "42P01", "[\"\"]"].contains(&&found[..]),
+                ["42501", "22023", "[\"\"]"].contains(&&found[..]),
                 "node {at}: {found}"
             );
         }
