@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::mem::ManuallyDrop;
 
 use pgrx::pg_sys::Oid;
 
@@ -102,7 +103,8 @@ struct Declared {
 }
 
 thread_local! {
-    static DECLARED: RefCell<BTreeMap<&'static str, Declared>> = const { RefCell::new(BTreeMap::new()) };
+    /// Never dropped, as all that a session knows.
+    static DECLARED: ManuallyDrop<RefCell<BTreeMap<&'static str, Declared>>> = ManuallyDrop::default();
 }
 
 /// The extension's function of this name.
