@@ -93,7 +93,7 @@ block() {
 # shellcheck disable=SC2317
 page_shows() {
     export -f block page
-    one 'what the page shows' bash -euo pipefail -c page
+    one 'what the page shows' bash -xeuo pipefail -c page
 }
 
 check() {
