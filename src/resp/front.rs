@@ -184,8 +184,7 @@ impl Front {
             false => self.pause(pause_ends),
         };
         self.look(pause);
-        let woken = sleep::was_woken();
-        if woken {
+        if sleep::was_woken() {
             self.obey();
         }
         self.core.take_answers();

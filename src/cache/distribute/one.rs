@@ -2,18 +2,13 @@
 
 use std::rc::Rc;
 
-use super::request::Request;
+use super::request::{ATTEMPTS, PAUSE, Request};
 use super::two_phases;
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
 use crate::pg::session::{lock, shard_lock, wait};
 use crate::pg::value::call::Way;
 use crate::pg::value::datum::Text;
-
-/// How often a call is tried that meets shards which move.
-const ATTEMPTS: usize = 50;
-/// Milliseconds between two of them.
-const PAUSE: i64 = 20;
 
 /// Of one key. What is no key goes to any shard, for the words that are said of it.
 pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {

@@ -16,6 +16,11 @@ use crate::pg::session::shard_lock;
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
+/// How often a call is tried that meets shards which move.
+pub const ATTEMPTS: usize = 50;
+/// Milliseconds between two of them.
+pub const PAUSE: i64 = 20;
+
 /// A function with a way: its name in SQL, and where its arguments are.
 pub struct Route {
     pub function: &'static str,

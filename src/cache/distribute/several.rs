@@ -11,7 +11,7 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Datum};
 
 use super::ask::{self, Arguments};
-use super::request::{Kind, Request};
+use super::request::{ATTEMPTS, Kind, PAUSE, Request};
 use super::{one, two_phases};
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::cache::model::ddl;
@@ -21,10 +21,6 @@ use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{TextRow, Way};
 use crate::pg::value::datum::{Text, Value};
-
-/// How often all is tried while shards move.
-const ATTEMPTS: usize = 50;
-const PAUSE: i64 = 20;
 
 pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     if let Kind::Clear = request.route.kind {
@@ -78,7 +74,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         wait::sleep(PAUSE);
         spread = request.present(spread)?;
     }
-    Err(Error::NoNode(relation::display_name(request.cache)))
+    Err(Error::NoNode(request.name()))
 }
 
 /// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such
@@ -164,6 +160,7 @@ impl Gathering<'_, '_> {
             } => request.call.integer(place).map(i64::from),
             _ => None,
         };
+        let printed = request.printed();
         for part in parts {
             if left == Some(0) {
                 break;
@@ -174,7 +171,7 @@ impl Gathering<'_, '_> {
                 true => two_phases::wrote_here(self.spread),
                 false => two_phases::writes_elsewhere(self.spread),
             }
-            let arguments = self.arguments(part, left);
+            let arguments = self.arguments(&printed, part, left);
             let Some(found) = self.rows_of(part, here, &arguments)? else {
                 return Ok(None);
             };
@@ -218,19 +215,19 @@ impl Gathering<'_, '_> {
         Ok(Some(ask::here(request.route.function, &arguments)?))
     }
 
-    /// The arguments for the keys of a part, and for so many rows at most.
-    fn arguments(&self, keys: &Part, left: Option<i64>) -> Arguments {
+    /// The arguments of the call, for the keys of a part and for so many rows at most.
+    fn arguments(&self, printed: &Arguments, keys: &Part, left: Option<i64>) -> Arguments {
         let request = self.request;
-        let mut arguments = request.printed();
+        let mut arguments = printed.clone();
         if let Some(asked) = self.asked {
-            let part = |place, of, all: &[Datum]| {
-                let elements: Vec<Datum> = keys.keys.iter().map(|&at| all[at]).collect();
+            let part = |place, of, element: &dyn Fn(usize) -> Datum| {
+                let elements: Vec<Datum> = keys.keys.iter().map(|&at| element(at)).collect();
                 Some(request.call.printed_part(place, of, &elements))
             };
-            let texts: Vec<Datum> = asked.texts.iter().map(|text| text.raw()).collect();
-            arguments[asked.place] = part(asked.place, pg_sys::TEXTOID, &texts);
+            let key = |at: usize| asked.texts[at].raw();
+            arguments[asked.place] = part(asked.place, pg_sys::TEXTOID, &key);
             if let Some((place, of, values)) = &asked.values {
-                arguments[*place] = part(*place, *of, values);
+                arguments[*place] = part(*place, *of, &|at| values[at]);
             }
         }
         if let (
