@@ -409,7 +409,7 @@ CREATE VIEW pgcache.resp_stats AS
 COMMENT ON VIEW pgcache.resp_stats IS
     'figures of the Redis protocol since the server started or they were set back; no row where nothing listens';
 
-CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer) RETURNS integer
+CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer DEFAULT NULL) RETURNS integer
     AS 'MODULE_PATHNAME', 'node_of_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS

@@ -426,7 +426,7 @@ COMMENT ON FUNCTION cache_count(regclass) IS
     'how many live entries there are, negative ones included';
 
 -- Where keys are spread over several servers (docs/scaling.md).
-CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer) RETURNS integer
+CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer DEFAULT NULL) RETURNS integer
     AS 'MODULE_PATHNAME', 'node_of_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS

@@ -39,7 +39,10 @@ fn at_key(
         return Err(Error::NotSent.into());
     };
     let function = function.to_string_lossy();
-    let known = ROUTES.iter().find(|route| route.function == function);
+    let is_sent = |kind: &Kind| !matches!(kind, Kind::Fetch { .. });
+    let known = ROUTES
+        .iter()
+        .find(|route| route.function == function && is_sent(&route.kind));
     let route = known.ok_or(Error::NotSent)?;
     let arguments = arguments.elements("arguments")?;
     let arguments: Vec<_> = arguments.into_iter().map(ask::decoded).collect();
@@ -52,6 +55,8 @@ fn at_key(
 
 const READ: Kind = Kind::Read { key: 0 };
 const WRITE: Kind = Kind::Write { key: 0 };
+const FETCH: Kind = Kind::Fetch { key: 0 };
+const LEASE: Kind = Kind::Lease { key: 0, wait: 1 };
 const READ_MANY: Kind = Kind::ReadMany { keys: 0 };
 const WRITE_MANY: Kind = Kind::WriteMany {
     keys: 0,
@@ -122,6 +127,14 @@ chosen! {
     cache_persist_wrapper pg_finfo_cache_persist_wrapper cache_persist_here_wrapper by("cache_persist", 1, WRITE, TO_WRITE);
     cache_delete_wrapper pg_finfo_cache_delete_wrapper cache_delete_here_wrapper by("cache_delete", 1, WRITE, TO_DELETE);
     cache_rate_limit_wrapper pg_finfo_cache_rate_limit_wrapper cache_rate_limit_here_wrapper by("cache_rate_limit", 3, WRITE, TO_WRITE);
+    cache_fetch_wrapper pg_finfo_cache_fetch_wrapper cache_fetch_here_wrapper by("cache_fetch", 3, FETCH, TO_WRITE);
+    cache_fetch_json_wrapper pg_finfo_cache_fetch_json_wrapper cache_fetch_json_here_wrapper by("cache_fetch_json", 3, FETCH, TO_WRITE);
+    cache_fetch_bytes_wrapper pg_finfo_cache_fetch_bytes_wrapper cache_fetch_bytes_here_wrapper by("cache_fetch_bytes", 3, FETCH, TO_WRITE);
+    cache_lease_wrapper pg_finfo_cache_lease_wrapper cache_lease_here_wrapper by("cache_lease", 2, LEASE, TO_READ);
+    cache_lease_bytes_wrapper pg_finfo_cache_lease_bytes_wrapper cache_lease_bytes_here_wrapper by("cache_lease_bytes", 2, LEASE, TO_READ);
+    cache_set_leased_wrapper pg_finfo_cache_set_leased_wrapper cache_set_leased_here_wrapper by("cache_set_leased", 4, WRITE, TO_WRITE);
+    cache_set_leased_bytes_wrapper pg_finfo_cache_set_leased_bytes_wrapper cache_set_leased_bytes_here_wrapper by("cache_set_leased_bytes", 4, WRITE, TO_WRITE);
+    cache_release_wrapper pg_finfo_cache_release_wrapper cache_release_here_wrapper by("cache_release", 2, READ, TO_READ);
     cache_delete_many_wrapper pg_finfo_cache_delete_many_wrapper cache_delete_many_here_wrapper by("cache_delete_many", 1, WRITE_MANY, TO_DELETE);
     cache_keys_wrapper pg_finfo_cache_keys_wrapper cache_keys_here_wrapper by("cache_keys", 3, PAGE, TO_READ);
     cache_count_wrapper pg_finfo_cache_count_wrapper cache_count_here_wrapper by("cache_count", 0, COUNT, TO_READ);

@@ -7,6 +7,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, TO_READ};
+use crate::cache::catalog::spread;
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::key::Key;
 use crate::cache::model::page::Page;
@@ -17,6 +18,7 @@ use crate::pg::session::clock;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
+use crate::pg::value::key_type::KeyType;
 use crate::pg::value::rows::{OutRow, Stream};
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
@@ -142,16 +144,29 @@ fn cache_count_here(cache: Option<Oid>) -> Answer<i64> {
     Ok(entries::count(&cache)?)
 }
 
-/// The server of a key where entries are spread over several by the rule of Postgres' hash partitions. Reads no
-/// entry: only which type keys have.
+/// The server of a key where entries are spread over several by the rule of Postgres' hash partitions, or by Citus.
+/// Reads no entry: only which type keys have, or where shards are.
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
-    let nodes = nodes.ok_or(Error::NullArgument("nodes"))?;
-    let nodes = u32::try_from(nodes).ok().and_then(NonZeroU32::new);
-    let nodes = nodes.ok_or(Error::NodesNotPositive)?;
     let key = Key::of_read(key)?;
+    if let Some(spread) = cache.and_then(spread::of) {
+        open::require(cache.unwrap_or_default(), TO_READ);
+        return match (key, nodes) {
+            (None, _) => Ok(None),
+            (Some(key), None) => Ok(Some(spread.shard(key.text()).node as i32)),
+            (Some(key), Some(nodes)) => {
+                Ok(Some(KeyType::Text.remainder(key.text(), some_nodes(nodes)?)))
+            }
+        };
+    }
+    let nodes = some_nodes(nodes.ok_or(Error::NullArgument("nodes"))?)?;
     let cache = open::to_read(cache, TO_READ)?;
     Ok(key.map(|key| cache.key_type.remainder(cache.key(key).text(), nodes)))
+}
+
+fn some_nodes(nodes: i32) -> Result<NonZeroU32, Error> {
+    let nodes = u32::try_from(nodes).ok().and_then(NonZeroU32::new);
+    nodes.ok_or(Error::NodesNotPositive)
 }
 
 /// The live entry under a key; None for a miss and for a NULL key.

@@ -21,7 +21,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 #[pg_extern]
-fn cache_fetch(
+fn cache_fetch_here(
     key: Option<Text>,
     loader: Option<Text>,
     ttl: Option<Interval>,
@@ -31,7 +31,7 @@ fn cache_fetch(
 }
 
 #[pg_extern]
-fn cache_fetch_json(
+fn cache_fetch_json_here(
     key: Option<Text>,
     loader: Option<Text>,
     ttl: Option<Interval>,
@@ -41,7 +41,7 @@ fn cache_fetch_json(
 }
 
 #[pg_extern]
-fn cache_fetch_bytes(
+fn cache_fetch_bytes_here(
     key: Option<Text>,
     loader: Option<Text>,
     ttl: Option<Interval>,
@@ -75,12 +75,16 @@ fn hashed(relation: Oid, key: Key) -> Result<HashedKey, Error> {
 }
 
 #[pg_extern]
-fn cache_lease(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+fn cache_lease_here(
+    key: Option<Text>,
+    wait: Option<Interval>,
+    cache: Option<Oid>,
+) -> Answer<OutRow<3>> {
     lease::<Text>(key, wait, cache)
 }
 
 #[pg_extern]
-fn cache_lease_bytes(
+fn cache_lease_bytes_here(
     key: Option<Text>,
     wait: Option<Interval>,
     cache: Option<Oid>,
@@ -121,7 +125,7 @@ fn lease<V: Value>(
 }
 
 #[pg_extern]
-fn cache_set_leased(
+fn cache_set_leased_here(
     key: Option<Text>,
     value: Option<Text>,
     lease: Option<i64>,
@@ -132,7 +136,7 @@ fn cache_set_leased(
 }
 
 #[pg_extern]
-fn cache_set_leased_bytes(
+fn cache_set_leased_bytes_here(
     key: Option<Text>,
     value: Option<Bytes>,
     lease: Option<i64>,
@@ -157,7 +161,7 @@ fn set_leased<V: Value>(
 }
 
 #[pg_extern]
-fn cache_release(
+fn cache_release_here(
     key: Option<Text>,
     lease: Option<i64>,
     cache: Option<Oid>,

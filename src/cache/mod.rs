@@ -14,8 +14,8 @@
 //! 9. `expiry`: sweeps.
 //! 10. `entries`: the one place that chooses between table and memory; `limit`: rate limits over it.
 //! 11. `definition`: making and changing caches.
-//! 12. `distribute`: caches over the nodes of Citus.
-//! 13. `fetch`: loading.
+//! 12. `fetch`: loading.
+//! 13. `distribute`: caches over the nodes of Citus.
 //! 14. `observer`: the steps of a commit.
 
 pub mod catalog;

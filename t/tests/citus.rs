@@ -3,6 +3,7 @@
 
 mod attacks;
 mod door;
+mod loads;
 mod moves;
 mod spread;
 

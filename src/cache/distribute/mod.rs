@@ -8,6 +8,7 @@
 pub mod answer;
 pub mod ask;
 pub mod define;
+mod loads;
 mod one;
 pub mod request;
 pub mod route;

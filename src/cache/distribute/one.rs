@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::request::{ATTEMPTS, PAUSE, Request};
-use super::two_phases;
+use super::{loads, two_phases};
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
 use crate::pg::session::{lock, shard_lock, wait};
@@ -57,11 +57,17 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             }
             continue;
         }
+        if loads::is_made_here(request) {
+            leave();
+            return loads::answer(request, &spread, key);
+        }
         if writes {
             two_phases::writes_elsewhere(&spread);
         }
         let key = key.unwrap_or_else(|| spread.key_in(&shard));
-        if let Some(rows) = request.ask(&spread, shard.node, key, &request.printed()) {
+        let mut arguments = request.printed();
+        loads::patience(request, &mut arguments);
+        if let Some(rows) = request.ask(&spread, shard.node, key, &arguments) {
             if !writes {
                 leave();
             }

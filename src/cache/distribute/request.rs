@@ -34,9 +34,13 @@ impl Route {
     /// Whether it changes no entry.
     pub fn only_reads(&self) -> bool {
         match self.kind {
-            Kind::Write { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
+            Kind::Write { .. } | Kind::Fetch { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
             Kind::Sum { writes, .. } => !writes,
-            Kind::Read { .. } | Kind::ReadMany { .. } | Kind::Page { .. } | Kind::Rows => true,
+            Kind::Read { .. }
+            | Kind::Lease { .. }
+            | Kind::ReadMany { .. }
+            | Kind::Page { .. }
+            | Kind::Rows => true,
         }
     }
 }
@@ -47,6 +51,10 @@ pub enum Kind {
     Read { key: usize },
     /// One entry.
     Write { key: usize },
+    /// One entry, which may be stored, and is computed where the caller is.
+    Fetch { key: usize },
+    /// The lease of one entry, which no transaction ends; waits so long for another's.
+    Lease { key: usize, wait: usize },
     /// Several entries: a row for each key, in order.
     ReadMany { keys: usize },
     /// Several entries, and for each a value, if any: how many.

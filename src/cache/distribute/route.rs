@@ -40,7 +40,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     let sent = request::take_sent(cache, route.function);
     // In the name of the cache; the shard is asked, too.
     open::require(cache, route.needs);
-    if !route.only_reads() {
+    if !route.only_reads() && !matches!(route.kind, Kind::Fetch { .. }) {
         // Citus takes a call that it delegates for a read.
         transaction::require_writable(&CString::new(route.function).unwrap_or_default());
     }
@@ -54,7 +54,10 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(request.missed());
     }
     match route.kind {
-        Kind::Read { key } | Kind::Write { key } => one::answer(&request, spread, call.text(key)),
+        Kind::Read { key }
+        | Kind::Write { key }
+        | Kind::Fetch { key }
+        | Kind::Lease { key, .. } => one::answer(&request, spread, call.text(key)),
         _ => several::answer(&request, &spread),
     }
 }

@@ -6,10 +6,12 @@
 
 use std::ffi::CStr;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
+use pgrx::{FromDatum, IntoDatum};
 
-use super::datum::{Text, Value};
+use super::datum::{Bytes, Text, Value};
 use crate::pg::memory;
 use crate::pg::session::shard_lock::Place;
 
@@ -103,6 +105,12 @@ impl Call {
     /// An argument that is declared as integer.
     pub fn integer(self, place: usize) -> Option<i32> {
         Some(self.raw(place)?.value() as i32)
+    }
+
+    /// An argument that is declared as interval.
+    pub fn interval(self, place: usize) -> Option<Interval> {
+        // SAFETY: by the declaration.
+        unsafe { Interval::from_datum(self.raw(place)?, false) }
     }
 
     /// The elements of an argument that is declared as text[]; None for what is no list of texts without NULL.
@@ -279,6 +287,16 @@ unsafe fn tuple(descriptor: pg_sys::TupleDesc, row: &TextRow) -> pg_sys::HeapTup
 
 fn c_string(text: Text) -> *mut std::ffi::c_char {
     super::datum::new_c_string(text.bytes()).cast_mut_ptr()
+}
+
+/// An interval in a form that any session reads as the same one.
+pub fn print_interval(interval: Interval) -> Option<Text> {
+    Some(print(interval.into_datum()?, pg_sys::INTERVALOID))
+}
+
+/// Bytes as bytea prints them.
+pub fn print_bytes(bytes: Bytes) -> Text {
+    print(bytes.raw(), pg_sys::BYTEAOID)
 }
 
 fn print(datum: Datum, kind: Oid) -> Text {

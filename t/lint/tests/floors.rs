@@ -26,8 +26,8 @@ const FLOORS: &[Floors] = &[
         of: &["cache"],
         floors: &[
             &["observer"],
-            &["fetch"],
             &["distribute"],
+            &["fetch"],
             &["definition"],
             &["limit"],
             &["entries"],

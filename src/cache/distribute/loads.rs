@@ -1,0 +1,201 @@
+//! Keys of other nodes whose values are computed here: `cache_fetch`, and the lease of such a key.
+//!
+//! A loader is the caller's SQL, and runs where the caller is. So a fetch does what a program does that computes a value
+//! itself: it asks the key's node for the value or the lease, runs the loader here, and stores by that lease there.
+//! Each of the three finds its own way and asks for the caller's privileges, and by the lease the key's node knows of
+//! each write that comes in between. Nothing that was known of the cache before the loader ran is relied on afterwards.
+
+use pgrx::datum::Interval;
+
+use super::ask::{self, Arguments};
+use super::request::{Kind, Request};
+use super::two_phases;
+use crate::cache::catalog::registry;
+use crate::cache::catalog::spread::Spread;
+use crate::cache::fetch::loaders;
+use crate::cache::lease::held;
+use crate::cache::model::deadline;
+use crate::cache::model::key::Key;
+use crate::error::Error;
+use crate::guc;
+use crate::pg::session::{lock, transaction};
+use crate::pg::spi::loader::Loaded;
+use crate::pg::value::call::{self, TextRow, Way};
+use crate::pg::value::datum::{Bytes, Text};
+use crate::pg::value::{convert, stored::Stored};
+
+/// The functions that a fetch is made of.
+struct Steps {
+    lookup: &'static str,
+    lease: &'static str,
+    store: &'static str,
+    bytes: bool,
+}
+
+const TEXTS: Steps = Steps {
+    lookup: "cache_lookup",
+    lease: "cache_lease",
+    store: "cache_set_leased",
+    bytes: false,
+};
+const BYTES: Steps = Steps {
+    lookup: "cache_lookup_bytes",
+    lease: "cache_lease_bytes",
+    store: "cache_set_leased_bytes",
+    bytes: true,
+};
+
+impl Steps {
+    fn of(function: &str) -> &'static Steps {
+        match function.ends_with("_bytes") {
+            true => &BYTES,
+            false => &TEXTS,
+        }
+    }
+}
+
+/// Whether a call is not sent as it is to the node that has its key.
+pub fn is_made_here(request: &Request) -> bool {
+    match request.route.kind {
+        Kind::Fetch { .. } => true,
+        Kind::Lease { .. } => lock::one_snapshot_per_transaction(),
+        _ => false,
+    }
+}
+
+/// The answer to such a call.
+pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Way, Error> {
+    let row = match (&request.route.kind, key) {
+        (Kind::Fetch { .. }, key) => vec![fetch(request, spread, key)?],
+        (_, Some(key)) => lease_of_old_snapshot(request, spread, key)?,
+        (_, None) => vec![None; request.call.columns()],
+    };
+    Ok(Way::Answered(request.call.give(&[row])))
+}
+
+/// The arguments of a lease whose key another node has. Who may have to be waited for does not wait, as on one server:
+/// nobody would see the circle.
+pub fn patience(request: &Request, arguments: &mut Arguments) {
+    if let Kind::Lease { wait, .. } = request.route.kind
+        && !may_wait()
+        && let Some(Some(given)) = arguments.get_mut(wait)
+        && !given.bytes().contains(&b'-')
+    {
+        *given = Text::new(b"0");
+    }
+}
+
+fn may_wait() -> bool {
+    held::may_wait() && !two_phases::has_written_elsewhere()
+}
+
+/// The key's node cannot know how old this snapshot is, and what is read with it may be out of date: no lease.
+fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
+    let steps = Steps::of(request.route.function);
+    let (value, state) = match look(steps, spread, key)? {
+        Some(value) => (value, "hit"),
+        None => (None, "win"),
+    };
+    Ok(vec![value, Some(Text::new(state.as_bytes())), None])
+}
+
+/// The live value; None for none.
+fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
+    let cache = Text::new(spread.name.to_bytes());
+    let rows = ask::here(steps.lookup, &vec![Some(key), Some(cache)])?;
+    let row = rows.first().map_or(&[][..], Vec::as_slice);
+    Ok(match row {
+        [Some(found), value, ..] if found.bytes() == b"t" => Some(*value),
+        _ => None,
+    })
+}
+
+fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option<Text>, Error> {
+    let key = Key::of_write(key)?;
+    let call = &request.call;
+    let (loader, ttl) = (call.text(1), call.interval(2));
+    let fetch = Fetch {
+        request,
+        cache: Text::new(spread.name.to_bytes()),
+        steps: Steps::of(request.route.function),
+        key,
+        loader: loader.ok_or(Error::NullArgument("loader"))?,
+        ttl,
+    };
+    if let Some(ttl) = &ttl {
+        deadline::check_ttl(ttl)?;
+    }
+    loaders::check_recursion(request.cache, key)?;
+    if !transaction::is_writable() || lock::one_snapshot_per_transaction() {
+        return match look(fetch.steps, spread, key.text())? {
+            Some(value) => Ok(value),
+            None => fetch.load(None),
+        };
+    }
+    let wait = match may_wait() {
+        true => guc::fetch_wait(),
+        false => std::time::Duration::ZERO,
+    };
+    let wait = format!("{} microseconds", wait.as_micros());
+    let asked = [key.text(), Text::new(wait.as_bytes()), fetch.cache].map(Some);
+    let rows = ask::here(fetch.steps.lease, &asked.to_vec())?;
+    let row = rows.first().map_or(&[][..], Vec::as_slice);
+    match row {
+        [value, Some(state), _] if matches!(state.bytes(), b"hit" | b"stale") => Ok(*value),
+        [_, _, lease] => fetch.load(*lease),
+        _ => fetch.load(None),
+    }
+}
+
+/// One fetch of a key that another node has.
+struct Fetch<'f> {
+    request: &'f Request<'f>,
+    /// Its name, quoted.
+    cache: Text,
+    steps: &'static Steps,
+    key: Key,
+    loader: Text,
+    ttl: Option<Interval>,
+}
+
+impl Fetch<'_> {
+    /// What the loader gives, stored by the lease, if there is one.
+    fn load(&self, lease: Option<Text>) -> Result<Option<Text>, Error> {
+        let loaded = loaders::run(self.request.cache, self.key, self.loader)?;
+        let definition = registry::definition(self.request.cache)?;
+        let value = match loaded {
+            Loaded::NoRow => None,
+            Loaded::Value(value) => value,
+        };
+        let value = value.map(|value| self.printed(convert::given(value, definition.value_type)));
+        let ttl = match value {
+            None => definition.settings.negative_ttl.or(self.ttl),
+            Some(_) => self.ttl,
+        };
+        let may_store = lease.is_some() && (value.is_some() || definition.takes_null());
+        let stored = may_store && {
+            let arguments = vec![
+                Some(self.key.text()),
+                value,
+                lease,
+                ttl.and_then(call::print_interval),
+                Some(self.cache),
+            ];
+            let done = ask::here(self.steps.store, &arguments)?;
+            let done = done.first().and_then(|row| row.first().copied().flatten());
+            done.is_some_and(|done| done.bytes() == b"t")
+        };
+        if !stored {
+            loaders::note_unstored();
+        }
+        Ok(value)
+    }
+
+    /// A value in the type of the function's result, as that type prints it.
+    fn printed(&self, value: Stored) -> Text {
+        match self.steps.bytes {
+            true => call::print_bytes(convert::result::<Bytes>(value)),
+            false => convert::result::<Text>(value),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Distributed caches: `cache_fetch` and leases, from the node of the key and from others.
+
+use std::thread;
+use std::time::Instant;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::refusal::refused;
+use postgres::Client;
+
+use super::spread::cluster;
+
+fn spread() -> (Vec<Cluster>, Vec<Client>) {
+    let (nodes, mut sessions) = cluster();
+    sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    (nodes, sessions)
+}
+
+/// A key that each node has, by the first session's word.
+fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
+    let groups: Vec<i64> = sessions
+        .iter_mut()
+        .map(|session| session.number("SELECT groupid FROM pg_dist_local_group"))
+        .collect();
+    let key = |group: &i64| {
+        sessions[0].text(&format!(
+            "SELECT 'k' || i FROM generate_series(1, 200) AS i WHERE pgcache.node_of('c', 'k' || i) = {group} LIMIT 1"
+        ))
+    };
+    groups.iter().map(key).collect()
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_keys_node_is_where_citus_has_put_it() {
+    let (_nodes, mut sessions) = spread();
+    for session in &mut sessions {
+        let wrong = session.number(
+            "SELECT count(*) FROM generate_series(1, 200) AS i JOIN pg_dist_placement AS p
+                 ON p.shardid = get_shard_id_for_distribution_column('c', 'k' || i)
+              WHERE p.groupid <> pgcache.node_of('c', 'k' || i)",
+        );
+        assert_eq!(wrong, 0);
+        assert_eq!(session.value("SELECT pgcache.node_of('c', NULL)"), None);
+        assert!(session.holds("SELECT pgcache.node_of('c', 'k', 1000) >= 0"));
+        session.run("SELECT cache_create('local', if_not_exists => true)");
+        let unsaid = session.try_lines("SELECT pgcache.node_of('local', 'k')");
+        refused(unsaid, "22004");
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn one_loader_runs_for_a_key_in_the_whole_cluster() {
+    let (nodes, mut sessions) = spread();
+    let nodes = &nodes;
+    for session in &mut sessions {
+        session.run("CREATE TABLE runs (key text)");
+    }
+    for key in a_key_of_each(&mut sessions) {
+        let fetch = |node: &Cluster| {
+            let mut session = node.connect("postgres");
+            session.text(&format!(
+                "SELECT cache_fetch('{key}', 'WITH ran AS (INSERT INTO runs VALUES ($1) RETURNING key), waited AS MATERIALIZED (SELECT pg_sleep(0.5) FROM ran) SELECT key || '' is here'' FROM ran, waited', cache => 'c')"
+            ))
+        };
+        let fetched: Vec<String> = thread::scope(|scope| {
+            let fetch = &fetch;
+            let all: Vec<_> = (0..9)
+                .map(|at| scope.spawn(move || fetch(&nodes[at % 3])))
+                .collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(fetched, vec![format!("{key} is here"); 9]);
+        let count = format!("SELECT count(*) FROM runs WHERE key = '{key}'");
+        let runs = sessions.iter_mut().map(|session| session.number(&count));
+        assert_eq!(runs.sum::<i64>(), 1);
+        for session in &mut sessions {
+            let stored = session.text(&format!("SELECT cache_get('{key}', 'c')"));
+            assert_eq!(stored, format!("{key} is here"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_value_that_was_deleted_while_it_was_loaded_is_not_stored() {
+    let (nodes, mut sessions) = spread();
+    for key in a_key_of_each(&mut sessions) {
+        for node in &nodes {
+            let mut loading = node.connect("postgres");
+            let fetch = format!(
+                "SELECT cache_fetch('{key}', 'SELECT ''old'' FROM pg_sleep(1)', cache => 'c')"
+            );
+            let loader = thread::spawn(move || loading.text(&fetch));
+            thread::sleep(std::time::Duration::from_millis(400));
+            sessions[1].run(&format!("SELECT cache_delete('{key}', 'c')"));
+            assert_eq!(loader.join().unwrap(), "old");
+            for session in &mut sessions {
+                let stored = session.value(&format!("SELECT cache_get('{key}', 'c')"));
+                assert_eq!(stored, None, "{key}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_fetch_answers_where_nothing_can_be_stored() {
+    let (_nodes, mut sessions) = spread();
+    for key in a_key_of_each(&mut sessions) {
+        for session in &mut sessions {
+            let fetch = format!("SELECT cache_fetch('{key}', 'SELECT ''v''', cache => 'c')");
+            for mode in ["READ ONLY", "ISOLATION LEVEL SERIALIZABLE"] {
+                session.run(&format!("BEGIN {mode}"));
+                assert_eq!(session.text(&fetch), "v", "{mode}");
+                session.run("ROLLBACK");
+            }
+            // In a savepoint that is rolled back, and in a transaction.
+            session.run("BEGIN; SAVEPOINT s");
+            assert_eq!(session.text(&fetch), "v");
+            session.run("ROLLBACK TO s; COMMIT");
+            let stored = session.value(&format!("SELECT cache_get('{key}', 'c')"));
+            assert_eq!(stored, None);
+            // An error of the loader is the caller's.
+            let failing = format!("SELECT cache_fetch('{key}', 'SELECT 1 / 0', cache => 'c')");
+            refused(session.try_lines(&failing), "22012");
+            let within = format!(
+                "SELECT cache_fetch('{key}', 'SELECT cache_fetch(''{key}'', ''SELECT 1'', cache => ''c'')', cache => 'c')"
+            );
+            let nested = session.try_lines(&within);
+            refused(nested, "42P19");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_lease_is_good_on_every_node_and_for_one_store() {
+    let (_nodes, mut sessions) = spread();
+    for key in a_key_of_each(&mut sessions) {
+        for winner in 0..3 {
+            let ask = format!("SELECT value, state, lease FROM cache_lease('{key}', '0 s', 'c')");
+            let won = sessions[winner].lines(&ask)[0].clone();
+            let lease = won.strip_prefix("|win|").unwrap_or_else(|| panic!("{won}"));
+            assert!(!lease.is_empty());
+            let other = (winner + 1) % 3;
+            assert_eq!(sessions[other].lines(&ask), ["|busy|"]);
+            let store = |value: &str| {
+                format!("SELECT cache_set_leased('{key}', '{value}', {lease}, cache => 'c')")
+            };
+            // Rolled back it is good again.
+            sessions[other].run(&format!("BEGIN; {}; ROLLBACK", store("undone")));
+            assert_eq!(sessions[other].lines(&store("v")), ["t"]);
+            assert_eq!(sessions[winner].lines(&store("late")), ["f"]);
+            assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
+            sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
+
+            // Given up, and void by a write.
+            let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
+            let lease = number(&sessions[winner].lines(&ask)[0]);
+            let release = format!("SELECT cache_release('{key}', {lease}, 'c')");
+            assert_eq!(sessions[other].lines(&release), ["t"]);
+            assert_eq!(sessions[winner].lines(&release), ["f"]);
+            let lease = number(&sessions[winner].lines(&ask)[0]);
+            sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
+            let void = format!("SELECT cache_set_leased('{key}', 'v', {lease}, cache => 'c')");
+            assert_eq!(sessions[winner].lines(&void), ["f"]);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn an_old_snapshot_gets_no_lease_of_another_nodes_key() {
+    let (_nodes, mut sessions) = spread();
+    let keys = a_key_of_each(&mut sessions);
+    for (at, key) in keys.iter().enumerate() {
+        let session = &mut sessions[(at + 1) % 3];
+        let ask = format!("SELECT value, state, lease FROM cache_lease('{key}', '0 s', 'c')");
+        session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+        assert_eq!(session.lines(&ask), ["|win|"]);
+        session.run("COMMIT");
+        session.run(&format!("SELECT cache_set('{key}', 'v', cache => 'c')"));
+        session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+        assert_eq!(session.lines(&ask), ["v|hit|"]);
+        session.run("COMMIT");
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn who_has_written_waits_for_nobodys_lease() {
+    let (_nodes, mut sessions) = spread();
+    let keys = a_key_of_each(&mut sessions);
+    let ask = format!("SELECT state FROM cache_lease('{}', '20 s', 'c')", keys[2]);
+    assert_eq!(sessions[1].lines(&ask), ["win"]);
+    let begun = Instant::now();
+    sessions[0].run(&format!(
+        "BEGIN; SELECT cache_set('{}', 'v', cache => 'c')",
+        keys[1]
+    ));
+    assert_eq!(sessions[0].lines(&ask), ["busy"]);
+    let fetch = format!(
+        "SELECT cache_fetch('{}', 'SELECT ''mine''', cache => 'c')",
+        keys[2]
+    );
+    assert_eq!(sessions[0].text(&fetch), "mine");
+    sessions[0].run("COMMIT");
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    assert_eq!(
+        sessions[0].value(&format!("SELECT cache_get('{}', 'c')", keys[2])),
+        None
+    );
+}
