@@ -102,7 +102,13 @@ fn cache_alter(
 ) -> Answer<()> {
     if distribute::is_spread(cache) {
         let change = |settings: Settings, most| settings.changed(ttl, most, grace);
-        return Ok(distribute::alter(cache, ttl, max_entries, change)?);
+        return Ok(distribute::alter(
+            cache,
+            c"cache_alter()",
+            ttl,
+            max_entries,
+            change,
+        )?);
     }
     // The DEFAULT of a column changes under the strongest lock: taken at once, or two who change a
     // cache could wait for each other.
@@ -133,7 +139,13 @@ fn cache_tune(
     if distribute::is_spread(cache) {
         let change =
             |settings: Settings, _| settings.refreshed(negative_ttl, ttl_jitter, early_refresh);
-        return Ok(distribute::alter(cache, None, None, change)?);
+        return Ok(distribute::alter(
+            cache,
+            c"cache_tune()",
+            None,
+            None,
+            change,
+        )?);
     }
     let cache = open_as_owner(cache, Mode::Define, c"cache_tune()")?;
     let settings = cache

@@ -154,9 +154,9 @@ fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<
         return match (key, nodes) {
             (None, _) => Ok(None),
             (Some(key), None) => Ok(Some(spread.shard(key.text()).node as i32)),
-            (Some(key), Some(nodes)) => {
-                Ok(Some(KeyType::Text.remainder(key.text(), some_nodes(nodes)?)))
-            }
+            (Some(key), Some(nodes)) => Ok(Some(
+                KeyType::Text.remainder(key.text(), some_nodes(nodes)?),
+            )),
         };
     }
     let nodes = some_nodes(nodes.ok_or(Error::NullArgument("nodes"))?)?;

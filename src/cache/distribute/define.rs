@@ -135,11 +135,12 @@ pub fn is_spread(cache: Option<Oid>) -> bool {
 /// Changes the settings of such a cache on all nodes. `most` is of the whole cache.
 pub fn alter(
     cache: Option<Oid>,
+    function: &CStr,
     ttl: Option<Interval>,
     most: Option<i64>,
     change: impl FnOnce(Settings, Option<i64>) -> Result<Settings, Error>,
 ) -> Result<(), Error> {
-    let cache = own(cache, c"cache_alter()")?;
+    let cache = own(cache, function)?;
     let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
     let most = match most {
         Some(most) if most > 0 => Some(part_of(most, spread.shards.len() as i64)),

@@ -20,7 +20,7 @@ use crate::pg::catalog::relation;
 use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::{lock, wait};
 use crate::pg::value::call::{TextRow, Way};
-use crate::pg::value::datum::{Text, Value};
+use crate::pg::value::datum::{Text, Value, ValueType};
 
 pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     if let Kind::Clear = request.route.kind {
@@ -92,8 +92,8 @@ fn asked(request: &Request) -> Option<Option<Asked>> {
         None => None,
         Some(place) => {
             let of = match call.type_of(place) {
-                pg_sys::BYTEAARRAYOID => pg_sys::BYTEAOID,
-                _ => pg_sys::TEXTOID,
+                pg_sys::BYTEAARRAYOID => ValueType::Bytes,
+                _ => ValueType::Text,
             };
             let elements = call.elements(place, of)?;
             if elements.len() != texts.len() {
@@ -112,7 +112,7 @@ fn asked(request: &Request) -> Option<Option<Asked>> {
 struct Asked {
     place: usize,
     texts: Vec<Text>,
-    values: Option<(usize, pg_sys::Oid, Vec<Datum>)>,
+    values: Option<(usize, ValueType, Vec<Datum>)>,
 }
 
 /// A shard, and which of the keys are in it.
@@ -225,7 +225,7 @@ impl Gathering<'_, '_> {
                 Some(request.call.printed_part(place, of, &elements))
             };
             let key = |at: usize| asked.texts[at].raw();
-            arguments[asked.place] = part(asked.place, pg_sys::TEXTOID, &key);
+            arguments[asked.place] = part(asked.place, ValueType::Text, &key);
             if let Some((place, of, values)) = &asked.values {
                 arguments[*place] = part(*place, *of, &|at| values[at]);
             }

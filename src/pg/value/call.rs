@@ -11,7 +11,7 @@ use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
 use pgrx::{FromDatum, IntoDatum};
 
-use super::datum::{Bytes, Text, Value};
+use super::datum::{self, Bytes, Text, Value, ValueType};
 use crate::pg::memory;
 use crate::pg::session::shard_lock::Place;
 
@@ -113,46 +113,18 @@ impl Call {
         unsafe { Interval::from_datum(self.raw(place)?, false) }
     }
 
-    /// The elements of an argument that is declared as text[]; None for what is no list of texts without NULL.
-    pub fn texts(self, place: usize) -> Option<Vec<Text>> {
-        self.elements(place, pg_sys::TEXTOID).map(|elements| {
-            // SAFETY: elements of an array of texts.
-            memory::collect(
-                elements
-                    .into_iter()
-                    .map(|datum| unsafe { Text::from_raw(datum) }),
-            )
-        })
+    /// The elements of an argument that is declared as an array of this type; None for what is no list without NULL.
+    pub fn elements(self, place: usize, of: ValueType) -> Option<Vec<Datum>> {
+        // SAFETY: by the declaration.
+        unsafe { datum::array_elements(self.raw(place)?, of).ok() }
     }
 
-    /// The elements of an argument that is declared as text[] or bytea[].
-    pub fn elements(self, place: usize, of: Oid) -> Option<Vec<Datum>> {
-        // SAFETY: an array of varlenas, by its declaration and its own word for the elements. deconstruct_array fills
-        // `count` datums and null flags, in the call's memory context.
-        unsafe {
-            let array: *mut pg_sys::ArrayType =
-                pg_sys::pg_detoast_datum(self.raw(place)?.cast_mut_ptr()).cast();
-            if (*array).ndim > 1 || (*array).elemtype != of {
-                return None;
-            }
-            let (mut datums, mut nulls, mut count) =
-                (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-            pg_sys::deconstruct_array(
-                array,
-                of,
-                -1,
-                false,
-                b'i' as i8,
-                &mut datums,
-                &mut nulls,
-                &mut count,
-            );
-            let count = count as usize;
-            if (0..count).any(|at| *nulls.add(at)) {
-                return None;
-            }
-            Some(memory::collect((0..count).map(|at| *datums.add(at))))
-        }
+    /// The same of texts.
+    pub fn texts(self, place: usize) -> Option<Vec<Text>> {
+        let elements = self.elements(place, ValueType::Text)?;
+        // SAFETY: elements of an array of texts.
+        let text = |datum| unsafe { Text::from_raw(datum) };
+        Some(memory::collect(elements.into_iter().map(text)))
     }
 
     /// The declared type of an argument.
@@ -174,21 +146,10 @@ impl Call {
         Some(print(datum, self.type_of(place)))
     }
 
-    /// An array argument of only these elements.
-    pub fn printed_part(self, place: usize, of: Oid, elements: &[Datum]) -> Text {
+    /// An array argument of only these elements, which are of this type.
+    pub fn printed_part(self, place: usize, of: ValueType, elements: &[Datum]) -> Text {
         let mut elements = memory::collect(elements.iter().copied());
-        // SAFETY: varlenas of this type.
-        let array = unsafe {
-            pg_sys::construct_array(
-                elements.as_mut_ptr(),
-                elements.len() as i32,
-                of,
-                -1,
-                false,
-                b'i' as i8,
-            )
-        };
-        print(Datum::from(array), self.type_of(place))
+        print(datum::new_array(&mut elements, of), self.type_of(place))
     }
 
     /// The result, of rows as texts: the one value, the columns of the one row, or the rows of a set.

@@ -340,33 +340,55 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
 impl<V: Value> ArrayOf<V> {
     /// The elements in order. `name` is the argument's, for the error.
     pub fn elements(&self, name: &'static str) -> Result<Vec<V>, Error> {
-        // SAFETY: the datum is an array of V's type, as declared in SQL. deconstruct_array fills
-        // `count` datums and null flags, palloc'd in the call's memory context.
+        // SAFETY: the datum is an array of V's type, as declared in SQL.
         unsafe {
-            let array: *mut pg_sys::ArrayType =
-                pg_sys::pg_detoast_datum(self.0.cast_mut_ptr()).cast();
-            if (*array).ndim > 1 {
-                return Err(Error::ArrayDimensions(name));
+            match array_elements(self.0, V::TYPE) {
+                Ok(elements) => Ok(memory::collect(
+                    elements.into_iter().map(|datum| V::from_raw(datum)),
+                )),
+                Err(NoList::Dimensions) => Err(Error::ArrayDimensions(name)),
+                Err(NoList::Null) => Err(Error::NullElement(name)),
             }
-            let (mut datums, mut nulls, mut count) =
-                (std::ptr::null_mut(), std::ptr::null_mut(), 0);
-            pg_sys::deconstruct_array(
-                array,
-                V::TYPE.oid(),
-                -1,
-                false,
-                b'i' as i8,
-                &mut datums,
-                &mut nulls,
-                &mut count,
-            );
-            if (0..count as usize).any(|i| *nulls.add(i)) {
-                return Err(Error::NullElement(name));
-            }
-            Ok(memory::collect(
-                (0..count as usize).map(|i| V::from_raw(*datums.add(i))),
-            ))
         }
+    }
+}
+
+/// Why an array is no list of values.
+pub(in crate::pg) enum NoList {
+    Dimensions,
+    Null,
+}
+
+/// The elements of an array of varlenas, in order.
+///
+/// # Safety
+/// An array of this type.
+pub(in crate::pg) unsafe fn array_elements(
+    array: pg_sys::Datum,
+    of: ValueType,
+) -> Result<Vec<pg_sys::Datum>, NoList> {
+    // SAFETY: deconstruct_array fills `count` datums and null flags, palloc'd in the call's memory context.
+    unsafe {
+        let array: *mut pg_sys::ArrayType = pg_sys::pg_detoast_datum(array.cast_mut_ptr()).cast();
+        if (*array).ndim > 1 {
+            return Err(NoList::Dimensions);
+        }
+        let (mut datums, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+        pg_sys::deconstruct_array(
+            array,
+            of.oid(),
+            -1,
+            false,
+            b'i' as i8,
+            &mut datums,
+            &mut nulls,
+            &mut count,
+        );
+        let count = count as usize;
+        if (0..count).any(|at| *nulls.add(at)) {
+            return Err(NoList::Null);
+        }
+        Ok(memory::collect((0..count).map(|at| *datums.add(at))))
     }
 }
 

@@ -110,6 +110,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
     let (_nodes, mut sessions) = spread();
     for key in a_key_of_each(&mut sessions) {
         for session in &mut sessions {
+            session.run("SET pgcache.fetch_wait = '200 ms'"); // for the lease of a loader that has failed
             let fetch = format!("SELECT cache_fetch('{key}', 'SELECT ''v''', cache => 'c')");
             for mode in ["READ ONLY", "ISOLATION LEVEL SERIALIZABLE"] {
                 session.run(&format!("BEGIN {mode}"));
