@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::pg::catalog::columns::Columns;
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::{distributed, inheritance, relation};
+use crate::pg::session::transaction::Snapshot;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::table::shape::{self, Shape};
 use crate::pg::value::datum::ValueType;
@@ -26,6 +27,7 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
         return Err(Error::TemporaryView(name()));
     }
     if !shape.view && distributed::is_distributed(relation) {
+        let _snapshot = Snapshot::enter(); // a commit that has begun has none
         return Err(match spread::of(relation) {
             Some(_) => Error::OverShards(name()),
             None => Error::Distributed(name()),

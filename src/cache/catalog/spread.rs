@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{OIDOID, Oid};
 
+use crate::cache::model::key_of_hash::key_of_hash;
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::catalog::{distributed, relation};
 use crate::pg::session::shard_lock::Place;
@@ -170,24 +171,14 @@ impl Spread {
         shard.node == self.here
     }
 
-    /// A key that a node has.
+    /// A key that a node has, if it has any.
     pub fn key_on(&self, node: i64) -> Text {
-        self.key_of(|shard| shard.node == node)
+        let meant = self.shards.iter().find(|shard| shard.node == node);
+        self.key_in(meant.unwrap_or(&self.shards[0]))
     }
 
-    /// A key that a shard has: by it Citus finds the way there.
-    pub fn key_in(&self, meant: &Shard) -> Text {
-        self.key_of(|shard| shard == *meant)
-    }
-
-    fn key_of(&self, is_meant: impl Fn(Shard) -> bool) -> Text {
-        let mut number: u64 = 0;
-        loop {
-            let key = Text::new(number.to_string().as_bytes());
-            if is_meant(self.shard(key)) || number > 1 << 20 {
-                return key;
-            }
-            number += 1;
-        }
+    /// A key that a shard has, however few it may have: by it Citus finds the way there.
+    pub fn key_in(&self, shard: &Shard) -> Text {
+        Text::new(&key_of_hash(shard.from as u32))
     }
 }

@@ -28,6 +28,10 @@ pub fn answer(
         hash: spread::hash_of(key),
     });
     let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
-    let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named))?;
+    let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named));
+    let rows = rows.map_err(|error| match error {
+        Error::DroppedExtension => Error::NotSent, // it has no function of so many arguments
+        other => other,
+    })?;
     Ok((!sent.has_missed()).then_some(rows))
 }

@@ -71,10 +71,17 @@ fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
 
+/// Bytes of a name that Citus can add the number of a shard to without shortening it. Where it shortens, it waits for
+/// itself.
+const LONGEST_NAME: usize = 53;
+
 fn check(cache: &Cache) -> Result<(), Error> {
     let why = match cache {
         _ if cache.storage == Storage::Memory => "A memory cache has no table.",
         _ if cache.temporary => "It is temporary.",
+        _ if relation::name_length(cache.relation) > LONGEST_NAME => {
+            "Its name has more than 53 bytes."
+        }
         _ if define::is_main(cache) => "It belongs to the extension.",
         _ if cache.is_attached() => "It is an attached table.",
         _ if cache.partitioned => "It is partitioned.",
@@ -117,6 +124,12 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
+    // Or Citus would put tables with keys of any text beside it, and then refuse them for their collation.
+    ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
+        FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
+        AND a.attname OPERATOR(pg_catalog.=) 'key' \
+        WHERE p.logicalrelid OPERATOR(pg_catalog.=) 'pgcache.distributed'::pg_catalog.regclass \
+        AND pg_dist_colocation.colocationid OPERATOR(pg_catalog.=) p.colocationid"]);
     query_once(
         c"SELECT pg_catalog.create_distributed_function('pgcache.at_key(text, bigint, text, text[])'::pg_catalog.regprocedure, \
           'key', colocate_with => 'pgcache.distributed', force_delegation => true)",

@@ -149,7 +149,8 @@ impl Request<'_> {
         let arguments = ask::elsewhere(arguments, self.route.cache, spread);
         // Alone it is one message to the other node, and else three. What the transaction has written there it must see.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
-        let _alone = alone.then(|| Held::set(c"citus.function_opens_transaction_block", c"off"));
+        let block = if alone { c"off" } else { c"on" };
+        let _block = Held::set(c"citus.function_opens_transaction_block", block);
         ask::node_of_key(
             node,
             key,

@@ -10,6 +10,7 @@ use super::{one, several};
 use crate::cache::catalog::spread;
 use crate::cache::open;
 use crate::error::Error;
+use crate::pg::catalog::{distributed, relation};
 use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::transaction;
 use crate::pg::value::call::{Call, Way};
@@ -43,6 +44,9 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     if !route.only_reads() && !matches!(route.kind, Kind::Fetch { .. }) {
         // Citus takes a call that it delegates for a read.
         transaction::require_writable(&CString::new(route.function).unwrap_or_default());
+    }
+    if !route.only_reads() && sent.is_none() && distributed::is_part_of_a_query() {
+        return Err(Error::NoNode(relation::display_name(cache)));
     }
     let request = Request {
         call,

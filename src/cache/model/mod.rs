@@ -7,6 +7,7 @@ pub mod dialect;
 pub mod entry;
 pub mod expiring;
 pub mod key;
+pub mod key_of_hash;
 pub mod key_set;
 pub mod page;
 pub mod pending;

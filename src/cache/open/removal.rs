@@ -134,7 +134,7 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
 /// outlive the change.
 fn find(relation: Oid) -> Option<Rc<Cache>> {
     match registry::find(relation) {
-        Err(error @ Error::Distributed(_)) => {
+        Err(error @ (Error::Distributed(_) | Error::OverShards(_))) => {
             ErrorReport::from(error).report(PgLogLevel::ERROR);
             None
         }

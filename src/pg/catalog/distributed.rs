@@ -38,6 +38,23 @@ pub fn citus_is_there() -> bool {
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
 
+/// Whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own: what it writes would
+/// stay where the query fails on another shard.
+pub fn is_part_of_a_query() -> bool {
+    // SAFETY: reads variables of this process; the setting's value is a valid string until it is set anew.
+    unsafe {
+        let name = CStr::from_ptr(pg_sys::application_name);
+        let portal = pg_sys::ActivePortal;
+        name.to_bytes().starts_with(INTERNAL)
+            && !pg_sys::IsTransactionBlock()
+            && !portal.is_null()
+            && (*portal).commandTag == pg_sys::CommandTag::CMDTAG_SELECT
+    }
+}
+
+/// How the application name of a connection begins that Citus makes from node to node.
+const INTERNAL: &[u8] = b"citus_internal";
+
 /// Whether the rows of a table are those of Citus' shards. The caller holds a lock on it; when that
 /// changes, Citus says that the relation has changed.
 pub fn is_distributed(table: Oid) -> bool {

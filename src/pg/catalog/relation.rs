@@ -70,6 +70,18 @@ pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
     }
 }
 
+/// Bytes of its name.
+pub fn name_length(relation: pg_sys::Oid) -> usize {
+    // SAFETY: a syscache look-up; the name is a copy that ends with a NUL byte.
+    unsafe {
+        let name = pg_sys::get_rel_name(relation);
+        match name.is_null() {
+            true => 0,
+            false => CStr::from_ptr(name).count_bytes(),
+        }
+    }
+}
+
 /// Whether there is such a relation, as far as this session has heard.
 pub fn is_there(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.

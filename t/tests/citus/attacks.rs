@@ -136,3 +136,100 @@ fn a_backslash_goes_to_other_nodes_as_it_is() {
         [r"m2|b\2", r"m\1|1"]
     );
 }
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_shard_of_one_key_counts_as_any() {
+    let (_nodes, mut sessions) = cluster();
+    sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    sessions[0]
+        .run("SELECT cache_set('k' || i, 'v', cache => 'c') FROM generate_series(1, 40) AS i");
+    for key in ["k3", "k13", "k1"] {
+        sessions[0].run(&format!(
+            "SELECT isolate_tenant_to_new_shard('c', '{key}', cascade_option => 'CASCADE', shard_transfer_mode => 'block_writes')"
+        ));
+    }
+    for session in &mut sessions {
+        assert_eq!(session.number("SELECT cache_count('c')"), 40);
+        let keys = "SELECT count(DISTINCT key) FROM cache_keys(max_rows => 100, cache => 'c')";
+        assert_eq!(session.number(keys), 40);
+        let all = "SELECT count(*) FROM cache_scan(max_rows => 100, cache => 'c')";
+        assert_eq!(session.number(all), 40);
+        assert_eq!(
+            session.number("SELECT cache_delete_prefix('k3', 'c')"),
+            11, // k3 and k30 to k39
+        );
+        assert_eq!(session.value("SELECT cache_get('k3', 'c')"), None);
+        session.run(
+            "SELECT cache_set(key, 'v', cache => 'c') FROM unnest(ARRAY(SELECT 'k3' || i FROM generate_series(0, 9) AS i) || 'k3'::text) AS key",
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn tables_of_others_are_distributed_as_ever() {
+    let (_nodes, mut sessions) = cluster();
+    let session = &mut sessions[0];
+    session.run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    session.run(
+        "CREATE TABLE plain (id text PRIMARY KEY); SELECT create_distributed_table('plain', 'id')",
+    );
+    session.run("CREATE TABLE bytewise (id text COLLATE \"C\" PRIMARY KEY); SELECT create_distributed_table('bytewise', 'id', colocate_with => 'none')");
+    session.run("SELECT cache_create('d'); SELECT cache_distribute('d'); SELECT cache_set('k', 'v', cache => 'd')");
+    let beside = "SELECT count(DISTINCT colocationid) FROM pg_dist_partition WHERE logicalrelid IN ('c'::regclass, 'd'::regclass, 'pgcache.distributed'::regclass)";
+    assert_eq!(session.number(beside), 1);
+
+    // Put there past cache_distribute(), with a dependency.
+    session.run(
+        "CREATE TABLE source (id text PRIMARY KEY, v text); INSERT INTO source VALUES ('k1', 'a');
+         SELECT cache_create('dependent'), 1; SELECT cache_depend('source', 'id', 'dependent');
+         SET citus.enable_unsafe_triggers = on; SELECT create_distributed_table('dependent', 'key', colocate_with => 'c')",
+    );
+    refused(session.try_lines("UPDATE source SET v = 'b'"), "42809");
+
+    let name = "n".repeat(54);
+    session.run(&format!("SELECT cache_create('{name}')"));
+    refused(
+        session.try_lines(&format!("SELECT cache_distribute('{name}')")),
+        "0A000",
+    );
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
+fn a_statement_that_fails_has_written_on_no_node() {
+    let (_nodes, mut sessions) = cluster();
+    sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    for session in &mut sessions {
+        session
+            .run("SELECT cache_set('n' || i, '1', cache => 'c') FROM generate_series(1, 30) AS i");
+        // Computed on shards, each for itself.
+        for writing in [
+            "SELECT cache_incr(key, 1000, cache => 'c') FROM c",
+            "SELECT count(cache_delete(key, 'c')), 1 / (count(*) - count(*)) FROM c",
+            "SELECT count(cache_delete(key, 'c')) FROM c",
+        ] {
+            if writing.starts_with("SELECT count(cache_delete(key, 'c')) FROM") {
+                session.run("SET default_transaction_read_only = on");
+            }
+            session.try_lines(writing).unwrap_err();
+            session.run("RESET default_transaction_read_only");
+            let as_before = "SELECT count(*) FROM cache_scan('n', max_rows => 100, cache => 'c') WHERE value = '1'";
+            assert_eq!(session.number(as_before), 30, "{writing}");
+        }
+        // In a block they are one transaction.
+        session.run("BEGIN; SELECT count(cache_incr(key, 1000, cache => 'c')) FROM c WHERE key = 'n1'; ROLLBACK");
+        // What a user may set, and what a call then must not do.
+        session.run("SET citus.function_opens_transaction_block = off");
+        for i in 1..=10 {
+            let failing = format!(
+                "SELECT cache_set('n{i}', 'new', cache => 'c'), 1 / (length(cache_get('n{i}', 'c')) - 3)"
+            );
+            refused(session.try_lines(&failing), "22012");
+            let stayed = session.text(&format!("SELECT cache_get('n{i}', 'c')"));
+            assert_eq!(stayed, "1");
+        }
+        session.run("RESET citus.function_opens_transaction_block; SELECT cache_clear('c')");
+    }
+}

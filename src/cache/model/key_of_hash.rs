@@ -1,0 +1,56 @@
+//! A key that Postgres' hash of texts takes to a given number.
+//!
+//! The hash is Jenkins' lookup3, as `src/common/hashfn.c` of Postgres has it. Its steps can be undone: for twelve bytes
+//! and any two of the three words at the end there is one text that leads there. Of those one is taken that is plain
+//! ASCII, as about one of 4,400 is.
+
+type Words = [u32; 3];
+
+/// Where a text of twelve bytes begins.
+const BEGIN: u32 = 0x9e37_79b9_u32.wrapping_add(12).wrapping_add(3_923_095);
+
+/// Twelve bytes of ASCII, none of them 0, whose hash this is.
+pub fn key_of_hash(hash: u32) -> [u8; 12] {
+    let mut number: u64 = 0;
+    loop {
+        let words = before_mix(before_final([(number >> 32) as u32, number as u32, hash]));
+        let words = words.map(|word| word.wrapping_sub(BEGIN).to_ne_bytes());
+        let mut bytes = [0; 12];
+        for (part, word) in bytes.chunks_exact_mut(4).zip(words) {
+            part.copy_from_slice(&word);
+        }
+        if bytes.iter().all(|byte| matches!(byte, 1..=0x7f)) {
+            return bytes;
+        }
+        number += 1;
+    }
+}
+
+/// What `final` was given.
+fn before_final([mut a, mut b, mut c]: Words) -> Words {
+    c = c.wrapping_add(b.rotate_left(24)) ^ b;
+    b = b.wrapping_add(a.rotate_left(14)) ^ a;
+    a = a.wrapping_add(c.rotate_left(4)) ^ c;
+    c = c.wrapping_add(b.rotate_left(16)) ^ b;
+    b = b.wrapping_add(a.rotate_left(25)) ^ a;
+    a = a.wrapping_add(c.rotate_left(11)) ^ c;
+    c = c.wrapping_add(b.rotate_left(14)) ^ b;
+    [a, b, c]
+}
+
+/// What `mix` was given.
+fn before_mix([mut a, mut b, mut c]: Words) -> Words {
+    b = b.wrapping_sub(a);
+    c = (c ^ b.rotate_left(4)).wrapping_add(b);
+    a = a.wrapping_sub(c);
+    b = (b ^ a.rotate_left(19)).wrapping_add(a);
+    c = c.wrapping_sub(b);
+    a = (a ^ c.rotate_left(16)).wrapping_add(c);
+    b = b.wrapping_sub(a);
+    c = (c ^ b.rotate_left(8)).wrapping_add(b);
+    a = a.wrapping_sub(c);
+    b = (b ^ a.rotate_left(6)).wrapping_add(a);
+    c = c.wrapping_sub(b);
+    a = (a ^ c.rotate_left(4)).wrapping_add(c);
+    [a, b, c]
+}
