@@ -6,7 +6,7 @@
 
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
-    ENTRY_HEADER, EXTENDED_HEADER, GRANULE, NO_PAGE, PAGE, TAIL_HEADER, entry_word,
+    ENTRY_HEADER, EXTENDED_HEADER, GRANULE, NO_PAGE, PAGE, TAIL_HEADER, entry_word, page_word,
 };
 use crate::ledger::{EntryEvent, RemovalCause};
 use crate::region::Region;
@@ -232,6 +232,53 @@ impl<'r> EntryRef<'r> {
         })
     }
 
+    /// The number of the writing of a value of several pages, which changes with each write and never comes
+    /// again in its partition. None of a shorter one.
+    pub(crate) fn writing(&self) -> Option<(u64, u32)> {
+        let allocation = self.allocation();
+        (allocation.pages > 0).then(|| {
+            let at = self
+                .region
+                .page_meta(allocation.first_page, page_word::WRITING);
+            (self.region.load(at), allocation.first_page)
+        })
+    }
+
+    pub(crate) fn set_writing(&self, number: u64) {
+        let first_page = self.allocation().first_page;
+        let at = self.region.page_meta(first_page, page_word::WRITING);
+        self.region.store(at, number);
+    }
+
+    /// Copies the bytes from `from` on, whole pages until the value ends; `page` is the one that they begin
+    /// in. Gives the page after them; None where the piece ends elsewhere, and what was copied is nothing.
+    pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
+        let (mut page, mut rest) = (page, into);
+        let pages = self.allocation().pages as usize;
+        for _ in from / PAGE..pages {
+            if rest.is_empty() {
+                return Some(page);
+            }
+            let (part, after) = rest.split_at_mut_checked(PAGE)?;
+            self.region.copy_out(self.region.page_at(page), part);
+            page = self.region.next_page(page);
+            rest = after;
+        }
+        if rest.is_empty() {
+            return Some(page);
+        }
+        let whole = rest.len() == self.value_len() - pages * PAGE;
+        let copied = whole
+            && self.runs(|at, from, len| match rest.get_mut(from..from + len) {
+                Some(part) => {
+                    self.region.copy_out(at, part);
+                    true
+                }
+                None => false,
+            });
+        copied.then_some(page)
+    }
+
     /// Compares in place, without a copy; false for another length.
     pub fn value_equals(&self, value: &[u8]) -> bool {
         value.len() == self.value_len()
@@ -260,14 +307,19 @@ impl<'r> EntryRef<'r> {
             from += PAGE;
             page = self.region.next_page(page);
         }
+        self.runs(|at, in_runs, len| visit(at, from + in_runs, len))
+    }
+
+    /// The same of the pieces behind the pages, with offsets from there on, of an extended entry.
+    fn runs(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
+        let allocation = self.allocation();
         let footprint = self.footprint();
         let in_head = footprint
             .run_bytes
             .min(footprint.head_value_bytes(allocation.head_len));
         let tail_at = allocation.tail as usize * GRANULE + TAIL_HEADER;
-        visit(key_end, from, in_head)
-            && (allocation.tail == 0
-                || visit(tail_at, from + in_head, footprint.run_bytes - in_head))
+        visit(self.key_at() + self.key_len(), 0, in_head)
+            && (allocation.tail == 0 || visit(tail_at, in_head, footprint.run_bytes - in_head))
     }
 
     /// Writes everything but the queue links and the slot into memory that no index slot names yet.

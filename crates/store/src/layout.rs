@@ -66,6 +66,8 @@ pub mod partition_word {
     pub const VALUE_PAGES: usize = 96;
     /// Short entries in two runs.
     pub const SHORT_SPLITS: usize = 104;
+    /// Values of several pages that were written so far: what each of them is numbered by.
+    pub const WRITINGS: usize = 112;
     /// Counters written under the exclusive lock, then those that readers write, on their own line.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;
@@ -97,6 +99,9 @@ pub mod page_word {
     /// One bit for each granule that starts a head run, or a tail run.
     pub const HEADS: usize = 8;
     pub const TAILS: usize = 16;
+    /// No runs start in a page of a value: in a value's first page this is the number of its writing, which
+    /// no other writing in its partition has had or will have.
+    pub const WRITING: usize = HEADS;
     pub const LINK: usize = 24;
     pub const PREVIOUS_SHIFT: u32 = 26;
     pub const OWNER_SHIFT: u32 = 52;

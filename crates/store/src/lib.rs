@@ -98,6 +98,7 @@
 //! | `Region::prefetch_buckets(hash)`, `prefetch_entry(hash)` | batch look-up: all buckets, then all entries, then lock and get; need no lock |
 //! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
 //! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
+//! | `PartitionRef::begin(key, valid) -> Option<Reading>`, `read_on(key, valid, reading, into) -> Piece` | a value of several pages in pieces, each under a lock of its own: `Changed` as soon as it is another one |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
 //! | `PartitionRef::stripe(hash) -> Stripe { epoch, pending_writers }` | the token; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
@@ -166,7 +167,7 @@ pub use arena::pool::Grant;
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, NewEntry};
 pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
 pub use ledger::{EntryEvent, Ledger, RemovalCause};
-pub use lookup::GetOutcome;
+pub use lookup::{GetOutcome, Piece, Reading};
 pub use params::Params;
 pub use partition::{PartitionMut, PartitionRef};
 pub use region::Region;

@@ -9,6 +9,7 @@ use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
 use crate::footprint::{Allocation, Footprint};
 use crate::index::IndexSlot;
+use crate::layout::{PAGE, partition_word};
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
@@ -58,6 +59,7 @@ impl PartitionMut<'_> {
         };
         let entry = self.entry(allocation.head);
         entry.write(&allocation, key, new);
+        self.number(&entry, allocation.pages);
         self.count(Counter::Sets);
         let old = self.find(key);
         match old {
@@ -86,10 +88,22 @@ impl PartitionMut<'_> {
     fn overwrite_in_place(&mut self, number: u32, entry: &EntryRef, new: &NewEntry) {
         let gone = self.overwritten(entry);
         entry.rewrite(new);
+        if new.value.len() >= PAGE {
+            self.number(entry, entry.allocation().pages);
+        }
         self.count_hit(number);
         self.count(Counter::Sets);
         self.report(gone);
         self.report_stored(entry);
+    }
+
+    /// Gives the writing of a value of several pages its number: who has copied some of them sees by it that
+    /// the rest is of another one.
+    fn number(&mut self, entry: &EntryRef, pages: u32) {
+        if pages > 0 {
+            self.add_field(partition_word::WRITINGS, 1);
+            entry.set_writing(self.field(partition_word::WRITINGS));
+        }
     }
 
     fn replace(&mut self, number: u32, old: &EntryRef, new: &EntryRef) {

@@ -10,6 +10,8 @@ pub mod model;
 mod model_tests;
 pub mod op;
 #[cfg(test)]
+mod piece_tests;
+#[cfg(test)]
 mod race_tests;
 pub mod testing;
 mod validate;
