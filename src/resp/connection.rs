@@ -1,5 +1,6 @@
 //! A connection: its socket, and the bytes that wait on either side. At rest it holds none of them.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 
 use mio::event::Event;
@@ -12,8 +13,11 @@ use super::tls::{self, Encryption};
 
 /// Room that a buffer keeps when it is empty.
 const KEPT: usize = 2 << 10;
-/// Replies of more bytes are not copied.
+/// Replies of more bytes are not copied, and buffers grow no further by others.
 const LONG: usize = 512 << 10;
+/// Bytes that a socket is given at once. One that is read meanwhile takes a reply of megabytes in one
+/// call, and nobody else is served until it has.
+const AT_ONCE: usize = 128 << 10;
 /// Bytes of a request before it is known who the client is.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
@@ -34,8 +38,8 @@ pub struct Connection {
     pub parser: Parser,
     /// The bytes from the beginning of the first request that was not dealt with.
     pub input: Vec<u8>,
-    /// Replies, and how many bytes of them the socket has taken: what is left of a long one is not moved.
-    unsent: Vec<u8>,
+    /// Replies, and how many bytes of the first of them the socket has taken: what is long is not moved.
+    unsent: VecDeque<Vec<u8>>,
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for their client's turn.
     pushed: Vec<u8>,
@@ -88,7 +92,7 @@ impl Connection {
             session,
             parser: Parser::new(Limits::unauthenticated(UNAUTHENTICATED)),
             input: Vec::new(),
-            unsent: Vec::new(),
+            unsent: VecDeque::new(),
             sent: 0,
             pushed: Vec::new(),
             readable: false,
@@ -192,7 +196,8 @@ impl Connection {
     pub fn unsent(&self) -> usize {
         // What is encrypted already is little, and counts as a byte.
         let encrypted = matches!(&self.wire, Wire::Encrypted(wire) if wire.has_unsent());
-        self.unsent.len() - self.sent + self.pushed.len() + usize::from(encrypted)
+        let unsent = self.unsent.iter().map(Vec::len).sum::<usize>();
+        unsent - self.sent + self.pushed.len() + usize::from(encrypted)
     }
 
     /// Says that the connection ends, where that is said.
@@ -204,7 +209,11 @@ impl Connection {
 
     /// Bytes of memory that its buffers hold.
     pub fn held(&self) -> usize {
-        self.input.capacity() + self.unsent.capacity() + self.pushed.capacity() + self.parser.held()
+        let begun = self.session.continued.as_ref();
+        let begun = begun.map_or(0, |(continuation, _)| continuation.held());
+        let unsent = self.unsent.iter().map(Vec::capacity).sum::<usize>();
+        let waits = unsent + self.pushed.capacity() + begun;
+        self.input.capacity() + waits + self.parser.held()
     }
 
     /// Sends these replies after those that wait; what the socket does not take is kept, unless there is
@@ -219,25 +228,25 @@ impl Connection {
         if left.is_empty() {
             return Ok(());
         }
-        // What is moved is no more than what was sent since it was last.
-        if self.sent > self.unsent.len() / 2 {
-            self.unsent.drain(..self.sent);
-            self.sent = 0;
+        if self.unsent.back().is_none_or(|last| last.len() >= LONG) {
+            self.unsent.push_back(Vec::new());
         }
-        if self.unsent.try_reserve(left.len()).is_err() {
-            return Err(ErrorKind::OutOfMemory.into());
+        if let Some(last) = self.unsent.back_mut() {
+            if last.try_reserve(left.len()).is_err() {
+                return Err(ErrorKind::OutOfMemory.into());
+            }
+            last.extend_from_slice(left);
         }
-        self.unsent.extend_from_slice(left);
         Ok(())
     }
 
     /// The same of replies that a writer has: long ones are taken from it, not copied.
     pub fn send_replies(&mut self, replies: &mut Writer) -> io::Result<()> {
         self.flush()?;
-        if replies.as_bytes().len() < LONG || !self.unsent.is_empty() {
+        if replies.as_bytes().len() < LONG {
             return self.send(replies.as_bytes());
         }
-        self.unsent = replies.take();
+        self.unsent.push_back(replies.take());
         self.flush()
     }
 
@@ -273,22 +282,33 @@ impl Connection {
         }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Whether replies wait that the socket may take: it is the client's next turn that goes on with them.
+    pub fn may_send(&self) -> bool {
+        self.writable && !self.unsent.is_empty()
+    }
+
+    /// Sends some of what waits, as far as the socket takes it.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.writable {
             self.push_encrypted()?;
         }
-        let unsent = std::mem::take(&mut self.unsent);
-        let mut sent = std::mem::take(&mut self.sent);
+        let mut given = 0;
         while self.writable
-            && let Some(left) = unsent.get(sent..)
-            && !left.is_empty()
+            && given < AT_ONCE
+            && let Some(first) = self.unsent.pop_front()
         {
-            sent += self.write(left)?;
+            let left = first.get(self.sent..).unwrap_or_default();
+            let some = left.get(..AT_ONCE - given).unwrap_or(left);
+            let written = self.write(some)?;
+            given += written;
+            self.sent += written;
+            match self.sent < first.len() {
+                true => self.unsent.push_front(first),
+                false => self.sent = 0,
+            }
         }
-        if sent < unsent.len() {
-            self.unsent = unsent;
-            self.sent = sent;
+        if given > 0 && self.unsent.is_empty() {
+            self.unsent = VecDeque::new();
         }
         Ok(())
     }

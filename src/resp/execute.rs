@@ -144,13 +144,17 @@ fn on_entries(
     if flush_all::is_meant(core, session, command) {
         return flush_all::run(core, session, command, replies);
     }
-    // A piece of it was done: the rest goes by what was decided then.
-    if let Some((continuation, decided)) = session.continued.take() {
-        tracking::reads_on(session);
-        let (target, state) = (&decided.target, &mut session.state);
-        let step = commands::go_on(continuation, command, target, state, core.now, replies);
-        return came(core, session, decided, command, step, replies);
-    }
+    let anew = match session.continued.take() {
+        Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
+        // A piece of it was done: the rest goes by what was decided then.
+        Some((continuation, decided)) => {
+            tracking::reads_on(session);
+            let (target, state) = (&decided.target, &mut session.state);
+            let step = commands::go_on(continuation, command, target, state, core.now, replies);
+            return came(core, session, decided, command, step, replies);
+        }
+        None => None,
+    };
     if let Command::Copy { from, to, options } = command {
         match options.read(core.decisions.databases()) {
             Ok((Some(other), replace)) if other != session.database as usize => {
@@ -174,7 +178,10 @@ fn on_entries(
                 return to_table(core, session, decided, command, replies);
             }
             let (target, state) = (&decided.target, &mut session.state);
-            let step = commands::run(command, target, state, core.now, replies);
+            let step = match anew {
+                None => commands::run(command, target, state, core.now, replies),
+                Some(begun) => commands::go_on(begun, command, target, state, core.now, replies),
+            };
             came(core, session, decided, command, step, replies)
         }
         Err(step) => step,

@@ -37,6 +37,14 @@ enum Ended {
 
 /// Serves a client that has something to do, or of which something was read.
 pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> After {
+    match serve_once(core, client, read, now) {
+        // Nobody tells that the socket takes more: it was not asked to take all.
+        After::Rest | After::Starve if client.may_send() => After::Again,
+        after => after,
+    }
+}
+
+fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> After {
     if client.flush().is_err() || client.killed {
         return After::End;
     }

@@ -76,6 +76,7 @@ mod resp_faults;
 mod resp_front;
 mod resp_hot;
 mod resp_layout;
+mod resp_long;
 mod resp_publish;
 mod resp_scripts;
 mod resp_slow;

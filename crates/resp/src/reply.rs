@@ -139,6 +139,46 @@ impl Writer {
         self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
     }
 
+    /// Begins a bulk string of this length that comes in pieces, and asks for the memory of all of it.
+    /// [`Writer::end_bulk`] follows the last.
+    pub fn begin_bulk(&mut self, length: usize) {
+        self.length(b'$', length);
+        let fits = self.bytes.len().saturating_add(length + 2) <= self.limit;
+        self.overflowed |= !fits || self.bytes.try_reserve_exact(length + 2).is_err();
+    }
+
+    /// Room for the next bytes of it, which are zero; none where the writer has overflowed.
+    pub fn piece(&mut self, length: usize) -> &mut [u8] {
+        let from = self.bytes.len();
+        let fits = length <= self.bytes.capacity() - from;
+        self.overflowed |= !fits;
+        if !self.overflowed {
+            self.bytes.resize(from + length, 0);
+        }
+        self.bytes.get_mut(from..).unwrap_or_default()
+    }
+
+    /// Ends a bulk string of which all bytes were written.
+    pub fn end_bulk(&mut self) {
+        self.push(&[b"\r\n"]);
+    }
+
+    /// Replies that another writer has written: they are taken, not copied, where nothing waits before them.
+    pub fn adopt(&mut self, replies: Vec<u8>) {
+        if !self.bytes.is_empty() {
+            return self.append(&replies);
+        }
+        self.overflowed |= replies.len() > self.limit;
+        if !self.overflowed {
+            self.bytes = replies;
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// An integer where Redis replies a string.
     pub fn bulk_integer(&mut self, number: i64) {
         self.bulk(Digits::new().of(number));
@@ -259,6 +299,35 @@ mod tests {
         replies.bulk(b"1234");
         replies.rewind(3);
         assert_eq!(replies.as_bytes(), b"_\r\n");
+    }
+
+    #[test]
+    fn a_string_in_pieces_is_the_same_string() {
+        let mut replies = Writer::new(Protocol::Resp2, 100);
+        replies.begin_bulk(5);
+        replies.piece(3).copy_from_slice(b"abc");
+        replies.piece(2).copy_from_slice(b"de");
+        replies.end_bulk();
+        assert_eq!(replies.as_bytes(), b"$5\r\nabcde\r\n");
+        let mut others = Writer::new(Protocol::Resp2, 30);
+        others.adopt(replies.take());
+        others.adopt(b"+OK\r\n".to_vec());
+        assert_eq!(others.as_bytes(), b"$5\r\nabcde\r\n+OK\r\n");
+        assert!(!others.overflowed() && !replies.overflowed());
+        others.adopt(vec![b'x'; 20]);
+        assert!(others.overflowed());
+    }
+
+    #[test]
+    fn a_string_in_pieces_is_bounded() {
+        let mut replies = Writer::new(Protocol::Resp2, 10);
+        replies.begin_bulk(5);
+        assert!(replies.overflowed());
+        assert_eq!(replies.piece(5), b"");
+        let mut replies = Writer::new(Protocol::Resp2, 1);
+        replies.adopt(b"+OK\r\n".to_vec());
+        assert!(replies.overflowed());
+        assert_eq!(replies.as_bytes(), b"");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 
 use pgcache_store::{EntryRef, Header, Key as HotKey, NewEntry, PartitionRef, RemovalCause};
-use pgcache_store::{GetOutcome, NO_DEADLINE};
+use pgcache_store::{GetOutcome, NO_DEADLINE, Piece, Reading};
 
 use super::handle::{self, TierHandle};
 use super::ops;
@@ -26,6 +26,8 @@ use crate::pg::value::stored::Kind;
 
 /// Keys that are asked for from memory at once.
 const AT_ONCE: usize = 32;
+/// Values of more bytes can be read in pieces: to copy this many takes as long as ten look-ups.
+pub const LONG: usize = 256 << 10;
 
 thread_local! {
     static HITS: Cell<u64> = const { Cell::new(0) };
@@ -60,6 +62,14 @@ impl Seen {
             length: header.value_len as usize,
         }
     }
+}
+
+/// What there is under a key.
+pub enum Found {
+    /// A value in the buffer, or none.
+    Seen(Option<Seen>),
+    /// One that is read by [`Entries::read_on`].
+    Long(Reading),
 }
 
 /// A value to be stored.
@@ -172,6 +182,44 @@ impl<'c> Entries<'c> {
                 GetOutcome::Miss => return Ok(None),
             }
         }
+    }
+
+    /// The same, but none of a long value, which is begun to be read in pieces.
+    #[inline]
+    pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
+        loop {
+            let found = self.tier().read(key.hash, |partition| {
+                partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
+            });
+            match found {
+                GetOutcome::Hit(header) => {
+                    self.note_deadline(&header);
+                    return Ok(Found::Seen(Some(Seen::of(&header))));
+                }
+                GetOutcome::TooSmall(header) if header.value_len as usize > LONG => {
+                    let begun = self.tier().read(key.hash, |partition| {
+                        partition.begin(key, |header| self.is_valid(header))
+                    });
+                    if let Some(reading) = begun.filter(|reading| reading.length() > LONG) {
+                        return Ok(Found::Long(reading));
+                    }
+                }
+                GetOutcome::TooSmall(header) => grow(buffer, header.value_len as usize)?,
+                GetOutcome::Miss => return Ok(Found::Seen(None)),
+            }
+        }
+    }
+
+    /// Copies the next piece of a long value, as long as [`Reading::next`] says. After the last of them it is the
+    /// value of this moment, and a use of it counts.
+    pub fn read_on(&self, key: &RawKey, reading: &mut Reading, into: &mut [u8]) -> Piece {
+        let piece = self.tier().read(key.hash, |partition| {
+            partition.read_on(key, |header| self.is_valid(header), reading, into)
+        });
+        if let Piece::Last(header) = &piece {
+            self.note_deadline(header);
+        }
+        piece
     }
 
     /// What a live entry says. No use of it counts.

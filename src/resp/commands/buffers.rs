@@ -7,8 +7,8 @@ use super::refusal::{Done, Refusal};
 use crate::cache::memory::raw::{self, Seen};
 
 /// Bytes that are kept of a buffer from one command to the next; of the process, not of a
-/// connection.
-const KEPT: usize = 1 << 20;
+/// connection. No long value fits in them.
+const KEPT: usize = raw::LONG;
 /// Values up to this size are copied with one look-up.
 const SHORT: usize = 8 << 10;
 

@@ -9,6 +9,7 @@ pub mod buffers;
 pub mod call;
 pub mod channels;
 mod keys;
+mod long;
 pub mod many;
 pub mod refusal;
 mod script_table;
@@ -54,9 +55,25 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Continuation(Work);
 
+impl Continuation {
+    /// Whether nothing was done that counts: the command begins anew, by what is decided then.
+    pub fn begins_anew(&self) -> bool {
+        matches!(self.0, Work::Get(long::Progress::Begins(_)))
+    }
+
+    /// Bytes of memory that a part of its reply takes.
+    pub fn held(&self) -> usize {
+        match &self.0 {
+            Work::Get(progress) => progress.held(),
+            _ => 0,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Work {
     Begin,
+    Get(long::Progress),
     Many(many::Progress),
     Scan(Option<walks::Scanned>),
     Keys(walks::Found),
@@ -154,6 +171,16 @@ fn piece<'a>(
         return Err(Refusal::Table);
     }
     match command {
+        Command::Get { key } => {
+            let progress = match work {
+                Work::Get(progress) => progress,
+                _ => long::Progress::Begins(0),
+            };
+            return Ok(match long::get(call, key, progress, buffers, out)? {
+                Some(progress) => Piece::Work(Work::Get(progress)),
+                None => Piece::Last,
+            });
+        }
         Command::Count => {
             let entries = call.to_read(crate::resp::target::Rights::READ)?;
             let count = entries.map_or(0, |entries| entries.count());
