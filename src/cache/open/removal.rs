@@ -134,8 +134,8 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
 /// outlive the change.
 fn find(relation: Oid) -> Option<Rc<Cache>> {
     match registry::find(relation) {
-        Err(error @ (Error::Distributed(_) | Error::OverShards(_))) => {
-            ErrorReport::from(error).report(PgLogLevel::ERROR);
+        Err(Error::Distributed(name) | Error::OverShards(name)) => {
+            ErrorReport::from(Error::Distributed(name)).report(PgLogLevel::ERROR);
             None
         }
         found => found.ok(),
