@@ -271,7 +271,7 @@ fn define_listeners(preloading: bool) {
     GucRegistry::define_int_guc(
         c"pgcache.resp_backs",
         c"Processes that work on tables for the Redis protocol, and look into catalogs.",
-        c"The first one waits for nobody; the others take what has to wait.",
+        c"One waits for nobody; the others take what has to wait.",
         &BACKS,
         1,
         MOST_BACKS,

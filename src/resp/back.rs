@@ -1,5 +1,6 @@
 //! A back process: does what can wait, for the fronts. It answers questions, each in a transaction of its
-//! own, and works on tables. The one of number 0 is the quick lane.
+//! own, and works on tables. One has the quick lane: that of number 0, until it is kept from it and another one
+//! takes it.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use super::auth::{self, DecideFailure};
 use super::question::{Answer, Question};
 use super::work::Bench;
 use crate::guc;
+use crate::pg::resp::commits;
 use crate::pg::resp::desk::Desk;
 use crate::pg::resp::queue::{Asked, Kind, Queue, Takes};
 use crate::pg::session::failure::Failure;
@@ -28,11 +30,11 @@ pub fn run(number: usize) {
     reload();
     let mut back = Back {
         number,
-        has_slow: number != 0 || guc::resp::backs() == 1,
         bench: Bench::new(number, desk, search_path),
         next_slow: Instant::now(),
         queue,
     };
+    commits::begin_back(number);
     back.queue.begin_back(number, Answer::Failed);
     back.bench.answer_lost(&back.queue);
     while !background::asked_to_end() {
@@ -47,8 +49,6 @@ pub fn run(number: usize) {
 
 struct Back {
     number: usize,
-    /// It takes what may wait.
-    has_slow: bool,
     /// The quick one takes no question before that may take long.
     next_slow: Instant,
     queue: Queue<Question, Answer>,
@@ -89,16 +89,17 @@ impl Back {
 
     /// One batch, one question, one job; whether there was any.
     fn work(&mut self) -> bool {
-        let mut worked = self.number == 0 && self.bench.quick(&self.queue);
+        self.bench.bring_back(&self.queue);
+        let mut worked = self.has_quick() && self.bench.quick(&self.queue);
         if self.may_answer()
             && let Some(asked) = self.queue.next(self.number, self.takes())
         {
             self.answer(asked);
             worked = true;
         }
-        if self.has_slow && self.bench.has_slow() {
+        if self.has_slow() && self.bench.has_slow() {
             // It may take long: who comes in or asks meanwhile does not wait for it.
-            if self.number != 0 && self.queue.is_asked(Takes::ALL) {
+            if !self.has_quick() && self.queue.is_asked(Takes::ALL) {
                 self.queue.wake_quick();
             }
             worked |= self.bench.slow(&self.queue);
@@ -108,13 +109,14 @@ impl Back {
 
     fn answer(&mut self, asked: Asked<Question>) {
         let since = Instant::now();
-        let patience = (!self.has_slow).then_some(QUICK);
+        let has_slow = self.has_slow();
+        let patience = (!has_slow).then_some(QUICK);
         let answered = match (answer(&asked.question, patience), &asked.question) {
             (Ok(answered), _) => answered,
             (Err(failure), Question::Decide { .. }) if failure.locked => {
                 Answer::Decided(Err(DecideFailure::Locked))
             }
-            (Err(failure), _) if failure.locked && !self.has_slow => {
+            (Err(failure), _) if failure.locked && !has_slow => {
                 return self.queue.put_back(asked);
             }
             (Err(_), _) => Answer::Failed,
@@ -125,18 +127,28 @@ impl Back {
         }
     }
 
+    fn has_quick(&self) -> bool {
+        self.queue.has_quick(self.number)
+    }
+
+    /// Whether it takes what may wait: the quick one only where nobody else can.
+    fn has_slow(&self) -> bool {
+        !self.has_quick() || commits::all_others_wait(guc::resp::backs(), self.number)
+    }
+
     fn has_work(&self) -> bool {
-        self.bench.has_work(self.has_slow) || self.may_answer() && self.queue.is_asked(self.takes())
+        self.bench.has_work(self.has_quick(), self.has_slow())
+            || self.may_answer() && self.queue.is_asked(self.takes())
     }
 
     /// Whether it takes questions now: the quick one only where no other can.
     fn may_answer(&self) -> bool {
-        self.has_slow || !self.queue.has_idle_slow()
+        self.has_slow() || !self.queue.has_idle_slow()
     }
 
     /// Until when the quick one leaves those alone that take long, where nobody else takes them.
     fn until_slow(&self) -> Option<Duration> {
-        let waits = |takes| !self.has_slow && self.may_answer() && self.queue.is_asked(takes);
+        let waits = |takes| !self.has_slow() && self.may_answer() && self.queue.is_asked(takes);
         waits(Takes {
             slow: true,
             locked: false,
@@ -150,8 +162,8 @@ impl Back {
     /// Which questions it takes: the quick one none that has met a lock, and of those with a password a few.
     fn takes(&self) -> Takes {
         Takes {
-            slow: self.has_slow || Instant::now() >= self.next_slow,
-            locked: self.has_slow,
+            slow: self.has_slow() || Instant::now() >= self.next_slow,
+            locked: self.has_slow(),
         }
     }
 }

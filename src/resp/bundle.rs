@@ -1,13 +1,22 @@
 //! What a front keeps of the commands that it hands over to backs.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use super::decisions::Decided;
+use super::question::{Answer, Question};
+use crate::pg::resp::commits;
 use crate::pg::resp::desk::{Answered, Desk, Free, Handed, Lane, Work};
+use crate::pg::resp::queue::Queue;
+
+/// Backs that have taken nothing from a lane for so long do not come to it.
+const STALLED: Duration = Duration::from_millis(20);
 
 /// Commands of one client's pipeline that are handed over together.
 pub struct Bundle {
     pub decided: Rc<Decided>,
+    /// It writes to the log of the server.
+    pub is_logged: bool,
     /// It is a COPY to this cache.
     pub copied_to: Option<Rc<Decided>>,
     pub work: Work,
@@ -25,6 +34,8 @@ pub struct Bundle {
 pub struct Counter {
     pub desk: Desk,
     free: Vec<Free>,
+    quick: Watched,
+    slow: Watched,
     /// What was handed over since backs were last told: to the quick lane, to the slow one.
     pub untold: (bool, bool),
 }
@@ -34,8 +45,32 @@ impl Counter {
         Counter {
             desk,
             free: desk.begin_front(front),
+            quick: Watched::new(Lane::Quick),
+            slow: Watched::new(Lane::Slow),
             untold: (false, false),
         }
+    }
+
+    /// Looks whether backs come to what waits in the lanes. Where that of the quick lane does not (a standby or
+    /// a disk holds it) another one takes its lane; and one that sleeps takes over from those that wait for
+    /// a standby.
+    pub fn look_at_lanes(&mut self, queue: &Queue<Question, Answer>) {
+        if self.quick.is_stalled(&self.desk) {
+            queue.free_quick();
+        }
+        if self.slow.is_stalled(&self.desk) && commits::somebody_waits() {
+            queue.wake_slow();
+        }
+    }
+
+    /// When to look at them again.
+    pub fn next_look(&self) -> Option<Instant> {
+        let since = [&self.quick, &self.slow].map(|watched| watched.since);
+        since
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|(since, _)| since + STALLED)
     }
 
     pub fn has_room(&self) -> bool {
@@ -61,5 +96,33 @@ impl Counter {
     /// A reply was sent, or nobody wants it.
     pub fn give_back(&mut self, place: Answered) {
         self.free.push(self.desk.free(place));
+    }
+}
+
+/// A lane, while something waits there.
+struct Watched {
+    lane: Lane,
+    /// Since when, and how many had been taken from it then.
+    since: Option<(Instant, u64)>,
+}
+
+impl Watched {
+    fn new(lane: Lane) -> Watched {
+        Watched { lane, since: None }
+    }
+
+    /// Whether nothing was taken for long; said again after as long.
+    fn is_stalled(&mut self, desk: &Desk) -> bool {
+        if desk.waiting(self.lane) == 0 {
+            self.since = None;
+            return false;
+        }
+        let (now, taken) = (Instant::now(), desk.taken_from(self.lane));
+        let same = self.since.filter(|(_, former)| *former == taken);
+        let stalled = same.is_some_and(|(since, _)| now >= since + STALLED);
+        if stalled || same.is_none() {
+            self.since = Some((now, taken));
+        }
+        stalled
     }
 }

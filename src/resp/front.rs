@@ -287,11 +287,14 @@ impl Front {
         let starved = self.core.has_starved().then(|| now + ACCEPT_AGAIN);
         let inbox = self.fronts.next_open();
         let accepts = self.next_accept;
-        [looks, opens, inbox, held, starved, accepts, pause_ends]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|moment| moment.saturating_duration_since(now))
+        let lane = self.core.counter.next_look();
+        [
+            lane, looks, opens, inbox, held, starved, accepts, pause_ends,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|moment| moment.saturating_duration_since(now))
     }
 
     /// What others ask of the process by signals.

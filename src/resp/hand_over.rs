@@ -17,6 +17,7 @@ use super::session::{Replies, Session, Waits};
 use super::shared::Core;
 use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
+use crate::cache::catalog::registry::Storage;
 use crate::pg::resp::desk::{Handed, Lane, Work};
 use crate::pg::session::clock;
 
@@ -46,6 +47,7 @@ pub fn begin(
         lane,
         from: 0,
         commands: 1,
+        is_logged: is_logged(&decided, command),
         is_full: lane == Lane::Slow || session.replies != Replies::On,
         collected: None,
         copied_to: None,
@@ -67,6 +69,7 @@ pub fn begin_copy(core: &mut Core, from: Rc<Decided>, to: Rc<Decided>) -> Step {
         },
         from: 0,
         commands: 1,
+        is_logged: writes_log(&to),
         is_full: true,
         collected: None,
         copied_to: Some(to),
@@ -80,6 +83,22 @@ pub fn lane(decided: &Decided, kind: Kind) -> Lane {
         true => Lane::Slow,
         false => Lane::Quick,
     }
+}
+
+/// Whether a command writes to the log.
+pub fn is_logged(decided: &Decided, command: &Command<'_>) -> bool {
+    match tables::kind(command) {
+        Kind::Read | Kind::NotOurs => false,
+        Kind::Write => writes_log(decided),
+        // Emptying any table does; the others only read.
+        Kind::Long => matches!(command, Command::Clear { .. }),
+    }
+}
+
+/// Whether a write to this table does. Of others' code, and of partitions, nobody knows.
+pub fn writes_log(decided: &Decided) -> bool {
+    let cache = &decided.target.cache;
+    cache.storage == Storage::Logged || cache.partitioned || decided.runs_others_code
 }
 
 fn work(kind: Kind) -> Work {
@@ -121,6 +140,7 @@ fn takes(core: &mut Core, session: &mut Session, bundle: &mut Bundle, args: Args
     tracking::command_handed(session, &command);
     bundle.work = bundle.work.max(work(kind));
     bundle.commands += 1;
+    bundle.is_logged |= is_logged(&bundle.decided, &command);
     true
 }
 
@@ -134,6 +154,7 @@ pub fn submit(core: &mut Core, session: &mut Session, bundle: &Bundle, requests:
         ticket: session.id,
         role,
         relation: bundle.decided.target.cache.relation,
+        is_logged: bundle.is_logged,
         copied_to: bundle.copied_to.as_ref().map(|to| to.target.cache.relation),
         alone: std::iter::once(&bundle.decided)
             .chain(&bundle.copied_to)
@@ -167,6 +188,7 @@ pub fn tell_backs(core: &mut Core) {
     if slow {
         core.queue.wake_slow();
     }
+    core.counter.look_at_lanes(&core.queue);
 }
 
 /// Takes what backs have answered: the clients go on.

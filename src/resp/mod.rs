@@ -63,7 +63,7 @@ use crate::guc;
 use crate::pg::resp::area::{self, Sizes};
 use crate::pg::resp::process::{self, Tasks};
 use crate::pg::resp::queue;
-use crate::pg::resp::{board, cursors, desk, messages, several, slow_log};
+use crate::pg::resp::{board, commits, cursors, desk, messages, several, slow_log};
 use crate::pg::session::failure;
 use crate::pg::shmem::ring;
 
@@ -83,6 +83,7 @@ pub fn register() {
     desk::register(guc::resp::workers(), guc::resp::max_request());
     ring::register();
     cursors::register();
+    commits::register();
     slow_log::register();
     process::register(Tasks {
         front: front::run,

@@ -9,7 +9,7 @@ use super::admission::Step;
 use super::bundle::Bundle;
 use super::commands::WatchedRows;
 use super::decisions::Decided;
-use super::hand_over::lane;
+use super::hand_over::{is_logged, lane, writes_log};
 use super::session::Session;
 use super::shared::Core;
 use super::tables::{self, Kind};
@@ -35,7 +35,7 @@ pub fn exec(
     let Some(mut queue) = session.state.exec(core.now, replies) else {
         return Step::Done;
     };
-    let (mut commands, mut is_long) = (0, false);
+    let (mut commands, mut is_long, mut logs) = (0, false, false);
     while let Some(args) = queue.next() {
         // One that is wrong tells so as its element.
         if let Ok(command) = Command::read(args) {
@@ -51,10 +51,13 @@ pub fn exec(
                 }
                 kind => is_long |= kind == Kind::Long,
             }
+            logs |= is_logged(&decided, &command);
             tracking::note_reads(core, session, &decided, &command);
         }
         commands += 1;
     }
+    // A watched key that is not there is held by a row.
+    logs |= !watched.is_empty() && writes_log(&decided);
     if commands == 0 && watched.is_empty() {
         return Step::Done;
     }
@@ -70,6 +73,7 @@ pub fn exec(
         lane: lane(&decided, kind),
         from: 0,
         commands,
+        is_logged: logs,
         is_full: true,
         collected: Some(collected),
         copied_to: None,
@@ -111,6 +115,7 @@ pub fn watch(
         },
         from: 0,
         commands: 1,
+        is_logged: false,
         is_full: true,
         collected: None,
         copied_to: None,

@@ -84,6 +84,7 @@ mod resp_storm;
 mod resp_table_batches;
 mod resp_table_faults;
 mod resp_table_roles;
+mod resp_table_standby;
 mod resp_tables;
 mod resp_tls;
 mod resp_tracking;

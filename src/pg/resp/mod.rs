@@ -6,6 +6,7 @@
 
 pub mod area;
 pub mod board;
+pub mod commits;
 pub mod cursors;
 pub mod desk;
 pub mod gate;

@@ -47,6 +47,9 @@ fn with_back(state: u32, back: usize) -> u32 {
     state | (back as u32) << STATE_BITS
 }
 
+/// Of the quick lane: no back has it. Zeros: the first one has.
+const NOBODY: u32 = u32::MAX;
+
 /// What others know of a process.
 #[repr(C)]
 struct Process {
@@ -72,6 +75,8 @@ struct Head {
     order: AtomicU64,
     /// Slow questions that have a place.
     slow: AtomicU32,
+    /// The number of the back that has the quick lane.
+    quick: AtomicU32,
     fronts: [Process; MOST_PROCESSES],
     backs: [Process; MOST_PROCESSES],
 }
@@ -276,15 +281,52 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
 
     /// A back that is at work looks again before it sleeps. The quick one is the last that is asked.
     fn wake_back(&self) {
-        if let Some(back) = self.head.backs.iter().rev().find(|back| back.is_idle()) {
+        if let Some(back) = self.idle_slow().next().or_else(|| self.idle_quick()) {
             background::wake(back.pid.load(Acquire));
         }
     }
 
+    fn idle_slow(&self) -> impl Iterator<Item = &'static Process> {
+        let quick = self.head.quick.load(SeqCst) as usize;
+        let slow = self.head.backs.iter().enumerate().rev();
+        let slow = slow.filter(move |(number, back)| *number != quick && back.is_idle());
+        slow.map(|(_, back)| back)
+    }
+
+    fn idle_quick(&self) -> Option<&'static Process> {
+        let quick = self.head.quick.load(SeqCst) as usize;
+        self.head.backs.get(quick).filter(|back| back.is_idle())
+    }
+
+    /// Whether this back has the quick lane; it takes it where nobody has.
+    pub fn has_quick(&self, back: usize) -> bool {
+        let quick = self.head.quick.load(SeqCst);
+        let claim = || {
+            let claimed = self
+                .head
+                .quick
+                .compare_exchange(NOBODY, back as u32, SeqCst, SeqCst);
+            claimed.is_ok()
+        };
+        quick == back as u32 || quick == NOBODY && claim()
+    }
+
+    /// Takes the quick lane from the back that has it, which does not come to it: for another one that does,
+    /// or for itself again.
+    pub fn free_quick(&self) {
+        self.head.quick.store(NOBODY, SeqCst);
+        self.wake_back();
+    }
+
     /// Wakes the back of the quick lane, if it sleeps.
     pub fn wake_quick(&self) {
-        if let Some(quick) = self.head.backs.first().filter(|back| back.is_idle()) {
-            background::wake(quick.pid.load(Acquire));
+        match self.head.quick.load(SeqCst) {
+            NOBODY => self.wake_back(),
+            _ => {
+                if let Some(quick) = self.idle_quick() {
+                    background::wake(quick.pid.load(Acquire));
+                }
+            }
         }
     }
 
@@ -295,8 +337,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
 
     /// Whether any back but the quick one can do what is asked at once.
     pub fn has_idle_slow(&self) -> bool {
-        let (_, slow) = self.head.backs.split_at(1);
-        slow.iter().any(Process::is_idle)
+        self.idle_slow().next().is_some()
     }
 
     /// Says whether this back is at work. After it has said that it is not, it looks once more.

@@ -18,6 +18,8 @@ pub struct Job {
     /// None of a part of another one.
     pub taken: Option<Taken>,
     pub handed: Handed,
+    /// Its commit waits for a synchronous standby.
+    pub waits: bool,
     /// Where they are among the bytes of the batch.
     pub requests: Range<usize>,
     /// Of the first command's key: jobs are run in its order.

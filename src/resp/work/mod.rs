@@ -23,13 +23,16 @@ use super::question::{Answer, Question};
 use super::tables::{self, Table};
 use crate::cache::commit::told;
 use crate::cache::memory::raw;
-use crate::pg::resp::desk::{Desk, Lane, Taken};
+use crate::pg::resp::commits;
+use crate::pg::resp::desk::{Desk, Handed, Lane, Taken};
 use crate::pg::resp::queue::{Kind, MOST_PROCESSES, Queue};
 use crate::pg::session::failure::Failure;
 use crate::pg::shmem::ring;
 use crate::pg::worker::as_role::{self, Terms};
 use crate::pg::worker::background;
 
+/// How long a role's settings are asked for where nobody may wait.
+const PATIENCE: Duration = Duration::from_millis(2);
 /// Bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
 
@@ -100,6 +103,7 @@ impl Bench {
         jobs.push(Job {
             taken: Some(taken),
             handed,
+            waits: false,
             requests,
             key: key.start + from..key.end + from,
             replies: 0..0,
@@ -118,6 +122,7 @@ impl Bench {
     ) -> Result<usize, Failure> {
         let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
         let (tools, requests, desk) = (&mut self.tools, &self.requests, self.desk);
+        let number_of_back = self.number;
         tools.restart(longest);
         self.unreported = true;
         let done = as_role::in_transaction(terms, || {
@@ -159,6 +164,7 @@ impl Bench {
             drop(open);
             at.set(At::Commit);
             told::wait_for_visible();
+            commits::begin(number_of_back);
             done
         });
         // What an abort does not take back was left by whoever raised the error, or before.
@@ -173,6 +179,38 @@ impl Bench {
         }
         background::report_statistics(false);
         done
+    }
+
+    /// Whether the commit waits for a synchronous standby, as far as is known before it.
+    fn waits_for_standby(&mut self, handed: &Handed) -> bool {
+        handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
+    }
+
+    /// Puts those jobs aside that would wait for a standby behind a commit that does for long. It holds its
+    /// process, and theirs would not be answered sooner.
+    fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
+        if !commits::somebody_waits() {
+            return;
+        }
+        let desk = self.desk;
+        let waits = |job: &mut Job| self.waits_for_standby(&job.handed);
+        for taken in jobs.extract_if(.., waits).filter_map(|job| job.taken) {
+            desk.put_aside(taken, lane);
+        }
+    }
+
+    /// Brings back what was put aside, once nobody waits for a standby.
+    pub fn bring_back(&self, queue: &Queue<Question, Answer>) {
+        if self.has_aside() {
+            self.desk.bring_back();
+            queue.wake_quick();
+            queue.wake_slow();
+        }
+    }
+
+    /// Whether something was put aside and need not wait any more.
+    fn has_aside(&self) -> bool {
+        self.desk.has_aside() && !commits::somebody_waits()
     }
 
     fn put_back(&mut self, job: Job, lane: Lane) {
@@ -219,9 +257,9 @@ impl Bench {
     }
 
     /// Whether something waits that this back may run.
-    pub fn has_work(&self, with_slow: bool) -> bool {
-        let quick = self.number == 0 && self.desk.waiting(Lane::Quick) > 0;
-        quick || with_slow && self.has_slow()
+    pub fn has_work(&self, with_quick: bool, with_slow: bool) -> bool {
+        let quick = with_quick && self.desk.waiting(Lane::Quick) > 0;
+        quick || with_slow && self.has_slow() || self.has_aside()
     }
 
     /// Whether something waits in the slow lane.

@@ -1,12 +1,11 @@
 //! The quick lane: what many clients have sent in one transaction, which waits for nobody.
 
 use std::cell::Cell;
-use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
 use super::job::Job;
-use super::{At, Bench};
+use super::{At, Bench, PATIENCE};
 use crate::pg::resp::desk::Lane;
 use crate::pg::resp::queue::Queue;
 use crate::pg::session::failure::Failure;
@@ -17,8 +16,6 @@ use crate::resp::question::{Answer, Question};
 /// Commands, and bytes of them, that are taken together.
 const COMMANDS: u32 = 256;
 const BYTES: usize = 1 << 20;
-/// How long it waits for a lock.
-const PATIENCE: Duration = Duration::from_millis(2);
 /// After so many errors the rest of a batch is run one by one.
 const ERRORS: u32 = 4;
 
@@ -38,11 +35,17 @@ impl Bench {
             self.tell(queue);
             return commands > 0;
         }
+        self.put_aside(&mut jobs, Lane::Quick);
+        // What may wait for a standby comes last: the others are answered before.
+        for job in &mut jobs {
+            job.waits = self.waits_for_standby(&job.handed);
+        }
         let requests = &self.requests;
         let key = |job: &Job| requests.get(job.key.clone()).unwrap_or_default();
         jobs.sort_by(|one, other| {
             let rank = |job: &Job| {
                 (
+                    job.waits,
                     job.handed.role.to_u32(),
                     job.handed.work,
                     job.handed.relation.to_u32(),
@@ -53,18 +56,18 @@ impl Bench {
                 .then_with(|| key(one).cmp(key(other)))
         });
         while let Some(first) = jobs.first() {
-            let role = first.handed.role;
-            let end = jobs.iter().position(|job| job.handed.role != role);
+            let (waits, role) = (first.waits, first.handed.role);
+            let other = |job: &Job| (job.waits, job.handed.role) != (waits, role);
+            let end = jobs.iter().position(other);
             let rest = jobs.split_off(end.unwrap_or(jobs.len()));
-            self.together(role, jobs);
-            self.tell(queue);
+            self.together(role, jobs, queue);
             jobs = rest;
         }
         true
     }
 
     /// Runs jobs of one role in as few transactions as can be.
-    fn together(&mut self, role: Oid, mut jobs: Vec<Job>) {
+    fn together(&mut self, role: Oid, mut jobs: Vec<Job>, queue: &Queue<Question, Answer>) {
         let Some(settings) = self.roles.settings_within(PATIENCE, role) else {
             jobs.into_iter()
                 .for_each(|job| self.put_back(job, Lane::Slow));
@@ -101,6 +104,8 @@ impl Bench {
                     jobs = self.without_the_guilty(jobs, most, at.get(), &failure);
                 }
             }
+            // The next one's commit may wait.
+            self.tell(queue);
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::{self, Oid};
 
+use crate::pg::resp::commits;
 use crate::pg::session::failure::Failure;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
@@ -38,6 +39,8 @@ pub struct Roles {
 
 struct Known {
     since: Instant,
+    /// Whether synchronous_commit asks for a standby; None: the role says nothing of it.
+    asks_standby: Option<bool>,
     /// What counts where no code of others runs.
     plain: Settings,
     all: Settings,
@@ -62,7 +65,14 @@ impl Roles {
         }
     }
 
-    /// The same for one in which none runs, for who must not wait: with what was known last if a lock of a
+    /// Whether a commit of this role that writes to the log waits for a standby, as is known by now.
+    pub fn waits_for_standby(&mut self, patience: Duration, role: Oid) -> bool {
+        let asked = |known: &Known| known.asks_standby;
+        commits::standby_is_named()
+            && commits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
+    }
+
+    /// The settings for one in which none runs, for who must not wait: with what was known last if a lock of a
     /// catalog is not to be had in this time. None: nothing was.
     pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
         self.known(role, Some(patience))
@@ -100,8 +110,11 @@ impl Roles {
         let plain = all
             .iter()
             .filter(|(name, _)| !about_code.contains(&name.as_c_str()));
+        let last = all.iter().rev();
+        let mut said = last.filter(|(name, _)| name.as_c_str() == c"synchronous_commit");
         let known = Known {
             since,
+            asks_standby: said.next().map(|(_, value)| asks_standby(value.to_bytes())),
             plain: plain.cloned().collect(),
             all: all.into(),
         };
@@ -138,6 +151,13 @@ fn read(role: Oid) -> Vec<(CString, CString)> {
             rows.filter_map(|row| pair(row.bytes())).collect()
         },
     )
+}
+
+/// Whether a value of synchronous_commit asks for a standby.
+fn asks_standby(value: &[u8]) -> bool {
+    let not = ["local", "off", "false", "no", "0"];
+    !not.iter()
+        .any(|one| value.eq_ignore_ascii_case(one.as_bytes()))
 }
 
 fn pair(setting: &[u8]) -> Option<(CString, CString)> {

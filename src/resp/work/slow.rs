@@ -27,8 +27,9 @@ impl Bench {
         self.requests.clear();
         let mut jobs = Vec::new();
         self.add(taken, &mut jobs);
+        self.put_aside(&mut jobs, Lane::Slow);
         for job in jobs {
-            self.alone(job, queue.is_asked(Takes::ALL));
+            self.alone(job, queue);
         }
         self.tell(queue);
         true
@@ -36,12 +37,12 @@ impl Bench {
 
     /// Runs one job, which may wait. What waits for long gives others a turn, unless its code would be run
     /// twice that way.
-    fn alone(&mut self, job: Job, is_asked: bool) {
+    fn alone(&mut self, job: Job, queue: &Queue<Question, Answer>) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
             // It is the quick lane, too.
-            () if self.number == 0 => SHORT_SLICE,
-            () if is_asked || self.desk.waiting(Lane::Slow) > 0 => SLICE,
+            () if queue.has_quick(self.number) => SHORT_SLICE,
+            () if queue.is_asked(Takes::ALL) || self.desk.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
         };
         let alone = job.handed.alone;
@@ -96,6 +97,7 @@ impl Bench {
                     commands: 1,
                     ..job.handed
                 },
+                waits: job.waits,
                 requests: part.start + job.requests.start..part.end + job.requests.start,
                 key: 0..0,
                 replies: 0..0,

@@ -54,6 +54,9 @@ pub enum Lane {
     Slow,
 }
 
+/// Stands beside a place's number where what was put aside is for the slow lane.
+const FOR_SLOW: u32 = 1 << 31;
+
 /// What is to be done with what is handed over.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
@@ -74,6 +77,8 @@ pub struct Handed {
     pub ticket: u64,
     pub role: Oid,
     pub relation: Oid,
+    /// Its commit may wait for a synchronous standby, if its role asks for that: it writes to the log.
+    pub is_logged: bool,
     /// The command is a COPY to this one.
     pub copied_to: Option<Oid>,
     /// Others' code may run: each command has a transaction of its own, which is not run twice.
@@ -105,6 +110,8 @@ struct Place {
 struct Head {
     quick: Ring<MOST_PLACES>,
     slow: Ring<MOST_PLACES>,
+    /// What is for one of the lanes, later.
+    aside: Ring<MOST_PLACES>,
     answered: [Ring<PLACES>; MOST_PROCESSES],
 }
 
@@ -393,6 +400,43 @@ impl Desk {
     /// What this back has taken is for another, or for later.
     pub fn put_back(&self, taken: Taken, lane: Lane) {
         self.enqueue(taken.0, lane);
+    }
+
+    /// What this back has taken is for a lane, once somebody puts it there.
+    pub fn put_aside(&self, taken: Taken, lane: Lane) {
+        if let Some(place) = self.place(taken.0) {
+            place.state.store(WAITING, Release);
+            self.head.aside.push(match lane {
+                Lane::Quick => taken.0,
+                Lane::Slow => taken.0 | FOR_SLOW,
+            });
+        }
+    }
+
+    /// Whether something was put aside.
+    pub fn has_aside(&self) -> bool {
+        fence(SeqCst);
+        self.head.aside.len() > 0
+    }
+
+    /// Puts what was put aside into its lanes.
+    pub fn bring_back(&self) {
+        // What comes meanwhile has a reason of its own.
+        for _ in 0..self.head.aside.len() {
+            match self.head.aside.pop() {
+                Some(slow) if slow & FOR_SLOW != 0 => self.enqueue(slow & !FOR_SLOW, Lane::Slow),
+                Some(quick) => self.enqueue(quick, Lane::Quick),
+                None => return,
+            }
+        }
+    }
+
+    /// How many were ever taken from a lane.
+    pub fn taken_from(&self, lane: Lane) -> u64 {
+        match lane {
+            Lane::Quick => self.head.quick.popped(),
+            Lane::Slow => self.head.slow.popped(),
+        }
     }
 
     /// This process is the back of this number: what its predecessor had taken.

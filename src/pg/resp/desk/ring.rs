@@ -86,6 +86,11 @@ impl<const N: usize> Ring<N> {
         }
     }
 
+    /// How many were ever taken.
+    pub fn popped(&self) -> u64 {
+        self.popped.load(Acquire)
+    }
+
     /// How many there are; others may change that at once.
     pub fn len(&self) -> u64 {
         let popped = self.popped.load(Acquire);
