@@ -297,6 +297,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     };
     let began = Instant::now();
     let mut closes = false;
+    session.in_exec = true;
     while let Some(args) = queue.next() {
         if background::asked_to_end() {
             closes = true;
@@ -336,6 +337,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             }
         }
     }
+    session.in_exec = false;
     match closes {
         true => Step::Close,
         false => Step::Done,

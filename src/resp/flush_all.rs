@@ -1,13 +1,23 @@
-//! FLUSHALL of several databases: of none, where the role may not clear one of them. From the first piece
-//! on nobody finds an entry of any; the memory is given back in pieces between which others have their
-//! turn.
+//! FLUSHALL of several databases: of none, where the role may not clear one of them. Tables come first, in one
+//! transaction of a back, since that may fail; the request stays where it is meanwhile. From the first piece
+//! on nobody finds an entry of any memory cache; the memory is given back in pieces between which others
+//! have their turn.
 
-use pgcache_resp::{Command, Writer};
+use std::rc::Rc;
+use std::time::Instant;
+
+use pgcache_resp::{Command, Protocol, Writer};
+use pgrx::pg_sys::Oid;
 
 use super::admission::{self, Step};
 use super::commands;
-use super::session::Session;
+use super::decisions::Decided;
+use super::session::{Flushing, Session, Waits};
 use super::shared::Core;
+use crate::pg::resp::desk::{Handed, Lane, Work};
+use crate::pg::session::clock;
+
+const NOT_IN_EXEC: &[u8] = b"ERR FLUSHALL is not for an EXEC where one of the caches is a table";
 
 /// Whether a command is one, of several databases.
 pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
@@ -17,7 +27,8 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
             all_databases: true
         }
     );
-    of_all && (core.decisions.databases() > 1 || !session.to_clear.is_empty())
+    let begun = !session.to_clear.is_empty() || !matches!(session.flushing, Flushing::No);
+    of_all && (core.decisions.databases() > 1 || begun)
 }
 
 /// Begins it, or does the next piece.
@@ -59,20 +70,36 @@ fn begin(
             Err(step) => return step,
         }
     }
-    if all.iter().any(|decided| decided.target.is_table()) {
-        commands::write_table(replies);
+    if !all
+        .iter()
+        .all(|decided| commands::may_clear(&decided.target, core.now, replies))
+    {
         return Step::Done;
     }
-    // One that may not be cleared comes first, with its error.
-    all.sort_by_key(|decided| decided.target.rights.truncate);
+    if all.iter().any(|decided| decided.target.is_table()) {
+        match std::mem::take(&mut session.flushing) {
+            Flushing::No | Flushing::Asked if session.in_exec => {
+                replies.error(&[NOT_IN_EXEC]);
+                return Step::Done;
+            }
+            Flushing::No | Flushing::Asked => return ask(core, session, &all),
+            Flushing::Done => all.retain(|decided| !decided.target.is_table()),
+            Flushing::Failed(reply) => {
+                replies.append(&reply);
+                return Step::Done;
+            }
+        }
+    }
+    if all.is_empty() {
+        replies.simple("OK");
+    }
     let before = replies.as_bytes().len();
     for decided in all {
         replies.rewind(before);
         let (target, state) = (&decided.target, &mut session.state);
         match commands::run(command, target, state, core.now, replies) {
             commands::Step::More(continuation) => session.to_clear.push((continuation, decided)),
-            commands::Step::Done if decided.target.rights.truncate => {}
-            commands::Step::Done => return Step::Done,
+            commands::Step::Done => {}
             commands::Step::Undecided | commands::Step::NotOurs | commands::Step::Table => {
                 session.to_clear.clear();
                 commands::write_gone(replies);
@@ -88,4 +115,53 @@ fn begin(
             Step::More
         }
     }
+}
+
+/// Asks a back to empty the tables.
+fn ask(core: &mut Core, session: &mut Session, all: &[Rc<Decided>]) -> Step {
+    let is_table = |decided: &&Rc<Decided>| decided.target.is_table();
+    let tables: Vec<_> = all.iter().filter(is_table).collect();
+    let mut relations: Vec<u32> = tables
+        .iter()
+        .map(|decided| decided.target.cache.relation.to_u32())
+        .collect();
+    // In one order, so that two of these never wait for each other in a circle.
+    relations.sort_unstable();
+    relations.dedup();
+    let (Some(first), Some(role)) = (relations.first(), session.role) else {
+        return Step::Done;
+    };
+    let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
+    let request = format!("FLUSHALL {}\r\n", numbers.join(" "));
+    let handed = Handed {
+        front: core.number,
+        ticket: session.id,
+        role,
+        relation: Oid::from_u32(*first),
+        is_logged: true,
+        copied_to: None,
+        alone: tables.iter().any(|decided| decided.runs_others_code),
+        work: Work::Clear,
+        commands: 1,
+        three: session.protocol == Protocol::Resp3,
+        since: clock::now(),
+    };
+    let Some(place) = core.counter.hand(handed, Lane::Slow, request.as_bytes()) else {
+        return Step::Starve;
+    };
+    session.handed = Some(place);
+    session.flushing = Flushing::Asked;
+    session.waits = Waits::Table;
+    session.waits_since = Instant::now();
+    Step::Wait
+}
+
+/// The back's answer has come; the request is looked at again.
+pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    let mut bytes = Vec::new();
+    reply(&mut |part| bytes.extend_from_slice(part));
+    session.flushing = match bytes.first() {
+        Some(b'+') => Flushing::Done,
+        _ => Flushing::Failed(bytes),
+    };
 }

@@ -13,7 +13,8 @@ use super::bundle::Bundle;
 use super::commands;
 use super::connection::Connection;
 use super::decisions::Decided;
-use super::session::{Replies, Session, Waits};
+use super::flush_all;
+use super::session::{Flushing, Replies, Session, Waits};
 use super::shared::Core;
 use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
@@ -215,6 +216,10 @@ pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     if let Some(answered) = session.answered.take() {
         tracking::reply_came(core, session, core.counter.desk.soonest(&answered));
         let (before, desk) = (replies.as_bytes().len(), core.counter.desk);
+        if matches!(session.flushing, Flushing::Asked) {
+            flush_all::answered(session, |take| desk.reply(&answered, take));
+            return core.counter.give_back(answered);
+        }
         match session.watching.take() {
             None => desk.reply(&answered, |bytes| replies.append(bytes)),
             Some(watched) => {

@@ -57,6 +57,18 @@ pub fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(shown).collect()
 }
 
+/// How far a FLUSHALL has come with tables.
+#[derive(Debug, Default)]
+pub enum Flushing {
+    #[default]
+    No,
+    /// A back empties them.
+    Asked,
+    Done,
+    /// Its reply: none was emptied.
+    Failed(Vec<u8>),
+}
+
 /// A client.
 pub struct Session {
     /// Never used again in this life of the server.
@@ -92,6 +104,10 @@ pub struct Session {
     pub continued: Option<(commands::Continuation, Rc<Decided>)>,
     /// What is left of a FLUSHALL that has been begun, beside that.
     pub to_clear: Vec<(commands::Continuation, Rc<Decided>)>,
+    /// It runs the commands of an EXEC.
+    pub in_exec: bool,
+    /// What a back has made of the tables among them.
+    pub flushing: Flushing,
     /// The cache was found to be gone, and was asked for anew.
     pub gone: bool,
     pub name: Box<[u8]>,
@@ -148,6 +164,8 @@ impl Session {
             decided: None,
             continued: None,
             to_clear: Vec::new(),
+            in_exec: false,
+            flushing: Flushing::No,
             gone: false,
             name: Box::default(),
             library: Box::default(),

@@ -17,7 +17,7 @@ use super::elsewhere;
 use super::pauses::Pauses;
 use super::powers::AllPowers;
 use super::question::{Answer, CacheName, Question, RoleName};
-use super::session::{Implicit, Session, Waits};
+use super::session::{Flushing, Implicit, Session, Waits};
 use super::tls::{Pace, Tls};
 use super::tracking::state::Tracking;
 use crate::cache::memory::raw;
@@ -500,6 +500,7 @@ impl Core {
             return;
         };
         session.decided = None;
+        session.flushing = Flushing::No;
         session.is_superuser = false;
         session.changed = true;
         if let Some(clients) = self.roles.get_mut(&role.to_u32()) {

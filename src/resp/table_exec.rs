@@ -9,6 +9,7 @@ use super::admission::Step;
 use super::bundle::Bundle;
 use super::commands::WatchedRows;
 use super::decisions::Decided;
+use super::flush_all;
 use super::hand_over::{is_logged, lane, writes_log};
 use super::session::Session;
 use super::shared::Core;
@@ -41,6 +42,7 @@ pub fn exec(
         if let Ok(command) = Command::read(args) {
             let kind = match command {
                 Command::Copy { options, .. } if leaves(core, session, options) => Kind::NotOurs,
+                ref all if flush_all::is_meant(core, session, all) => Kind::NotOurs,
                 _ => tables::kind(&command),
             };
             match kind {

@@ -73,6 +73,7 @@ mod resp_channels;
 mod resp_commands;
 mod resp_differential;
 mod resp_faults;
+mod resp_flush_all;
 mod resp_front;
 mod resp_hot;
 mod resp_layout;

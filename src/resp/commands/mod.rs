@@ -30,7 +30,7 @@ pub use self::keys::copy;
 use self::refusal::{Done, Refusal};
 use self::store::Store;
 use crate::pg::session::clock::Timestamp;
-use crate::resp::target::Target;
+use crate::resp::target::{Rights, Target};
 
 pub use self::state::{Admitted, State};
 pub use self::watched_rows::WatchedRows;
@@ -134,6 +134,17 @@ pub fn write_gone(out: &mut Writer) {
     Refusal::Gone.write(out);
 }
 
+/// Whether a cache may be cleared by who has these rights on it; else that is replied.
+pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
+    let needed = Rights::CLEAR;
+    let done = match target.is_table() {
+        true if !target.rights.has(needed) => Err(Refusal::NoRight),
+        true => Ok(()),
+        false => Call::new(target, clock).needs(needed),
+    };
+    done.map_err(|refusal| refusal.write(out)).is_ok()
+}
+
 /// COPY to another database's cache; `replace` as the command's options say.
 pub fn copy_between(
     (from, to): (&[u8], &[u8]),
@@ -182,7 +193,7 @@ fn piece<'a>(
             });
         }
         Command::Count => {
-            let entries = call.to_read(crate::resp::target::Rights::READ)?;
+            let entries = call.to_read(Rights::READ)?;
             let count = entries.map_or(0, |entries| entries.count());
             out.integer(i64::try_from(count).unwrap_or(i64::MAX));
         }

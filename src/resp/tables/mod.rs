@@ -21,6 +21,7 @@ pub use self::watch::fingerprint;
 use super::commands::buffers::with_buffers;
 use super::commands::refusal::{Done, Refusal};
 use super::commands::{self, Came, many};
+use super::target::Rights;
 
 /// What a command is to those who bring it here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,17 @@ pub fn run<'a>(command: &Command<'a>, table: &Table, out: &mut Writer) -> Done<'
             }
         }),
     }
+}
+
+/// FLUSHDB of several tables: of all, or of none. What fails in the middle is raised.
+pub fn clear_all(tables: &[Table]) -> Done<'static> {
+    for table in tables {
+        rows::call(table).needs(Rights::CLEAR)?;
+    }
+    for table in tables {
+        walks::clear_one(table);
+    }
+    Ok(())
 }
 
 /// COPY to the cache of another database.

@@ -4,6 +4,8 @@
 //! from its begin to its end. Its cursor names a key that is kept in shared memory.
 
 use pgcache_resp::{Failure, Scan, Writer, matches};
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
 
 use super::rows::Rows;
 use super::table::{Table, refused};
@@ -169,6 +171,14 @@ fn random_of(reading: &Reading) -> Option<Text> {
     };
     let block = random::number() % blocks.max(1);
     from(block as u32).or_else(|| from(0))
+}
+
+/// The same of one of several: an error is raised, so that the others stay as they were.
+pub fn clear_one(table: &Table) {
+    let done = open::to_clear(Some(table.relation()), c"FLUSHALL");
+    if let Err(error) = done.and_then(|cache| define::clear(&cache)) {
+        ErrorReport::from(error).report(PgLogLevel::ERROR);
+    }
 }
 
 /// FLUSHDB, with the lock that TRUNCATE takes.

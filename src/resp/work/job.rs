@@ -96,6 +96,7 @@ impl Tools {
         self.set_protocol(handed);
         let requests = match handed.work {
             Work::Watch => return self.watch(requests, table),
+            Work::Clear => return self.clear(requests, handed.alone),
             Work::Exec => match self.unchanged(requests, table) {
                 Some(commands) => commands,
                 None => return from..self.replies.as_bytes().len(),
@@ -126,6 +127,21 @@ impl Tools {
             if !request.args.is_empty() {
                 self.command(request.args, table);
             }
+        }
+        from..self.replies.as_bytes().len()
+    }
+
+    /// Several tables are emptied, or none.
+    fn clear(&mut self, requests: &[u8], alone: bool) -> Range<usize> {
+        let from = self.replies.as_bytes().len();
+        let opened = cleared(requests).into_iter();
+        let opened = opened.map(|relation| Table::open(relation, alone));
+        let done = opened
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|opened| tables::clear_all(&opened));
+        match done {
+            Ok(()) => self.replies.simple("OK"),
+            Err(refusal) => refusal.write(&mut self.replies),
         }
         from..self.replies.as_bytes().len()
     }
@@ -260,6 +276,13 @@ pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     for _ in 0..handed.commands {
         replies.error(&[code.as_bytes(), message]);
     }
+}
+
+/// The tables that are to be emptied.
+pub fn cleared(requests: &[u8]) -> Vec<Oid> {
+    let text = String::from_utf8_lossy(requests);
+    let numbers = text.split_ascii_whitespace().skip(1);
+    numbers.flat_map(str::parse).map(Oid::from_u32).collect()
 }
 
 fn replies_to(handed: &Handed) -> u32 {

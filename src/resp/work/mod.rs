@@ -24,7 +24,7 @@ use super::tables::{self, Table};
 use crate::cache::commit::told;
 use crate::cache::memory::raw;
 use crate::pg::resp::commits;
-use crate::pg::resp::desk::{Desk, Handed, Lane, Taken};
+use crate::pg::resp::desk::{Desk, Handed, Lane, Taken, Work};
 use crate::pg::resp::queue::{Kind, MOST_PROCESSES, Queue};
 use crate::pg::session::failure::Failure;
 use crate::pg::shmem::ring;
@@ -137,21 +137,21 @@ impl Bench {
                         .ok()
                         .map(|table| (relation, table));
                 }
-                if !job.handed.alone && runs_others_code(job, open.as_ref()) {
+                let bytes = requests.get(job.requests.clone()).unwrap_or_default();
+                if !job.handed.alone && runs_others_code(job, bytes, open.as_ref()) {
                     job.handed.alone = true;
                     break;
                 }
                 at.set(At::Job(number));
-                let requests = requests.get(job.requests.clone()).unwrap_or_default();
                 ring::set_author(job.handed.ticket);
                 raw::take_soonest();
                 job.replies = match &open {
-                    Some((_, table)) => tools.run(&job.handed, requests, table),
+                    Some((_, table)) => tools.run(&job.handed, bytes, table),
                     None => tools.gone(&job.handed),
                 };
                 ring::set_author(0);
                 // It may have begun to while the lock was waited for.
-                untidy.set(untidy.get() || has_run_others_code(job, open.as_ref()));
+                untidy.set(untidy.get() || has_run_others_code(job, bytes, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
                     desk.set_soonest(taken, soonest);
                 }
@@ -268,20 +268,30 @@ impl Bench {
     }
 }
 
-/// Whether a job runs code of others: that of its table, which is open, or of the one it copies to.
-fn runs_others_code(job: &Job, open: Option<&(Oid, Table)>) -> bool {
-    open.is_some_and(|(_, table)| table.runs_others_code()) || other_runs_code(job)
+/// Whether a job runs code of others: that of its table, which is open, or of the others that it changes.
+fn runs_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.runs_others_code()) || other_runs_code(job, requests)
 }
 
 /// Whether it may have run some, as is known after it.
-fn has_run_others_code(job: &Job, open: Option<&(Oid, Table)>) -> bool {
-    open.is_some_and(|(_, table)| table.has_run_others_code()) || other_runs_code(job)
+fn has_run_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.has_run_others_code()) || other_runs_code(job, requests)
 }
 
-fn other_runs_code(job: &Job) -> bool {
-    let alone = job.handed.alone;
-    let other = job.handed.copied_to.map(|other| Table::open(other, alone));
-    matches!(other, Some(Ok(other)) if other.runs_others_code())
+fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
+    let runs_code = |other: Oid| {
+        let other = Table::open(other, job.handed.alone);
+        other.is_ok_and(|other| other.runs_others_code())
+    };
+    let cleared = match job.handed.work {
+        Work::Clear => job::cleared(requests),
+        _ => Vec::new(),
+    };
+    job.handed
+        .copied_to
+        .into_iter()
+        .chain(cleared)
+        .any(runs_code)
 }
 
 /// Takes back what others' code has left in the session.

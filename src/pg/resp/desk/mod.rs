@@ -67,6 +67,8 @@ pub enum Work {
     Write,
     /// The commands of a MULTI: all or none.
     Exec,
+    /// Several tables are to be emptied: all or none.
+    Clear,
 }
 
 /// What a front says of what it hands over.

@@ -1,0 +1,120 @@
+//! FLUSHALL through the door, where some of the caches are tables: of all of them, or of none.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{CACHE, Client, Door, Reply};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, send_together, start};
+use pgcache_tests::wait::wait_until;
+
+const OK: fn() -> Reply = || Reply::status("OK");
+
+fn fill(clients: &mut [Client]) {
+    for client in clients {
+        assert_eq!(client.ask(&["MSET", "k", "v", "other", "w"]), OK());
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+    }
+}
+
+/// A client of each database of a role that may clear them all.
+fn clients(door: &Door) -> Vec<Client> {
+    door.cluster.connect("postgres").run(&format!(
+        "CREATE ROLE app LOGIN; GRANT ALL ON {CACHE}, {UNLOGGED}, {LOGGED} TO app"
+    ));
+    let client = |database| client_in(door, database, Some("app"));
+    let mut clients: Vec<Client> = (0..3).map(client).collect();
+    fill(&mut clients);
+    clients
+}
+
+fn all_have(clients: &mut [Client], count: i64) {
+    for client in clients {
+        assert_eq!(client.ask(&["DBSIZE"]), Reply::Integer(count));
+        let found = if count == 0 {
+            Reply::Null
+        } else {
+            Reply::bulk("v")
+        };
+        assert_eq!(client.ask(&["GET", "k"]), found);
+    }
+}
+
+#[test]
+fn it_empties_memory_caches_and_tables_whichever_is_selected() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    for from in 0..3 {
+        fill(&mut clients);
+        send_together(
+            &mut clients[from],
+            &[&["FLUSHALL"], &["DBSIZE"], &["SET", "k", "v"]],
+        );
+        assert_eq!(reply(&mut clients[from]), OK());
+        assert_eq!(reply(&mut clients[from]), Reply::Integer(0));
+        assert_eq!(reply(&mut clients[from]), OK());
+        assert_eq!(clients[from].ask(&["DEL", "k"]), Reply::Integer(1));
+        all_have(&mut clients, 0);
+    }
+    for words in [&["FLUSHALL", "ASYNC"][..], &["FLUSHALL", "SYNC"]] {
+        fill(&mut clients);
+        assert_eq!(clients[0].ask(words), OK());
+        all_have(&mut clients, 0);
+    }
+}
+
+#[test]
+fn it_empties_none_where_one_may_not_be() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    let mut session = door.cluster.connect("postgres");
+    for cache in [CACHE, UNLOGGED, LOGGED] {
+        session.run(&format!("REVOKE TRUNCATE ON {cache} FROM app"));
+        let words = clients[0].ask(&["FLUSHALL"]).error();
+        assert!(words.starts_with("NOPERM"), "{words}");
+        all_have(&mut clients, 2);
+        session.run(&format!("GRANT TRUNCATE ON {cache} TO app"));
+    }
+    // One that a trigger keeps as it is.
+    session.run(&format!(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+         CREATE TRIGGER refuse BEFORE TRUNCATE ON {LOGGED} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
+    ));
+    let words = clients[0].ask(&["FLUSHALL"]).error();
+    assert!(words.contains("not this one"), "{words}");
+    all_have(&mut clients, 2);
+    session.run(&format!("DROP TRIGGER refuse ON {LOGGED}"));
+    assert_eq!(clients[0].ask(&["FLUSHALL"]), OK());
+    all_have(&mut clients, 0);
+}
+
+#[test]
+fn it_waits_for_a_locked_table_and_clears_nothing_before() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));
+    let mut clears = client_in(&door, 0, Some("app"));
+    send(&mut clears, &["FLUSHALL"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("a back waits for the table", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    assert_eq!(clients[0].ask(&["GET", "k"]), Reply::bulk("v"));
+    session.run("COMMIT");
+    assert_eq!(reply(&mut clears), OK());
+    all_have(&mut clients, 0);
+}
+
+#[test]
+fn it_is_refused_inside_of_exec() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    for client in &mut clients[..2] {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        assert_eq!(client.ask(&["FLUSHALL"]), Reply::status("QUEUED"));
+        let refused = match client.ask(&["EXEC"]) {
+            Reply::Array(replies) => replies[0].clone().error(),
+            other => other.error(),
+        };
+        assert!(refused.contains("EXEC"), "{refused}");
+    }
+    all_have(&mut clients, 2);
+}
