@@ -206,13 +206,8 @@ fn copy_to(
         Err(step) => return step,
     };
     match (from.target.is_table(), to.target.is_table()) {
-        (true, true) => return hand_over::begin_copy(core, from, to),
         (false, false) => {}
-        _ => {
-            replies
-                .error(&[b"ERR COPY goes from a table to a table, or from a memory cache to one"]);
-            return Step::Done;
-        }
+        _ => return hand_over::begin_copy(core, from, to),
     }
     let targets = (&from.target, &to.target);
     match commands::copy_between(keys, targets, replace, core.now, replies) {

@@ -57,26 +57,31 @@ pub fn begin(
     Step::HandOver
 }
 
-/// COPY from one table to another.
+/// COPY from a table or to one. A memory cache changes at once, and stays changed where the transaction is rolled
+/// back: so one with a memory cache is never run twice.
 pub fn begin_copy(core: &mut Core, from: Rc<Decided>, to: Rc<Decided>) -> Step {
     if !core.counter.has_room() {
         return Step::Starve;
     }
     core.bundle = Some(Bundle {
         work: Work::Write,
-        lane: match from.runs_others_code || to.runs_others_code {
+        lane: match runs_once(&from) || runs_once(&to) {
             true => Lane::Slow,
             false => Lane::Quick,
         },
         from: 0,
         commands: 1,
-        is_logged: writes_log(&to),
+        is_logged: to.target.is_table() && writes_log(&to),
         is_full: true,
         collected: None,
         copied_to: Some(to),
         decided: from,
     });
     Step::HandOver
+}
+
+fn runs_once(decided: &Decided) -> bool {
+    decided.runs_others_code || !decided.target.is_table()
 }
 
 pub fn lane(decided: &Decided, kind: Kind) -> Lane {
@@ -159,7 +164,7 @@ pub fn submit(core: &mut Core, session: &mut Session, bundle: &Bundle, requests:
         copied_to: bundle.copied_to.as_ref().map(|to| to.target.cache.relation),
         alone: std::iter::once(&bundle.decided)
             .chain(&bundle.copied_to)
-            .any(|decided| decided.runs_others_code),
+            .any(|decided| runs_once(decided)),
         work: bundle.work,
         commands: bundle.commands,
         three: session.protocol == pgcache_resp::Protocol::Resp3,

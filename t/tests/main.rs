@@ -71,6 +71,7 @@ mod resp_attacks;
 mod resp_auth;
 mod resp_channels;
 mod resp_commands;
+mod resp_copy;
 mod resp_differential;
 mod resp_faults;
 mod resp_flush_all;

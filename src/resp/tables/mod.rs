@@ -19,9 +19,11 @@ use pgcache_resp::{Command, Expiry, Writer};
 pub use self::table::{Table, take_surprise};
 pub use self::watch::fingerprint;
 use super::commands::buffers::with_buffers;
+use super::commands::call::Call;
 use super::commands::refusal::{Done, Refusal};
 use super::commands::{self, Came, many};
 use super::target::Rights;
+use crate::pg::session::clock;
 
 /// What a command is to those who bring it here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,13 +126,27 @@ pub fn clear_all(tables: &[Table]) -> Done<'static> {
     Ok(())
 }
 
-/// COPY to the cache of another database.
+/// COPY to the cache of another database, one of which at least is a table.
 pub fn copy_between<'a>(
     (from, to): (&'a [u8], &'a [u8]),
     (table, other): (&Table, &Table),
     replace: bool,
     out: &mut Writer,
 ) -> Done<'a> {
-    let (call, other) = (rows::call(table), rows::call(other));
-    with_buffers(|buffers| commands::copy(&call, from, &other, to, replace, buffers, out))
+    let now = clock::now();
+    let is_table = |table: &Table| table.target.is_table();
+    with_buffers(|buffers| match (is_table(table), is_table(other)) {
+        (true, true) => {
+            let (call, other) = (rows::call(table), rows::call(other));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+        (true, false) => {
+            let (call, other) = (rows::call(table), Call::new(&other.target, now));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+        (false, _) => {
+            let (call, other) = (Call::new(&table.target, now), rows::call(other));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+    })
 }
