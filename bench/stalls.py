@@ -120,6 +120,11 @@ def nothing(_server):
     yield
 
 
+def computes(_server):
+    """A process that asks the server nothing: what a busy client costs the others by its processor time alone."""
+    return ended(subprocess.Popen(["sh", "-c", "while :; do :; done"], **SILENT))
+
+
 @contextmanager
 def locked_row(server):
     with session(server, "BEGIN; UPDATE locked SET value = 'x'; SELECT pg_sleep(600)"):
@@ -214,6 +219,7 @@ class Thing:
 
 THINGS = (
     Thing("nothing", "nothing", nothing),
+    Thing("computes", "a process that computes, and asks the server nothing", computes),
     Thing("row", "four clients wait for a row that a session has locked", locked_row),
     Thing("trigger", "four clients write to a table whose trigger takes 100 ms", slow_trigger),
     Thing("absent", "four clients ask a table for keys that it has not got", absent_rows),
@@ -279,6 +285,6 @@ def render(summary, facts):
 {ground(facts['machine'])}; {facts['version']}. {CLIENTS} clients read a memory cache, one GET at a time each, over a unix
 socket, while the other thing is done; medians of {summary[0]['runs']}. It must leave their p99 within twice of what it is beside
 nothing, plus 1 ms. Clients, sessions and server share the machine: part of each figure is the processor that the other
-thing takes.
+thing takes, and the row of a process that only computes is what that part can be.
 
 {markdown(HEAD, lines)}"""
