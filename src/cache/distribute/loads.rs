@@ -18,8 +18,8 @@ use crate::cache::model::deadline;
 use crate::cache::model::key::Key;
 use crate::error::Error;
 use crate::guc;
-use crate::pg::session::{lock, transaction};
-use crate::pg::spi::loader::Loaded;
+use crate::pg::session::{lock, subtransaction, transaction};
+use crate::pg::spi::loader::{Loaded, raise_from};
 use crate::pg::value::call::{self, TextRow, Way};
 use crate::pg::value::datum::{Bytes, Text};
 use crate::pg::value::{convert, stored::Stored};
@@ -161,7 +161,7 @@ struct Fetch<'f> {
 impl Fetch<'_> {
     /// What the loader gives, stored by the lease, if there is one.
     fn load(&self, lease: Option<Text>) -> Result<Option<Text>, Error> {
-        let loaded = loaders::run(self.request.cache, self.key, self.loader)?;
+        let loaded = self.run(lease)?;
         let definition = registry::definition(self.request.cache)?;
         let value = match loaded {
             Loaded::NoRow => None,
@@ -189,6 +189,24 @@ impl Fetch<'_> {
             loaders::note_unstored();
         }
         Ok(value)
+    }
+
+    /// What the loader gives. Where it fails the lease is given up, and the next one tries at once, as on one server:
+    /// what the loader has done is undone first, so that the key's node can still be asked.
+    fn run(&self, lease: Option<Text>) -> Result<Loaded, Error> {
+        let run = || loaders::run(self.request.cache, self.key, self.loader);
+        if lease.is_none() {
+            return run();
+        }
+        let loaded = subtransaction::attempt(run);
+        if !matches!(loaded, Ok(Ok(_))) {
+            let arguments = vec![Some(self.key.text()), lease, Some(self.cache)];
+            // Whatever comes of it, the error is the loader's.
+            drop(subtransaction::attempt(|| {
+                ask::here("cache_release", &arguments).map(drop)
+            }));
+        }
+        loaded.unwrap_or_else(|failure| raise_from(self.loader, failure))
     }
 
     /// A value in the type of the function's result, as that type prints it.

@@ -37,6 +37,9 @@ pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Op
 struct Nested {
     context: pg_sys::MemoryContext,
     owner: pg_sys::ResourceOwner,
+    /// What is asked for the context of an error. An error leaves its own there, in memory that ends with the
+    /// subtransaction.
+    asked: *mut pg_sys::ErrorContextCallback,
 }
 
 impl Nested {
@@ -47,6 +50,7 @@ impl Nested {
             let nested = Nested {
                 context: pg_sys::CurrentMemoryContext,
                 owner: pg_sys::CurrentResourceOwner,
+                asked: pg_sys::error_context_stack,
             };
             pg_sys::BeginInternalSubTransaction(std::ptr::null());
             pg_sys::MemoryContextSwitchTo(nested.context);
@@ -59,6 +63,7 @@ impl Nested {
         // its own. The context and the owner are the caller's and outlive it.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another one
+            pg_sys::error_context_stack = self.asked;
             match keep {
                 true => pg_sys::ReleaseCurrentSubTransaction(),
                 false => pg_sys::RollbackAndReleaseCurrentSubTransaction(),

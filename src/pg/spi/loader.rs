@@ -12,6 +12,7 @@ use super::connection::{Connection, current_context, failed};
 use super::loader_context::LoaderContext;
 use super::output::Output;
 use crate::error::Error;
+use crate::pg::session::failure::Failure;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 
@@ -81,6 +82,12 @@ impl Loader {
             _ => Err(Error::LoaderRows(text.to_string_lossy())),
         }
     }
+}
+
+/// Raises again what a loader has raised, with its text in the context.
+pub fn raise_from(text: Text, failure: Failure) -> ! {
+    let _context = LoaderContext::enter(text.bytes());
+    failure.raise()
 }
 
 impl Drop for Loader {
