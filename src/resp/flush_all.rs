@@ -40,7 +40,11 @@ pub fn run(
 ) -> Step {
     let before = replies.as_bytes().len();
     let Some((continuation, decided)) = session.continued.take() else {
-        return begin(core, session, command, replies);
+        let step = begin(core, session, command, replies);
+        if !matches!(step, Step::Wait | Step::Starve | Step::More) {
+            session.flushing = Flushing::No; // however it ended: the next one asks anew
+        }
+        return step;
     };
     let (target, state) = (&decided.target, &mut session.state);
     match commands::go_on(continuation, command, target, state, core.now, replies) {

@@ -57,15 +57,14 @@ pub fn begin(
     Step::HandOver
 }
 
-/// COPY from a table or to one. A memory cache changes at once, and stays changed where the transaction is rolled
-/// back: so one with a memory cache is never run twice.
+/// COPY from a table or to one.
 pub fn begin_copy(core: &mut Core, from: Rc<Decided>, to: Rc<Decided>) -> Step {
     if !core.counter.has_room() {
         return Step::Starve;
     }
     core.bundle = Some(Bundle {
         work: Work::Write,
-        lane: match runs_once(&from) || runs_once(&to) {
+        lane: match copies_once(&from, &to) {
             true => Lane::Slow,
             false => Lane::Quick,
         },
@@ -80,8 +79,10 @@ pub fn begin_copy(core: &mut Core, from: Rc<Decided>, to: Rc<Decided>) -> Step {
     Step::HandOver
 }
 
-fn runs_once(decided: &Decided) -> bool {
-    decided.runs_others_code || !decided.target.is_table()
+/// A memory cache changes at once, and stays changed where the transaction is rolled back: so a COPY to one is never
+/// run twice. One from there may be, as any write of a table.
+fn copies_once(from: &Decided, to: &Decided) -> bool {
+    from.runs_others_code || to.runs_others_code || !to.target.is_table()
 }
 
 pub fn lane(decided: &Decided, kind: Kind) -> Lane {
@@ -162,9 +163,10 @@ pub fn submit(core: &mut Core, session: &mut Session, bundle: &Bundle, requests:
         relation: bundle.decided.target.cache.relation,
         is_logged: bundle.is_logged,
         copied_to: bundle.copied_to.as_ref().map(|to| to.target.cache.relation),
-        alone: std::iter::once(&bundle.decided)
-            .chain(&bundle.copied_to)
-            .any(|decided| runs_once(decided)),
+        alone: match &bundle.copied_to {
+            Some(to) => copies_once(&bundle.decided, to),
+            None => bundle.decided.runs_others_code,
+        },
         work: bundle.work,
         commands: bundle.commands,
         three: session.protocol == pgcache_resp::Protocol::Resp3,

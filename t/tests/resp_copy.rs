@@ -1,5 +1,7 @@
 //! COPY through the door between a table and a memory cache.
 
+use std::time::Instant;
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
@@ -95,4 +97,30 @@ fn it_waits_for_a_row_that_is_locked() {
     assert_eq!(reply(&mut memory), Reply::Integer(1));
     assert_eq!(table.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(memory.ask(&["GET", "copied"]), Reply::bulk("old"));
+}
+
+#[test]
+fn what_is_long_goes_on_while_it_waits() {
+    let door = start(&["pgcache.resp_backs = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    let (mut memory, mut table) = (client_in(&door, 0, None), client_in(&door, 1, None));
+    assert_eq!(memory.ask(&["SET", "k", "v"]), OK());
+    assert_eq!(table.ask(&["SET", "k", "old"]), OK());
+    session.run(&format!(
+        "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'k'"
+    ));
+    send(&mut memory, &["COPY", "k", "k", "DB", "1", "REPLACE"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("a back waits for the row", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    let begun = Instant::now();
+    for _ in 0..3 {
+        let keys = table.ask(&["KEYS", "*"]);
+        assert_eq!(keys, Reply::Array(vec![Reply::bulk("k")]));
+    }
+    assert!(begun.elapsed().as_secs() < 3, "{:?}", begun.elapsed());
+    session.run("COMMIT");
+    assert_eq!(reply(&mut memory), Reply::Integer(1));
+    assert_eq!(table.ask(&["GET", "k"]), Reply::bulk("v"));
 }

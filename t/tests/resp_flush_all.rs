@@ -118,3 +118,25 @@ fn it_is_refused_inside_of_exec() {
     }
     all_have(&mut clients, 2);
 }
+
+#[test]
+fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    let mut session = door.cluster.connect("postgres");
+    let mut clears = client_in(&door, 0, Some("app"));
+    session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));
+    send(&mut clears, &["FLUSHALL"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("a back waits for the table", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    watcher.run(&format!("REVOKE TRUNCATE ON {CACHE} FROM app"));
+    session.run("COMMIT");
+    let words = reply(&mut clears).error();
+    assert!(words.starts_with("NOPERM"), "{words}");
+    watcher.run(&format!("GRANT TRUNCATE ON {CACHE} TO app"));
+    fill(&mut clients);
+    assert_eq!(clears.ask(&["FLUSHALL"]), OK());
+    all_have(&mut clients, 0);
+}
