@@ -126,7 +126,9 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
         deadline::check_ttl(ttl)?;
     }
     loaders::check_recursion(request.cache, key)?;
-    if !transaction::is_writable() || lock::one_snapshot_per_transaction() {
+    // One transaction must not take the records of all others over there, either.
+    let may_store = transaction::is_writable() && !lock::one_snapshot_per_transaction();
+    if !may_store || held::is_full() {
         return match look(fetch.steps, spread, key.text())? {
             Some(value) => Ok(value),
             None => fetch.load(None),
@@ -142,7 +144,10 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
     let row = rows.first().map_or(&[][..], Vec::as_slice);
     match row {
         [value, Some(state), _] if matches!(state.bytes(), b"hit" | b"stale") => Ok(*value),
-        [_, _, lease] => fetch.load(*lease),
+        [_, _, lease] => {
+            held::count_lock();
+            fetch.load(*lease)
+        }
         _ => fetch.load(None),
     }
 }

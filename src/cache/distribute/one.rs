@@ -6,7 +6,7 @@ use super::request::{ATTEMPTS, PAUSE, Request};
 use super::{loads, two_phases};
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
-use crate::pg::session::{lock, shard_lock, wait};
+use crate::pg::session::{lock, shard_lock, transaction, wait};
 use crate::pg::value::call::Way;
 use crate::pg::value::datum::Text;
 
@@ -41,7 +41,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             continue;
         }
         if let Some(relation) = spread.table(&shard)? {
-            if writes && request.sent.is_none() {
+            if writes && request.sent.is_none() && transaction::is_writable() {
                 two_phases::wrote_here(&spread);
             }
             return Ok(Way::On {

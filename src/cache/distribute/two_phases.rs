@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use crate::cache::catalog::spread::Spread;
+use crate::cache::lease::held;
 use crate::cache::model::ddl;
 use crate::pg::catalog::{database, name, privilege::AsOwner};
 use crate::pg::session::transaction;
@@ -35,6 +36,9 @@ pub fn wrote_here(spread: &Spread) {
 
 /// The transaction writes on another node, by Citus.
 pub fn writes_elsewhere(spread: &Spread) {
+    if !has_written_elsewhere() {
+        held::count_lock(); // others may wait for it there: who waits for a lease here could not be seen
+    }
     note(spread, |written| written.elsewhere = true);
 }
 

@@ -241,6 +241,21 @@ fn who_has_written_waits_for_nobodys_lease() {
         keys[2]
     );
     assert_eq!(sessions[0].text(&fetch), "mine");
+    // Of this node's own key, too.
+    let own = format!("SELECT state FROM cache_lease('{}', '20 s', 'c')", keys[0]);
+    assert_eq!(sessions[1].lines(&own), ["win"]);
+    assert_eq!(sessions[0].lines(&own), ["busy"]);
+    sessions[0].run("COMMIT");
+    // Read only from here on, after a write elsewhere.
+    sessions[0].run(&format!(
+        "BEGIN; SELECT cache_set('{}', 'v', cache => 'c'); SET TRANSACTION READ ONLY",
+        keys[1]
+    ));
+    let fetch_own = format!(
+        "SELECT cache_fetch('{}', 'SELECT ''own''', cache => 'c')",
+        keys[0]
+    );
+    assert_eq!(sessions[0].text(&fetch_own), "own");
     sessions[0].run("COMMIT");
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     assert_eq!(
