@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::resp::{CACHE, Reply};
+use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
 
@@ -73,11 +73,10 @@ fn it_needs_the_privileges_on_both_and_leaves_no_half() {
     }
 }
 
-#[test]
-fn it_waits_for_a_row_that_is_locked() {
-    let door = start(&["pgcache.resp_backs = 3"]);
+/// A session that has locked a row, a client whose COPY from a memory cache waits for it, and one of the table.
+fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
     let mut session = door.cluster.connect("postgres");
-    let (mut memory, mut table) = (client_in(&door, 0, None), client_in(&door, 1, None));
+    let (mut memory, mut table) = (client_in(door, 0, None), client_in(door, 1, None));
     assert_eq!(memory.ask(&["SET", "k", "v"]), OK());
     assert_eq!(table.ask(&["SET", "k", "old"]), OK());
     session.run(&format!(
@@ -88,6 +87,13 @@ fn it_waits_for_a_row_that_is_locked() {
     wait_until("a back waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
     });
+    (session, memory, table)
+}
+
+#[test]
+fn it_waits_for_a_row_that_is_locked() {
+    let door = start(&["pgcache.resp_backs = 3"]);
+    let (mut session, mut memory, mut table) = waiting(&door);
     // The other way it reads what is committed.
     assert_eq!(
         table.ask(&["COPY", "k", "copied", "DB", "0"]),
@@ -102,18 +108,7 @@ fn it_waits_for_a_row_that_is_locked() {
 #[test]
 fn what_is_long_goes_on_while_it_waits() {
     let door = start(&["pgcache.resp_backs = 2"]);
-    let mut session = door.cluster.connect("postgres");
-    let (mut memory, mut table) = (client_in(&door, 0, None), client_in(&door, 1, None));
-    assert_eq!(memory.ask(&["SET", "k", "v"]), OK());
-    assert_eq!(table.ask(&["SET", "k", "old"]), OK());
-    session.run(&format!(
-        "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'k'"
-    ));
-    send(&mut memory, &["COPY", "k", "k", "DB", "1", "REPLACE"]);
-    let mut watcher = door.cluster.connect("postgres");
-    wait_until("a back waits for the row", || {
-        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
-    });
+    let (mut session, mut memory, mut table) = waiting(&door);
     let begun = Instant::now();
     for _ in 0..3 {
         let keys = table.ask(&["KEYS", "*"]);

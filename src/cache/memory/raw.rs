@@ -166,18 +166,24 @@ impl<'c> Entries<'c> {
             .filter(|entry| self.is_valid(&entry.header()))
     }
 
+    /// Copies a live value to the start of the buffer, if it has the room.
+    #[inline]
+    fn copy(&self, key: &RawKey, buffer: &mut [u8]) -> GetOutcome {
+        let found = self.tier().read(key.hash, |partition| {
+            partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
+        });
+        if let GetOutcome::Hit(header) = &found {
+            self.note_deadline(header);
+        }
+        found
+    }
+
     /// Copies a live value to the start of the buffer, which grows if need be, and counts a use.
     #[inline]
     pub fn get(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Option<Seen>, OutOfMemory> {
         loop {
-            let found = self.tier().read(key.hash, |partition| {
-                partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
-            });
-            match found {
-                GetOutcome::Hit(header) => {
-                    self.note_deadline(&header);
-                    return Ok(Some(Seen::of(&header)));
-                }
+            match self.copy(key, buffer) {
+                GetOutcome::Hit(header) => return Ok(Some(Seen::of(&header))),
                 GetOutcome::TooSmall(header) => grow(buffer, header.value_len as usize)?,
                 GetOutcome::Miss => return Ok(None),
             }
@@ -188,14 +194,8 @@ impl<'c> Entries<'c> {
     #[inline]
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
         loop {
-            let found = self.tier().read(key.hash, |partition| {
-                partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
-            });
-            match found {
-                GetOutcome::Hit(header) => {
-                    self.note_deadline(&header);
-                    return Ok(Found::Seen(Some(Seen::of(&header))));
-                }
+            match self.copy(key, buffer) {
+                GetOutcome::Hit(header) => return Ok(Found::Seen(Some(Seen::of(&header)))),
                 GetOutcome::TooSmall(header) if header.value_len as usize > LONG => {
                     let begun = self.tier().read(key.hash, |partition| {
                         partition.begin(key, |header| self.is_valid(header))

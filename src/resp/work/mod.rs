@@ -186,16 +186,18 @@ impl Bench {
         handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
     }
 
-    /// Puts those jobs aside that would wait for a standby behind a commit that does for long. It holds its
-    /// process, and theirs would not be answered sooner.
+    /// Notes of each job whether it would wait for a standby. Where a commit waits for long, those are put aside: it
+    /// holds its process, and they would not be answered sooner.
     fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
+        for job in jobs.iter_mut() {
+            job.waits = self.waits_for_standby(&job.handed);
+        }
         if !commits::somebody_waits() {
             return;
         }
-        let desk = self.desk;
-        let waits = |job: &mut Job| self.waits_for_standby(&job.handed);
+        let waits = |job: &mut Job| job.waits;
         for taken in jobs.extract_if(.., waits).filter_map(|job| job.taken) {
-            desk.put_aside(taken, lane);
+            self.desk.put_aside(taken, lane);
         }
     }
 

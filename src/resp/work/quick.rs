@@ -36,16 +36,12 @@ impl Bench {
             return commands > 0;
         }
         self.put_aside(&mut jobs, Lane::Quick);
-        // What may wait for a standby comes last: the others are answered before.
-        for job in &mut jobs {
-            job.waits = self.waits_for_standby(&job.handed);
-        }
         let requests = &self.requests;
         let key = |job: &Job| requests.get(job.key.clone()).unwrap_or_default();
         jobs.sort_by(|one, other| {
             let rank = |job: &Job| {
                 (
-                    job.waits,
+                    job.waits, // what may wait for a standby comes last: the others are answered before
                     job.handed.role.to_u32(),
                     job.handed.work,
                     job.handed.relation.to_u32(),
