@@ -149,8 +149,10 @@ fn cache_count_here(cache: Option<Oid>) -> Answer<i64> {
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;
-    if let Some(spread) = cache.and_then(spread::of) {
-        open::require(cache.unwrap_or_default(), TO_READ);
+    if let Some(cache) = cache
+        && let Some(spread) = spread::of(cache)
+    {
+        open::require(cache, TO_READ);
         return match (key, nodes) {
             (None, _) => Ok(None),
             (Some(key), None) => Ok(Some(spread.shard(key.text()).node as i32)),

@@ -102,12 +102,22 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
 /// The live value; None for none.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
-    let rows = ask::here(steps.lookup, &vec![Some(key), Some(cache)])?;
-    let row = rows.first().map_or(&[][..], Vec::as_slice);
-    Ok(match row {
-        [Some(found), value, ..] if found.bytes() == b"t" => Some(*value),
+    let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
+    Ok(match row[..] {
+        [Some(found), value, ..] if is_true(found) => Some(value),
         _ => None,
     })
+}
+
+/// The row that a function of one row gives.
+fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Error> {
+    let rows = ask::here(function, arguments)?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}
+
+/// Of a boolean.
+fn is_true(printed: Text) -> bool {
+    printed.bytes() == b"t"
 }
 
 fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option<Text>, Error> {
@@ -140,13 +150,11 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
     };
     let wait = format!("{} microseconds", wait.as_micros());
     let asked = [key.text(), Text::new(wait.as_bytes()), fetch.cache].map(Some);
-    let rows = ask::here(fetch.steps.lease, &asked.to_vec())?;
-    let row = rows.first().map_or(&[][..], Vec::as_slice);
-    match row {
-        [value, Some(state), _] if matches!(state.bytes(), b"hit" | b"stale") => Ok(*value),
+    match one_row(fetch.steps.lease, &asked.to_vec())?[..] {
+        [value, Some(state), _] if matches!(state.bytes(), b"hit" | b"stale") => Ok(value),
         [_, _, lease] => {
             held::count_lock();
-            fetch.load(*lease)
+            fetch.load(lease)
         }
         _ => fetch.load(None),
     }
@@ -186,9 +194,8 @@ impl Fetch<'_> {
                 ttl.and_then(call::print_interval),
                 Some(self.cache),
             ];
-            let done = ask::here(self.steps.store, &arguments)?;
-            let done = done.first().and_then(|row| row.first().copied().flatten());
-            done.is_some_and(|done| done.bytes() == b"t")
+            let row = one_row(self.steps.store, &arguments)?;
+            matches!(row[..], [Some(done)] if is_true(done))
         };
         if !stored {
             loaders::note_unstored();
