@@ -80,20 +80,26 @@ fn begin(
     {
         return Step::Done;
     }
-    if all.iter().any(|decided| decided.target.is_table()) {
-        match std::mem::take(&mut session.flushing) {
-            Flushing::No | Flushing::Asked if session.in_exec => {
-                replies.error(&[NOT_IN_EXEC]);
-                return Step::Done;
-            }
-            Flushing::No | Flushing::Asked => return ask(core, session, &all),
-            Flushing::Done => all.retain(|decided| !decided.target.is_table()),
-            Flushing::Failed(reply) => {
-                replies.append(&reply);
-                return Step::Done;
-            }
+    let emptied = match std::mem::take(&mut session.flushing) {
+        Flushing::No | Flushing::Asked(_) => Vec::new(),
+        Flushing::Done(tables) => tables,
+        Flushing::Failed(reply) => {
+            replies.append(&reply);
+            return Step::Done;
         }
+    };
+    // The list of caches may have changed while a back was at work, so it is what counts, not that there was an answer.
+    let is_left =
+        |decided: &&Rc<Decided>| decided.target.is_table() && !emptied.contains(&number(decided));
+    let left: Vec<_> = all.iter().filter(is_left).collect();
+    if !left.is_empty() {
+        if session.in_exec {
+            replies.error(&[NOT_IN_EXEC]);
+            return Step::Done;
+        }
+        return ask(core, session, &left, emptied);
     }
+    all.retain(|decided| !decided.target.is_table());
     if all.is_empty() {
         replies.simple("OK");
     }
@@ -121,14 +127,18 @@ fn begin(
     }
 }
 
-/// Asks a back to empty the tables.
-fn ask(core: &mut Core, session: &mut Session, all: &[Rc<Decided>]) -> Step {
-    let is_table = |decided: &&Rc<Decided>| decided.target.is_table();
-    let tables: Vec<_> = all.iter().filter(is_table).collect();
-    let mut relations: Vec<u32> = tables
-        .iter()
-        .map(|decided| decided.target.cache.relation.to_u32())
-        .collect();
+fn number(decided: &Decided) -> u32 {
+    decided.target.cache.relation.to_u32()
+}
+
+/// Asks a back to empty these tables, too.
+fn ask(
+    core: &mut Core,
+    session: &mut Session,
+    tables: &[&Rc<Decided>],
+    mut emptied: Vec<u32>,
+) -> Step {
+    let mut relations: Vec<u32> = tables.iter().map(|decided| number(decided)).collect();
     // In one order, so that two of these never wait for each other in a circle.
     relations.sort_unstable();
     relations.dedup();
@@ -151,10 +161,12 @@ fn ask(core: &mut Core, session: &mut Session, all: &[Rc<Decided>]) -> Step {
         since: clock::now(),
     };
     let Some(place) = core.counter.hand(handed, Lane::Slow, request.as_bytes()) else {
+        session.flushing = Flushing::Done(emptied);
         return Step::Starve;
     };
+    emptied.extend(relations);
     session.handed = Some(place);
-    session.flushing = Flushing::Asked;
+    session.flushing = Flushing::Asked(emptied);
     session.waits = Waits::Table;
     session.waits_since = Instant::now();
     Step::Wait
@@ -162,10 +174,13 @@ fn ask(core: &mut Core, session: &mut Session, all: &[Rc<Decided>]) -> Step {
 
 /// The back's answer has come; the request is looked at again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    let Flushing::Asked(tables) = std::mem::take(&mut session.flushing) else {
+        return;
+    };
     let mut bytes = Vec::new();
     reply(&mut |part| bytes.extend_from_slice(part));
     session.flushing = match bytes.first() {
-        Some(b'+') => Flushing::Done,
+        Some(b'+') => Flushing::Done(tables),
         _ => Flushing::Failed(bytes),
     };
 }

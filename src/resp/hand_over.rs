@@ -223,7 +223,7 @@ pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     if let Some(answered) = session.answered.take() {
         tracking::reply_came(core, session, core.counter.desk.soonest(&answered));
         let (before, desk) = (replies.as_bytes().len(), core.counter.desk);
-        if matches!(session.flushing, Flushing::Asked) {
+        if matches!(session.flushing, Flushing::Asked(_)) {
             flush_all::answered(session, |take| desk.reply(&answered, take));
             return core.counter.give_back(answered);
         }

@@ -62,10 +62,11 @@ pub fn printable(bytes: &[u8]) -> String {
 pub enum Flushing {
     #[default]
     No,
-    /// A back empties them.
-    Asked,
-    Done,
-    /// Its reply: none was emptied.
+    /// A back empties the last of these.
+    Asked(Vec<u32>),
+    /// These are empty.
+    Done(Vec<u32>),
+    /// Its reply: none of those that it was asked for was emptied.
     Failed(Vec<u8>),
 }
 

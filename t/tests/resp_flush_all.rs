@@ -140,3 +140,60 @@ fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
     assert_eq!(clears.ask(&["FLUSHALL"]), OK());
     all_have(&mut clients, 0);
 }
+
+/// Serves these caches from now on; true of a new client's SELECT of the database tells that it has.
+fn serve(door: &Door, caches: &[&str], database: u32, is_served: bool) {
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "ALTER SYSTEM SET pgcache.resp_caches = '{}'",
+        caches.join(", ")
+    ));
+    session.run("SELECT pg_reload_conf()");
+    let database = database.to_string();
+    wait_until("the list of caches is read", || {
+        (door.client().ask(&["SELECT", &database]) == OK()) == is_served
+    });
+}
+
+/// Sends a FLUSHALL that waits for the logged table; what this does comes in between.
+fn while_it_waits(door: &Door, clears: &mut Client, meanwhile: impl FnOnce()) -> Reply {
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));
+    send(clears, &["FLUSHALL"]);
+    let mut watcher = door.cluster.connect("postgres");
+    wait_until("a back waits for the table", || {
+        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    });
+    meanwhile();
+    session.run("COMMIT");
+    reply(clears)
+}
+
+#[test]
+fn it_empties_a_table_that_is_added_meanwhile() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    let mut session = door.cluster.connect("postgres");
+    session.run("SELECT cache_create('public.late'); GRANT ALL ON public.late TO app");
+    session.run("SELECT cache_set('k', 'v', cache => 'public.late')");
+    let mut clears = client_in(&door, 0, Some("app"));
+    let done = while_it_waits(&door, &mut clears, || {
+        serve(&door, &[CACHE, UNLOGGED, LOGGED, "public.late"], 3, true);
+    });
+    assert_eq!(done, OK());
+    all_have(&mut clients, 0);
+    assert_eq!(session.number("SELECT count(*) FROM public.late"), 0);
+}
+
+#[test]
+fn tables_that_are_taken_off_the_list_meanwhile_are_asked_for_the_next_time() {
+    let door = start(&[]);
+    let mut clients = clients(&door);
+    let mut clears = client_in(&door, 0, Some("app"));
+    let done = while_it_waits(&door, &mut clears, || serve(&door, &[CACHE], 2, false));
+    assert_eq!(done, OK());
+    serve(&door, &[CACHE, UNLOGGED, LOGGED], 2, true);
+    fill(&mut clients);
+    assert_eq!(clears.ask(&["FLUSHALL"]), OK());
+    all_have(&mut clients, 0);
+}
