@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""Guards what pages, workflows and metadata name: each link leads to a file and a heading, each `make TARGET` is a
-target, each test is listed and has its expected output, one version stands everywhere, and META.json is what PGXN's
-meta specification 1.0.0 asks for."""
+"""Guards the names in pages, workflows and metadata: each link leads to a file and a heading, each `make TARGET` is a
+target, each test is listed and has its expected output, each test that SECURITY.md names exists, the version is the
+same everywhere, and META.json follows PGXN's meta specification 1.0.0."""
 
 import json
 import re
@@ -64,6 +64,28 @@ def tests():
         yield from (f"{file.relative_to(ROOT)} is missing" for file in expected if not file.exists())
 
 
+def proofs():
+    """The last column of SECURITY.md's tables: `life.rs`, `life.rs: a_test, the_start_of_another_...`, and after it
+    `a_third_test` of the same file, are tests in t/tests; a path is a path of the checkout."""
+    rows = re.findall(r"^\|.*\| ([^|]*`[^|]*) \|$", (ROOT / "SECURITY.md").read_text(), re.M)
+    for code in (code for proof in rows for code in re.findall(r"`([^`]+)`", proof)):
+        if re.match(r"(crates|scripts|specs|sql)/", code):
+            file, tests = ROOT / code, ""
+        elif ".rs" in code:
+            name, _, tests = code.partition(": ")
+            file = ROOT / "t/tests" / name
+        elif re.fullmatch(r"[a-z_]+(\.\.\.)?", code):
+            tests = code
+        else:
+            continue
+        if not file.exists():
+            yield f"SECURITY.md: {code}: there is no {file.relative_to(ROOT)}"
+            continue
+        for test in filter(None, tests.split(", ")):
+            if not re.search(rf"^ *(async )?fn {test.removesuffix('...')}", file.read_text(), re.M):
+                yield f"SECURITY.md: {file.relative_to(ROOT)} has no test {test}"
+
+
 def versions(meta):
     def stated(path, line):
         return re.search(line, (ROOT / path).read_text(), re.M).group(1)
@@ -108,6 +130,6 @@ def metadata(meta):
 
 
 META = json.loads((ROOT / "META.json").read_text())
-FOUND = [*links(), *targets(), *tests(), *versions(META), *metadata(META)]
-print("\n".join(FOUND) or f"links, targets, tests, version and metadata: nothing found in {len(PAGES)} pages")
+FOUND = [*links(), *targets(), *tests(), *proofs(), *versions(META), *metadata(META)]
+print("\n".join(FOUND) or f"links, targets, tests, proofs, version and metadata: nothing found in {len(PAGES)} pages")
 sys.exit(bool(FOUND))
