@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages. What the sources may not do
-# stands in Cargo.toml and clippy.toml.
+# `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages, the prose. Cargo.toml and
+# clippy.toml hold the rules for the sources.
 #
-# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages; all of them when none is given
+# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose; all of them when none is given
 . "$(dirname "$0")/head.sh"
 need rust server python
 
@@ -38,7 +38,9 @@ sources() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --quiet --locked
 
 pages() { scripts/lint-pages.py; }
 
-[ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages
+prose() { scripts/lint-prose.py; }
+
+[ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages prose
 failed=0
 for part in "$@"; do
     say "$part"
