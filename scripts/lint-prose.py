@@ -62,8 +62,8 @@ PATTERNS = [
     ),
     Pattern(
         "who-without-noun",
-        r"\bwho(?:m)?ever\b|\b(?:of|to|by|for|with|from|than|and|or|but|as|tells?|told|asks?|knows?|sees?|says?|where|so|if"
-        r"|that|when|while|also|only)\s+who\s+(?!(?:it|he|they|you)\s+(?:is|are)\b)|[;:(]\s*who\s+",
+        r"\bwho(?:m)?ever\b|\b(?:of|to|by|for|with|from|than|and|or|but|as|tells?|told|asks?|knows?|sees?|says?|where"
+        r"|so|if|that|when|while|also|only)\s+who\s+(?!(?:it|he|they|you)\s+(?:is|are)\b)|[;:(]\s*who\s+",
         "name the role, session, client or caller",
         ["as seen by who reads", "the right of whoever waits", "it wakes all; who waits begins again"],
         ["the owner, who may", "a client who reads", "those who may read it", "to say who they are"],
@@ -84,7 +84,8 @@ PATTERNS = [
     ),
     Pattern(
         "others-code",
-        r"\bothers'\s+\w+|\b(?:code|tables?|software|transactions?|sessions?|caches?|keys?|rows?|entries|locks?)\s+of\s+others\b",
+        r"\bothers'\s+\w+|\b(?:code|tables?|software|transactions?|sessions?|caches?|keys?|rows?|entries|locks?)"
+        r"\s+of\s+others\b",
         "user-defined triggers and functions; other sessions' rows",
         ["runs others' code", "code of others runs", "the tables\nof others"],
         ["that of other sessions", "and others"],
@@ -99,7 +100,8 @@ PATTERNS = [
     Pattern(
         "is-there",
         r"(?<!how )\b(?:is|are|was|were|be)\s+(?:not\s+|already\s+|still\s+|never\s+|always\s+)?there"
-        r"(?=\s*(?:[.,;:)?]|\Z|\b(?:and|but|or|already|still|again|too|that|when|while|if|until|before|after|yet|now|at)\b))",
+        r"(?=\s*(?:[.,;:)?]|\Z"
+        r"|\b(?:and|but|or|already|still|again|too|that|when|while|if|until|before|after|yet|now|at)\b))",
         "exists",
         ["the key is there", "what is there already", "a row that is not there, and"],
         ["is there a way", "are there any rows"],
@@ -203,8 +205,11 @@ def markdown(text):
     yield from joined(lines)
 
 
-RUST = re.compile(r'//[/!]?(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|\bb?r(?P<fence>#*)"(?P<raw>.*?)"(?P=fence)|"(?P<text>(?:\\.|[^"\\])*)"'
-                  r"|'(?:\\[^']+|[^'\\\n])'", re.S)
+RUST = re.compile(
+    r'//[/!]?(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|\bb?r(?P<fence>#*)"(?P<raw>.*?)"(?P=fence)'
+    r"""|"(?P<text>(?:\\.|[^"\\])*)"|'(?:\\[^']+|[^'\\\n])'""",
+    re.S,
+)
 SQL = re.compile(r"--(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|'(?P<text>(?:[^']|'')*)'", re.S)
 
 
@@ -257,7 +262,8 @@ def comments(path, text):
 def newest():
     """The scripts of the version that is being made."""
     version = re.search(r"^default_version = '(.*)'", (ROOT / "pgcache.control").read_text(), re.M)[1]
-    return {f"sql/pgcache--{version}.sql", *(str(f.relative_to(ROOT)) for f in ROOT.glob(f"sql/pgcache--*--{version}.sql"))}
+    upgrades = ROOT.glob(f"sql/pgcache--*--{version}.sql")
+    return {f"sql/pgcache--{version}.sql", *(str(script.relative_to(ROOT)) for script in upgrades)}
 
 
 def read_by_users(path, text, scripts):
@@ -312,8 +318,10 @@ def keep(counts):
 
 
 PLANTED = {
-    "a.md": "# Who reads\n\nIt ends. What is\nread ends.\n\n| a | nobody `nobody` |\n|---|---|\n- x\n  y hears\n\n```\nnobody\n```\n",
-    "a.rs": '//! Fine.\n\n/// It waits for\n/// whoever writes.\nfn f() { let q = "nobody // nobody"; g(\'"\'); } // is told\n',
+    "a.md": "# Who reads\n\nIt ends. What is\nread ends.\n\n| a | nobody `nobody` |\n|---|---|\n- x\n  y hears\n\n"
+    "```\nnobody\n```\n",
+    "a.rs": "//! Fine.\n\n/// It waits for\n/// whoever writes.\n"
+    """fn f() { let q = "nobody // nobody"; g('"'); } // is told\n""",
     "a.sql": "-- Fine.\n--\n-- code of\n-- others\nSELECT 'nobody -- nobody';\n",
     "a.py": '"""Fine.\n\nNobody reads."""\nx = 1  # is told\n',
     "a.sh": "#!/bin/sh\n# Who waits\n# goes on.\n",
@@ -358,7 +366,7 @@ def main(arguments):
     if "--lower" in arguments:
         keep({key: min(counts[key], before[key]) for key in counts})
     if fell := [f"{key} {before[key]} -> {counts[key]}" for key in sorted(counts) if counts[key] < before[key]]:
-        print(f"fewer than kept: {', '.join(fell)}. Run scripts/lint-prose.py --lower, and commit scripts/prose-counts.")
+        print(f"fewer than kept: {', '.join(fell)}. Run scripts/lint-prose.py --lower, commit scripts/prose-counts.")
     risen = [
         f"comments of the sources have {key} {counts[key]} times, and {before[key]} are kept: --show lists them"
         for key in sorted(counts)
