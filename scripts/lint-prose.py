@@ -14,9 +14,11 @@ has a planted text. All of them are tried on every run.
 """
 
 import ast
+import io
+import os
 import re
-import subprocess
 import sys
+import tokenize
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +26,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "scripts/prose-counts"
 SOURCES = "bench binaries crates demo docker examples scripts specs sql src stores t".split()
-NOT_OURS = re.compile(r"bench/results/|scripts/postgres-attached/|stores/[a-z]+/LICENSE")
+NOT_OURS = re.compile(r"bench/results/|scripts/postgres-attached/")
+BUILT = {".git", "build", "node_modules", "target", "vendor", "venv"}
 
 
 class Pattern(NamedTuple):
@@ -229,7 +232,8 @@ def scanned(text, tokens):
 
 def python(text):
     """Comments and docstrings."""
-    yield from marked(text, r"(?:^|(?<=\s))#(?!!)(.*)")
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    yield from joined((token.start[0], token.string[1:]) for token in tokens if token.type == tokenize.COMMENT)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
             yield Block(node.body[0].lineno, ast.get_docstring(node, clean=False))
@@ -242,21 +246,27 @@ def marked(text, comment):
     return joined((number, match[1]) for number, match in found if match)
 
 
+def slashes(text):
+    return marked(text, r"(?:^|(?<=\s))(?://|/?\*\*?(?=\s))(.*)")
+
+
+def hashes(text):
+    return marked(text, r"(?:^|(?<=\s))#(?!!)(.*)")
+
+
+COMMENTS = {
+    ".md": markdown,
+    ".rs": lambda text: scanned(text, RUST)[0],
+    ".sql": lambda text: scanned(text, SQL)[0],
+    ".py": python,
+    **dict.fromkeys([".c", ".go", ".java", ".js", ".mjs", ".php", ".ts"], slashes),
+    **dict.fromkeys([".rb", ".sh", ".spec", ".toml", ".yaml", ".yml", "Dockerfile", "Makefile", "run"], hashes),
+}
+READ = COMMENTS.keys()
+
+
 def comments(path, text):
-    match path.suffix or path.name:
-        case ".md":
-            return markdown(text)
-        case ".rs":
-            return scanned(text, RUST)[0]
-        case ".sql":
-            return scanned(text, SQL)[0]
-        case ".py":
-            return python(text)
-        case ".go" | ".js" | ".mjs" | ".ts" | ".java" | ".php" | ".c":
-            return marked(text, r"(?:^|(?<=\s))(?://|/?\*\*?(?=\s))(.*)")
-        case ".sh" | ".rb" | ".spec" | ".toml" | ".yml" | ".yaml" | "Makefile" | "Dockerfile" | "run":
-            return marked(text, r"(?:^|(?<=\s))#(?!!)(.*)")
-    return ()
+    return COMMENTS.get(path.suffix or path.name, lambda _: ())(text)
 
 
 def newest():
@@ -281,13 +291,13 @@ def read_by_users(path, text, scripts):
 
 
 def files():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for path in map(Path, listed.splitlines()):
-        if not NOT_OURS.match(str(path)) and (ROOT / path).is_file():
-            try:
-                yield path, (ROOT / path).read_text()
-            except UnicodeDecodeError:
-                continue
+    """Each text file of the checkout, without git, which refuses a checkout that another user owns."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(set(folders) - BUILT)
+        for path in (Path(folder, name) for name in sorted(names)):
+            inside = path.relative_to(ROOT)
+            if {inside.suffix, inside.name} & READ and not NOT_OURS.match(str(inside)):
+                yield inside, path.read_text()
 
 
 def check():
