@@ -31,8 +31,8 @@ help:
 	@echo 'make install         install it there; DESTDIR=... for a staged tree'
 	@echo 'make installcheck    regression and isolation tests against the running server of that Postgres'
 	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
-	@echo 'make test            install what is missing, build, run every test in throwaway clusters'
-	@echo 'make test-all        make test on Postgres 15, 16, 17 and 18, those missing built from source'
+	@echo 'make test            install what is missing, build, run the tests in throwaway clusters; ONE=name for one of them'
+	@echo 'make test-all        every test there is, on Postgres 15, 16, 17 and 18, those missing built from source'
 	@echo 'make cassert         make test on a Postgres 18 that checks itself, built once, and pgcache with all checks of Rust'
 	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
@@ -59,7 +59,7 @@ demo:
 	@scripts/demo.sh
 
 test:
-	@scripts/test.sh
+	@scripts/test.sh $(ONE)
 
 test-all cassert valgrind postgres-check upgrade-check citus-check leaks audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
@@ -97,7 +97,16 @@ PG_MAJOR := $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
 
 # One folder for each major, and for one with assertions: builds for several never overwrite each other.
 BUILD := build/pg$(PG_MAJOR)$(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),-cassert)
+
+# PROFILE=checked is the library of the tests (Cargo.toml): quick to build, with our assertions and the feature pauses.
+PROFILE = release
+CARGO_FEATURES = pg$(PG_MAJOR)
+ifeq ($(PROFILE),checked)
+LIBRARY = $(BUILD)/checked/pgcache.so
+CARGO_FEATURES += pauses
+else
 LIBRARY = $(BUILD)/pgcache.so
+endif
 RUST_FILES := Cargo.toml Cargo.lock $(shell find src $(wildcard crates) -name '*.rs' -o -name Cargo.toml)
 
 include $(PGXS)
@@ -106,8 +115,9 @@ all: $(LIBRARY)
 
 $(LIBRARY): $(RUST_FILES)
 	CARGO_TARGET_DIR=$(BUILD)/target PGRX_PG_CONFIG_PATH=$(PG_CONFIG) \
-	    cargo build --release --locked --package pgcache --no-default-features --features pg$(PG_MAJOR)
-	cp $(BUILD)/target/release/libpgcache.so $@
+	    cargo build --profile $(PROFILE) --locked --package pgcache --no-default-features --features '$(CARGO_FEATURES)'
+	mkdir -p $(@D)
+	cp $(BUILD)/target/$(PROFILE)/libpgcache.so $@
 
 install: install-library
 install-library: $(LIBRARY) installdirs

@@ -10,4 +10,4 @@ need rust server
 need_files 1024 'make citus-check'
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh
 
-session_tests citus:: -- --ignored
+session_tests citus:: --ignored

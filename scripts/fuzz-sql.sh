@@ -12,9 +12,9 @@ scripts/stage.sh
 calls=${1:-20000} seed=${2:-$(date +%s)}
 say "$calls calls in each database, seed $seed"
 for preload in 1 0; do
-    PGCACHE_PRELOAD=$preload PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed session_tests random_calls -- --nocapture
+    PGCACHE_PRELOAD=$preload PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed session_tests random_calls --nocapture
 done
-PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whatever_is_told_to_both_paths -- --nocapture
+PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whatever_is_told_to_both_paths --nocapture
 
 [ -n "${SQLSMITH:-}" ] || exit 0
 

@@ -8,4 +8,4 @@
 need rust server
 scripts/stage.sh
 
-PGCACHE_PRELOAD=1 PGCACHE_LEAK_CALLS=${CALLS:-200000} session_tests leaks:: -- --nocapture --test-threads 1
+PGCACHE_PRELOAD=1 PGCACHE_LEAK_CALLS=${CALLS:-200000} session_tests leaks:: --nocapture --test-threads 2

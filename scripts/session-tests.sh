@@ -1,10 +1,24 @@
 # shellcheck shell=bash
-# Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments
-# go to cargo test; what the tests are told beyond that (PGCACHE_PRELOAD and so on) is in the caller's environment.
+# Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments go to
+# libtest; what the tests are told beyond that (PGCACHE_PRELOAD and so on) is in the caller's environment.
+# scripts/sessions.py runs the program, prints a line for each test, and says which were slow.
 
 session_tests() {
+    local program
     mkdir -p "$RUN/t"
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
-    PGCACHE_BINDIR=${PGCACHE_BINDIR:-$BINDIR} PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER \
-        CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --package pgcache-tests "$@"
+    program=$(session_program) || return
+    (
+        cd "$ROOT/t"
+        PGCACHE_BINDIR=${PGCACHE_BINDIR:-$BINDIR} PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER \
+            nice "$ROOT/scripts/sessions.py" "$RUN/t" "$program" "$@"
+    )
+}
+
+# Builds the tests, and prints where their program lies.
+session_program() {
+    local built=$LOG/session-program.json
+    CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --package pgcache-tests --test sessions --no-run \
+        --message-format=json-render-diagnostics >"$built" || return
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$built" | tail -n 1
 }

@@ -9,4 +9,4 @@ need rust server
 need_files 1024 'make soak'
 scripts/stage.sh
 
-PGCACHE_SOAK_SECONDS=${1:-300} PGCACHE_SOAK_SEED=${2:-$(date +%s)} session_tests soak:: -- --nocapture
+PGCACHE_SOAK_SECONDS=${1:-300} PGCACHE_SOAK_SEED=${2:-$(date +%s)} session_tests soak:: --nocapture

@@ -35,7 +35,7 @@ step() {
 }
 
 build_and_stage() {
-    step build nice make -s all PG_CONFIG="$PG_CONFIG"
+    step build nice make -s all PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
     step stage scripts/stage.sh
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make test-all`: the whole test suite on every major that pgcache supports, and Postgres' own tests on
-# 15 and 17. A major that cannot be had here is named and left out; that none could be had is a failure.
+# `make test-all`: every part of the tests, the slow ones too, on every major that pgcache supports, and Postgres' own
+# tests on 15 and 17. A major that cannot be had here is named and left out; that none could be had is a failure.
 #
 # Environment: MAJORS="15 17" for fewer.
 . "$(dirname "$0")/head.sh"
@@ -8,7 +8,7 @@ unset PG_CONFIG
 # make test takes a share of the calls that each change of a definition meets.
 export PGCACHE_DEFINITIONS=all
 # And of the random commands that Redis, the protocol's crate and a server answer alike.
-export RESP_COMMANDS=1000000
+export RESP_COMMANDS=1000000 PGCACHE_STORM_SECONDS=15 FUZZ_SECONDS=30 PARTS=all
 failed=0 tested=0 lines=()
 
 note() { lines+=("Postgres $major: $*"); }

@@ -1,43 +1,40 @@
 #!/usr/bin/env bash
-# Every test of the project, cheapest first, in throwaway clusters. What is missing gets installed; a
-# component that is there to be tested and cannot run is a failure. The last line is the count.
+# The tests, cheapest first, in throwaway clusters. What is missing gets installed; a component that must be tested and
+# cannot run is a failure. The last line is the count.
 #
-# Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, WITHOUT="lint unit"
-# all but these, SESSIONS="restart:: dump::" of the session tests only these.
+# Usage: test.sh         the parts that each change must pass
+#        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else those of
+#                        the crates
+#
+# Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, PARTS=all all of them,
+# WITHOUT="lint unit" all but these, SESSIONS="restart:: dump::" of the session tests only these. PROFILE=release: on the
+# library as it is shipped.
+export PROFILE=${PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
 
-PARTS=${PARTS:-lint unit regress regress-over-plans regress-without-preload sessions sessions-over-plans \
-    sessions-without-preload storm examples clients stores bench}
+# `few-*` are the session tests for which that axis matters (below); the slow parts have all of them.
+quick='lint unit regress sessions few-over-plans few-without-preload tools'
+slow='regress-over-plans regress-without-preload sessions-over-plans sessions-without-preload storm examples clients stores xa smokes'
+PARTS=${PARTS:-$quick}
+[ "$PARTS" != all ] || PARTS="$quick $slow"
+[ $# = 0 ] || PARTS=one
 read -r -a modules <<<"${SESSIONS:-}"
+# How long each storm of the session tests lasts.
+export PGCACHE_STORM_SECONDS=${PGCACHE_STORM_SECONDS:-2}
 
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
 
 need rust server python pgbouncer
-! wanted sessions || need redis
-! wanted bench || need redis memcached charts valgrind
+[[ $PARTS != *sessions* && $PARTS != *few-* && $PARTS != one ]] || need redis
+! wanted smokes || need redis memcached charts valgrind
 need_files 4096 'make test'
 
-# What did not run, because it cannot be had here; said at the end, and no failure.
+# What did not run, because it cannot be had here or has not changed; said at the end, and no failure.
 absent=()
+passed=0 failed=0 seconds=()
 
-# Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
-cron=1
-if [[ $PARTS != *sessions* ]]; then
-    cron=0
-elif ! scripts/need.sh cron; then
-    case $PG_CONFIG in
-        "$(scripts/cache-dir.sh)"/*) cron=0 absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here") ;;
-        *) exit 1 ;;
-    esac
-fi
-
-[ -e "$("$PG_CONFIG" --sharedir)/extension/amcheck.control" ] ||
-    absent+=("amcheck's look at tables and indexes, which Postgres $PG_MAJOR has not got here")
-
-passed=0 failed=0
-
-# "PASSED FAILED" in a log of pg_regress, pg_isolation_regress or cargo test. A test's line is "test name ... ok 12 ms"
-# up to Postgres 15 and "ok 1 - name 12 ms" from 16 on; of cargo test only the summary lines count.
+# "PASSED FAILED" in a log of pg_regress, pg_isolation_regress, cargo test or sessions.py. A test's line of the first two is
+# "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on; of the others only the summary counts.
 results() {
     awk '
         /^(test|    ) .* \.\.\. ok +[0-9]+ ms/ || /^ok [0-9]+ .* ms$/      { passed++ }
@@ -53,15 +50,23 @@ results() {
 
 tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
 
+# NAME COMMAND...: a step, and how long it took.
+timed() {
+    local from=$SECONDS status=0
+    step "$@" || status=$?
+    seconds+=("$((SECONDS - from)) $1")
+    return $status
+}
+
 # A step that is one test.
 one_test() {
-    if step "$@"; then tally 1 0; else tally 0 1; fi
+    if timed "$@"; then tally 1 0; else tally 0 1; fi
 }
 
 # A step that runs tests and reports each in its log. That none ran is a failure, too.
 many_tests() {
     local name=$1 status=0 good bad
-    step "$@" || status=$?
+    timed "$@" || status=$?
     read -r good bad < <(results "$LOG/$name.log")
     if [ "$bad" = 0 ] && { [ $status != 0 ] || [ "$good" = 0 ]; }; then
         say "$name: no result was reported (log: $LOG/$name.log)"
@@ -70,52 +75,44 @@ many_tests() {
     tally "$good" "$bad"
 }
 
+# KIND 'FILE OR FOLDER ...' NAME COMMAND...: a step of that kind whose outcome depends on these files alone, which does not
+# run again until one of them changes. The stamps lie in build/, so a new clone has none.
+deterministic() {
+    local kind=$1 inputs=$2 name=$3 stamp=$ROOT/build/stamps/$3 sum before=$failed
+    # shellcheck disable=SC2086 # words
+    sum=$({ rustc --version && find $inputs -type f -not -path '*/target/*' -not -path '*/corpus/*' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$sum" ]; then
+        absent+=("$name, which has passed with the same sources")
+        return
+    fi
+    "$kind" "${@:3}"
+    [ "$failed" = "$before" ] || return 0
+    mkdir -p "${stamp%/*}"
+    echo "$sum" >"$stamp"
+}
+
 finish() {
     [ ${#absent[@]} = 0 ] || printf 'did not run here: %s\n' "${absent[@]}"
+    [ ${#seconds[@]} = 0 ] || printf '%s\n' "${seconds[@]}" | sort -rn | awk -v load="$(cut -d' ' -f1 /proc/loadavg)" '
+        { all += $1; if (NR <= 12) line = line (NR > 1 ? ", " : "") $2 " " $1 }
+        END { printf "seconds: %s; all %d; load %s\n", line, all, load }'
     printf '%d passed, %d failed\n' "$passed" "$failed"
     [ "$failed" = 0 ]
 }
 
 # Nothing can run when this fails.
-must() { step "$@" || { tally 0 1; finish; exit 1; }; }
+must() { timed "$@" || { tally 0 1; finish; exit 1; }; }
 
 stop_cluster() { scripts/cluster.sh remove test >/dev/null 2>&1 || true; }
 
 # One target folder for all majors: what runs here links with no Postgres.
 cargo_test() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --no-fail-fast "$@"; }
 
-pure_crates() {
-    local manifest
-    for manifest in crates/*/Cargo.toml; do
-        [ -e "$manifest" ] && printf -- '--package %s ' "$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n 1)"
-    done
-}
-
 # A subshell: what points at this cluster must not reach the tests that start their own.
 regress() (
     eval "$(scripts/cluster.sh env test)"
-    make -s installcheck "$@" PG_CONFIG="$PG_CONFIG"
+    make -s installcheck "$@" PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
 )
-
-# Everything holds with the library preloaded and without: the tier changes speed, not results.
-sessions() {
-    local skipped=()
-    # Servers of the Redis protocol load the library by themselves, and take no way to a table: once is enough.
-    [ "$1 $2" = "1 auto" ] || skipped=(--skip resp_)
-    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$1 PGCACHE_TABLE_PATH=$2 session_tests --no-fail-fast -- \
-        ${modules[@]+"${modules[@]}"} ${skipped[@]+"${skipped[@]}"}
-}
-
-# A part of the session tests: PRELOAD TABLE_PATH. The way to the table, too, changes speed, not results.
-session_part() {
-    wanted "$1" || return 0
-    rm -f "$RUN/t/crashes"
-    many_tests "$1" sessions "$2" "$3"
-    one_test "$1-crashes" nothing_crashed
-}
-
-# A background process that crashes may fail no test: each server's log was looked at when its test was over.
-nothing_crashed() { [ ! -s "$RUN/t/crashes" ] || { cat "$RUN/t/crashes" && false; }; }
 
 # pg_regress on a server with this line in its configuration, with arguments of make.
 served() {
@@ -125,27 +122,39 @@ served() {
     regress "$@"
 }
 
-discarding() {
-    served '' REGRESS=install ISOLATION=
-    scripts/cluster.sh psql test -q -c 'ALTER DATABASE contrib_regression SET debug_discard_caches = 1'
-    regress REGRESS="${DISCARDING:-fetch attached}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
-}
-
 # A part of pg_regress and the isolation tests: regress-NAME 'conf line' [arguments of make]
 regress_part() {
     local name=$1
     wanted "$name" || return 0
     shift
     many_tests "$name" served "$@" ISOLATION=
-    ! compgen -G "specs/*.spec" >/dev/null || many_tests "${name/regress/isolation}" served "$@" REGRESS=
+    many_tests "${name/regress/isolation}" served "$@" REGRESS=
 }
 
+discarding() {
+    served '' REGRESS=install ISOLATION=
+    scripts/cluster.sh psql test -q -c 'ALTER DATABASE contrib_regression SET debug_discard_caches = 1'
+    regress REGRESS="${DISCARDING:-fetch attached}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
+}
+
+# A part of the session tests: NAME PRELOAD TABLE_PATH [libtest's arguments]. Everything holds with the library preloaded
+# and without, and by each way to a table: the tier and the way change speed, not results.
+session_part() {
+    local name=$1 preload=$2 path=$3
+    wanted "$name" || return 0
+    shift 3
+    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$preload PGCACHE_TABLE_PATH=$path many_tests "$name" session_tests \
+        ${modules[@]+"${modules[@]}"} "$@"
+}
+
+# What needs no server.
 lints() {
-    one_test lint-pages scripts/lint.sh pages
+    one_test lint-format scripts/lint.sh format
+    one_test lint-pages scripts/lint.sh pages prose
     many_tests lint-sources scripts/lint.sh sources
-    one_test lint-majors scripts/lint.sh majors
+    deterministic one_test 'src crates Cargo.toml Cargo.lock scripts/lint.sh' lint-majors scripts/lint.sh majors
     if command -v dpkg >/dev/null; then
-        one_test ways-to-rust scripts/rust-check.sh
+        deterministic one_test scripts ways-to-rust scripts/rust-check.sh
     else
         absent+=("the ways to a Rust on Debian and Ubuntu, which need dpkg")
     fi
@@ -167,20 +176,20 @@ miri() (
 # Random commands to a Redis and to a model behind the protocol's crate; RESP_COMMANDS says how many.
 against_redis() { cargo_test --package pgcache-resp --test differential -- --ignored; }
 
-# What links with no Postgres.
+# The crates that link with no Postgres, their models among them.
 unit_tests() {
-    local crates
-    read -r -a crates < <(pure_crates) || true
-    [ ${#crates[@]} = 0 ] || many_tests unit cargo_test "${crates[@]}"
-
+    local crate
+    for crate in coherence resp store; do
+        deterministic many_tests "crates/$crate Cargo.lock" "unit-$crate" cargo_test --package "pgcache-$crate"
+    done
     if scripts/need.sh miri; then
-        many_tests miri miri
+        deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
     else
         absent+=("the tests of the store and of the protocol under Miri, which needs a nightly toolchain")
     fi
     if scripts/need.sh nightly; then
-        one_test fuzz crates/store/fuzz/run 30
-        one_test fuzz-protocol crates/resp/fuzz/run 15
+        one_test fuzz crates/store/fuzz/run "${FUZZ_SECONDS:-15}"
+        one_test fuzz-protocol crates/resp/fuzz/run "${FUZZ_SECONDS:-15}"
     else
         absent+=("the fuzz targets, which need a nightly toolchain")
     fi
@@ -191,27 +200,25 @@ unit_tests() {
     fi
 }
 
-! wanted lint || lints
-! wanted unit || unit_tests
+# Each file of bench/pgbench, and the arithmetic behind the figures.
+tools() {
+    many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
+    one_test bench-tests bench/run.sh tests
+}
 
-must build nice make -s all PG_CONFIG="$PG_CONFIG"
-must stage scripts/stage.sh
-trap stop_cluster EXIT
-stop_cluster
-must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
-export_staged
-
-regress_part regress ''
-regress_part regress-over-plans "pgcache.table_path = 'plan'"
-regress_part regress-without-preload "shared_preload_libraries = ''" REGRESS_TIER= ISOLATION_TIER=
-# Of a Postgres with assertions (cassert.sh): each query that may runs in a parallel worker, and all that is cached of
-# the catalogs is gone at each chance, as if another session had changed them. The latter makes a file take minutes.
-regress_part regress-parallel "debug_parallel_query = 'regress'"
-! wanted discarding || many_tests discarding discarding
-session_part sessions 1 auto
-session_part sessions-over-plans 1 plan
-session_part sessions-without-preload 0 auto
-! wanted storm || many_tests storm scripts/storm.sh 60
+# Every workload of the benchmarks: that it runs and that its answers are right, no figures.
+smokes() {
+    local name
+    for name in $(bench/run.sh names); do
+        if [ "$name" = application ] && ! scripts/need.sh go; then
+            absent+=("bench/run.sh application, which needs Go")
+            continue
+        fi
+        one_test "bench-smoke-$name" bench/run.sh "$name" --smoke --out "$ROOT/build/bench/smoke/$name-$$"
+    done
+    rm -rf "$ROOT/build/bench/smoke"
+    scripts/need.sh etcd || absent+=("etcd beside pgcache in bench/run.sh kv, which cannot be had here")
+}
 
 # The examples, the programs of docs/drivers.md, and others' software over attached tables. What is not here and cannot be
 # had is named at the end.
@@ -231,11 +238,6 @@ examples() {
     many_tests examples scripts/examples.sh "${shops[@]}"
     many_tests drivers scripts/drivers.sh "${languages[@]}"
     many_tests attached scripts/attached.sh "${attached[@]}"
-    if scripts/need.sh maven; then
-        many_tests xa scripts/xa.sh
-    else
-        absent+=("global transactions by a transaction manager, which needs Maven")
-    fi
 }
 
 # WHAT PROGRAM NAME
@@ -246,7 +248,14 @@ software() {
         absent+=("$3 over an attached table, which no package brings here")
     fi
 }
-! wanted examples || examples
+
+xa() {
+    if scripts/need.sh maven; then
+        many_tests xa scripts/xa.sh
+    else
+        absent+=("global transactions by a transaction manager, which needs Maven")
+    fi
+}
 
 # Clients of Redis, unchanged, beside a Redis. What is not here and cannot be had is named at the end.
 clients() {
@@ -267,10 +276,9 @@ clients_of() {
     if scripts/need.sh "$1"; then
         programs+=("${@:3}")
     else
-        absent+=("$2 before the door, which cannot be had here")
+        absent+=("$2 over the Redis protocol, which cannot be had here")
     fi
 }
-! wanted clients || clients
 
 # The stores of frameworks, by the frameworks' own tests. What is not here and cannot be had is named at the end.
 stores() {
@@ -285,23 +293,76 @@ stores() {
     done
     many_tests stores scripts/stores.sh "${names[@]}"
 }
-! wanted stores || stores
 
-# Every workload of the benchmarks: that it runs and that its answers are right, no figures.
-benchmarks() {
-    local name
-    many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
-    one_test bench-tests bench/run.sh tests
-    for name in $(bench/run.sh names); do
-        if [ "$name" = application ] && ! scripts/need.sh go; then
-            absent+=("bench/run.sh application, which needs Go")
-            continue
-        fi
-        one_test "bench-smoke-$name" bench/run.sh "$name" --smoke --out "$ROOT/build/bench/smoke/$name-$$"
-    done
-    rm -rf "$ROOT/build/bench/smoke"
-    scripts/need.sh etcd || absent+=("etcd beside pgcache in bench/run.sh kv, which cannot be had here")
+# NAME: of whatever kind it is.
+one() {
+    if [ -e "sql/$1.sql" ]; then
+        many_tests regress-one served '' REGRESS="install $1" ISOLATION=
+    elif [ -e "specs/$1.spec" ]; then
+        many_tests isolation-one served '' REGRESS= ISOLATION="$1"
+    elif "$(session_program)" --list "$1" 2>/dev/null | grep -q ': test$'; then
+        modules=("$1")
+        session_part one 1 auto
+        cat "$LOG/one.log"
+    else
+        many_tests unit-one cargo_test --workspace --exclude pgcache --exclude pgcache-tests "$1"
+    fi
 }
-! wanted bench || benchmarks
+
+# Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
+cron=0
+if [[ $PARTS == *sessions* ]]; then
+    if scripts/need.sh cron; then
+        cron=1
+    else
+        case $PG_CONFIG in
+            "$(scripts/cache-dir.sh)"/*) absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here") ;;
+            *) exit 1 ;;
+        esac
+    fi
+fi
+[ -e "$("$PG_CONFIG" --sharedir)/extension/amcheck.control" ] ||
+    absent+=("amcheck's look at tables and indexes, which Postgres $PG_MAJOR has not got here")
+
+! wanted lint || lints
+! wanted unit || unit_tests
+
+must build nice make -s all PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
+must stage scripts/stage.sh
+trap stop_cluster EXIT
+stop_cluster
+must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
+export_staged
+
+if wanted one; then
+    one "$1"
+    finish
+    exit
+fi
+
+regress_part regress ''
+regress_part regress-over-plans "pgcache.table_path = 'plan'"
+regress_part regress-without-preload "shared_preload_libraries = ''" REGRESS_TIER= ISOLATION_TIER=
+# Of a Postgres with assertions (cassert.sh): each query that may runs in a parallel worker, and all that is cached of
+# the catalogs is gone at each chance, as if another session had changed them. The latter makes a file take minutes.
+regress_part regress-parallel "debug_parallel_query = 'regress'"
+! wanted discarding || many_tests discarding discarding
+
+session_part sessions 1 auto
+# What random statements and storms have found over plans, and where leases are locks of Postgres.
+session_part few-over-plans 1 plan differential:: coherence_storm:: fetch_windows:: table_path::
+session_part few-without-preload 0 auto coherence_storm_sources:: fetch_truth:: fetch:: leases:: depend:: hidden:: prepared::
+session_part few-storms 1 auto coherence_storm resp_storm:: resp_tracking_tables_storm:: fetch_windows::
+# Servers of the Redis protocol load the library by themselves, and take no way to a table: once is enough.
+session_part sessions-over-plans 1 plan --skip resp_
+session_part sessions-without-preload 0 auto --skip resp_
+! wanted storm || many_tests storm scripts/storm.sh 60
+
+! wanted tools || tools
+! wanted examples || examples
+! wanted xa || xa
+! wanted clients || clients
+! wanted stores || stores
+! wanted smokes || smokes
 
 finish

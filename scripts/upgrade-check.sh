@@ -17,7 +17,7 @@ stage() {
     scripts/stage.sh
 }
 
-tests() { PGCACHE_BINDIR_2=$new PGCACHE_PRELOAD=1 session_tests -- --ignored "$@"; }
+tests() { PGCACHE_BINDIR_2=$new PGCACHE_PRELOAD=1 session_tests --ignored "$@"; }
 
 stage "$to"
 new=$BINDIR

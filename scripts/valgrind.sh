@@ -41,7 +41,7 @@ regress() (
 )
 
 # shellcheck disable=SC2086 # one word a module
-sessions() { PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests --no-fail-fast -- $SESSIONS; }
+sessions() { PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests $SESSIONS; }
 
 # Faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
 faults() {

@@ -2,28 +2,40 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use postgres::error::DbError;
 use postgres::{Client, Config, NoTls};
 
+use crate::pool::{self, Recipe};
 use crate::reaper::Reaper;
 use crate::stage::{Stage, clock_library, succeed};
-use crate::template;
+use crate::template::{self, Template};
 
-/// A running server, which ends with this.
+/// A server with a folder of its own.
 pub struct Cluster {
     pub stage: Stage,
     /// Where the socket lies, for a client program.
     pub folder: PathBuf,
+    /// `CREATE DATABASE` copies the extension from `template::WITH_EXTENSION`.
+    pub(crate) has_template: bool,
+    /// The port of the Redis protocol, on a server that has one.
+    pub(crate) port: u16,
     /// The library that moves the server's wall clock, where a test does.
     clock: Option<PathBuf>,
     /// What stands in the server's environment besides.
     environment: &'static [(&'static str, &'static str)],
-    _reaper: Reaper,
+    /// A test stopped, killed or configured this server, so no other test may take it.
+    is_spoiled: AtomicBool,
+    /// Internal errors that the test provokes.
+    provoked: Mutex<Vec<&'static str>>,
+    /// Where the log of the test that has this server begins.
+    log_from: AtomicUsize,
+    /// Stops the server; `None` once it has.
+    reaper: Mutex<Option<Reaper>>,
 }
 
 /// How a server goes down.
@@ -39,6 +51,7 @@ pub enum Shutdown {
 /// sweeps behind a test's back.
 const BASE: &[&str] = &[
     "listen_addresses = ''",
+    "log_line_prefix = '%m [%p] %e '",
     "fsync = off",
     "shared_buffers = 32MB",
     "max_connections = 150",
@@ -48,15 +61,19 @@ const BASE: &[&str] = &[
 ];
 
 impl Cluster {
-    /// The cluster of all tests that need nothing special of theirs.
+    /// Returns this test's server without settings of its own: the same one at each call.
     pub fn shared() -> &'static Cluster {
-        static SHARED: OnceLock<Cluster> = OnceLock::new();
-        SHARED.get_or_init(|| Cluster::start(&[]))
+        Cluster::with(&[])
     }
 
-    /// A new cluster with these lines in its configuration.
-    pub fn start(conf: &[&str]) -> Cluster {
-        Cluster::start_on(Stage::current(), conf)
+    /// Returns this test's server with these lines in its configuration: the same one at each call.
+    pub fn with(conf: &[&str]) -> &'static Cluster {
+        pool::same(Recipe::server(conf))
+    }
+
+    /// Returns a server with these lines in its configuration: another one at each call.
+    pub fn start(conf: &[&str]) -> &'static Cluster {
+        pool::another(Recipe::server(conf))
     }
 
     /// A cluster as `start` makes it, on a server of another version.
@@ -66,6 +83,11 @@ impl Cluster {
         cluster
     }
 
+    /// A server that no other test has had or will have.
+    pub fn own(conf: &[&str]) -> Cluster {
+        Cluster::start_on(Stage::current(), conf)
+    }
+
     /// A cluster with these lines in its configuration, which is not started yet.
     pub fn stopped(conf: &[&str]) -> Cluster {
         Cluster::fresh(Stage::current(), conf)
@@ -73,7 +95,17 @@ impl Cluster {
 
     /// A cluster that is configured and not started yet.
     pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
-        Cluster::prepare(stage).configured(conf)
+        Cluster::prepare(stage).configured(Template::Bare, conf)
+    }
+
+    /// A cluster for the pool, not started yet; its databases come from a template where no worker visits that.
+    pub(crate) fn for_pool(conf: &[&str]) -> Cluster {
+        let is_visited = conf.iter().any(|line| line.contains("expire_interval"));
+        let template = match is_visited {
+            true => Template::Bare,
+            false => Template::WithExtension,
+        };
+        Cluster::prepare(Stage::current()).configured(template, conf)
     }
 
     /// Starts a cluster with a wall clock that [`Cluster::move_clock`] moves.
@@ -83,7 +115,7 @@ impl Cluster {
             clock: Some(clock_library(stage)),
             ..Cluster::prepare(stage)
         };
-        let cluster = cluster.configured(conf);
+        let cluster = cluster.configured(Template::Bare, conf);
         cluster.up();
         cluster
     }
@@ -97,7 +129,7 @@ impl Cluster {
             environment,
             ..Cluster::prepare(Stage::current())
         };
-        let cluster = cluster.configured(conf);
+        let cluster = cluster.configured(Template::Bare, conf);
         cluster.up();
         cluster
     }
@@ -112,6 +144,7 @@ impl Cluster {
     /// Keeps sessions in the window of `pgcache.pause_window` that they come to, or lets them go. Only a library
     /// with the cargo feature `pauses` has these.
     pub fn hold_windows(&self, holds: bool) {
+        self.spoil();
         let file = self.data().join("pgcache.hold");
         let done = match holds {
             true => std::fs::write(file, ""),
@@ -121,8 +154,9 @@ impl Cluster {
     }
 
     /// With a new data folder.
-    fn configured(self, conf: &[&str]) -> Cluster {
-        template::copy_to(&self.stage, &self.data());
+    fn configured(mut self, template: Template, conf: &[&str]) -> Cluster {
+        template::copy_to(&self.stage, template, &self.data());
+        self.has_template = template == Template::WithExtension;
         self.configure(BASE);
         if std::env::var("PGCACHE_PRELOAD").is_ok_and(|preload| preload == "1") {
             self.configure(&["shared_preload_libraries = 'pgcache'"]);
@@ -165,11 +199,51 @@ impl Cluster {
         stage.give(&folder);
         Cluster {
             stage: stage.clone(),
+            has_template: false,
+            port: 0,
             clock: None,
             environment: &[],
-            _reaper: Reaper::over(stage, &folder),
+            is_spoiled: AtomicBool::new(false),
+            provoked: Mutex::default(),
+            log_from: AtomicUsize::new(0),
+            reaper: Mutex::new(Some(Reaper::over(stage, &folder))),
             folder,
         }
+    }
+
+    /// Keeps this server from other tests: what was done to it cannot be undone.
+    pub fn spoil(&self) {
+        self.is_spoiled.store(true, Ordering::Relaxed);
+    }
+
+    /// The log may have an internal error with these words, because the test provokes it.
+    pub fn provokes(&self, words: &'static str) {
+        let mut provoked = self.provoked.lock().expect("nobody fails with these");
+        provoked.push(words);
+    }
+
+    /// What no test asks for: a PANIC, and an internal error, which only a defect raises.
+    pub(crate) fn bad_line(&self) -> Option<String> {
+        let provoked = self.provoked.lock().expect("nobody fails with these");
+        let log = self.log_text();
+        log.lines()
+            .filter(|line| {
+                [" PANIC: ", " XX000 ERROR: ", " XX000 FATAL: "]
+                    .iter()
+                    .any(|words| line.contains(words))
+            })
+            .find(|line| !provoked.iter().any(|words| line.contains(words)))
+            .map(str::to_owned)
+    }
+
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.is_spoiled.load(Ordering::Relaxed)
+    }
+
+    /// Stops the server and removes its folder.
+    pub(crate) fn retire(&self) {
+        let reaper = self.reaper.lock().map(|mut reaper| reaper.take());
+        drop(reaper);
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -178,6 +252,7 @@ impl Cluster {
 
     /// Adds lines to the configuration; they count from the next start on.
     pub fn configure(&self, lines: &[&str]) {
+        self.spoil();
         let file = self.data().join("postgresql.conf");
         let mut text = std::fs::read_to_string(&file).expect("every cluster has its configuration");
         let socket = format!("unix_socket_directories = '{}'", self.folder.display());
@@ -211,6 +286,7 @@ impl Cluster {
 
     /// Stops the server and waits for its end.
     pub fn down(&self, how: Shutdown) {
+        self.spoil();
         let mode = match how {
             Shutdown::Fast => "fast",
             Shutdown::Immediate => "immediate",
@@ -226,6 +302,7 @@ impl Cluster {
 
     /// Makes a standby a primary and waits until it takes writes.
     pub fn promote(&self) {
+        self.spoil();
         succeed(self.control("promote").arg("-w"));
     }
 
@@ -244,9 +321,28 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// What the server has written to its log.
+    /// Returns what the server has written to its log since the test has it.
     pub fn log_text(&self) -> String {
-        std::fs::read_to_string(self.log()).unwrap_or_default()
+        let all = self.whole_log();
+        let from = self.log_from.load(Ordering::Relaxed);
+        all.get(from..).unwrap_or_default().to_owned()
+    }
+
+    fn whole_log(&self) -> String {
+        std::fs::read(self.log())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// A test begins with this server.
+    pub(crate) fn taken(&self) {
+        self.is_spoiled.store(false, Ordering::Relaxed);
+        self.provoked
+            .lock()
+            .expect("nobody fails with these")
+            .clear();
+        self.log_from
+            .store(self.whole_log().len(), Ordering::Relaxed);
     }
 
     /// `kill -9` of a session's own backend, by the number that it knows from `pg_backend_pid()`.
@@ -256,6 +352,7 @@ impl Cluster {
 
     /// Kills a server process that may have ended already; whether it was there.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
+        self.spoil();
         // The shell's own kill: a small system has no program of that name.
         parent_of(pid) == Some(self.postmaster())
             && Command::new("sh")

@@ -8,6 +8,7 @@ use postgres::Client;
 use crate::ask::Ask;
 use crate::cluster::Cluster;
 use crate::stage::succeed;
+use crate::template::WITH_EXTENSION;
 
 pub struct Database<'c> {
     pub cluster: &'c Cluster,
@@ -17,6 +18,9 @@ pub struct Database<'c> {
 impl Cluster {
     /// A new database with the extension.
     pub fn database(&self) -> Database<'_> {
+        if self.has_template {
+            return self.empty_database(&format!("TEMPLATE {WITH_EXTENSION}"));
+        }
         let database = self.empty_database("");
         let mut session = database.connect();
         session

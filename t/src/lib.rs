@@ -4,6 +4,7 @@
 //! - [`stage`]: the server that is tested, from the environment.
 //! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster from its making to its certain
 //!   end, or to its next major.
+//! - [`pool`], [`handback`]: servers that tests take one after the other, and what must hold when one comes back.
 //! - [`database`]: a database of one test, with the extension in it; [`source`]: one with a table on which a
 //!   cache depends; [`pooler`]: pgbouncer before one.
 //! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short questions to a session, the errors that must come,
@@ -45,12 +46,14 @@ pub mod exclusion;
 pub mod fronts;
 pub mod fuzz;
 pub mod fuzz_arguments;
+pub mod handback;
 pub mod history;
 pub mod keys;
 pub mod linear;
 pub mod native;
 pub mod needs;
 pub mod parallel;
+pub mod pool;
 pub mod pooler;
 pub mod readme;
 pub mod reaper;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::cluster::Cluster;
+use crate::pool::{self, Recipe};
 use crate::stage::Stage;
 use crate::wait::{PATIENCE, wait_for};
 
@@ -18,7 +19,7 @@ pub const CACHE: &str = "public.door";
 
 /// A server with a door.
 pub struct Door {
-    pub cluster: Cluster,
+    pub cluster: &'static Cluster,
     pub port: u16,
     pub socket: PathBuf,
 }
@@ -83,29 +84,47 @@ impl Door {
 
     /// The same without the extension.
     pub fn without_cache(conf: &[&str]) -> Door {
-        let door = Door::fresh(conf);
-        door.cluster.up();
-        door
+        Door::of(pool::another(Recipe::door(conf)))
     }
 
-    /// Configured, and not started.
+    /// Configured, and not started; no other test gets it.
     pub fn fresh(conf: &[&str]) -> Door {
-        let cluster = Cluster::fresh(Stage::current(), &[]);
-        let port = free_port();
-        let socket = cluster.folder.join("resp.sock");
+        Door::of(pool::keep(Door::server(
+            Cluster::fresh(Stage::current(), &[]),
+            conf,
+        )))
+    }
+
+    /// Gives a server that is not started yet a port and a socket.
+    pub(crate) fn server(mut cluster: Cluster, conf: &[&str]) -> Cluster {
+        cluster.port = free_port();
+        let socket = socket_of(&cluster);
         cluster.configure(&[
             "shared_preload_libraries = 'pgcache'",
-            &format!("pgcache.resp_port = {port}"),
+            &format!("pgcache.resp_port = {}", cluster.port),
             "pgcache.resp_listen_addresses = '127.0.0.1'",
             &format!("pgcache.resp_socket = '{}'", socket.display()),
             &format!("pgcache.resp_caches = '{CACHE}'"),
             "pgcache.resp_default_role = 'postgres'",
         ]);
         cluster.configure(conf);
+        cluster
+    }
+
+    /// A server of the test's own that was made otherwise.
+    pub fn over(cluster: Cluster, port: u16, socket: PathBuf) -> Door {
         Door {
-            cluster,
+            cluster: pool::keep(cluster),
             port,
             socket,
+        }
+    }
+
+    fn of(cluster: &'static Cluster) -> Door {
+        Door {
+            cluster,
+            port: cluster.port,
+            socket: socket_of(cluster),
         }
     }
 
@@ -173,6 +192,10 @@ impl Door {
         let rows = session.query(sql, &[&kind]).ok()?;
         Some(rows.iter().map(|row| row.get(0)).collect())
     }
+}
+
+fn socket_of(cluster: &Cluster) -> PathBuf {
+    cluster.folder.join("resp.sock")
 }
 
 /// A port that nobody has now.

@@ -39,7 +39,7 @@ pub fn server(caches: &[Cache]) -> Door {
         ));
     }
     // A library that waits at random in the windows of the protocol (scripts/storm.sh).
-    if session.holds("SELECT count(*) > 0 FROM pg_settings WHERE name = 'pgcache.pause'") {
+    if session.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         session.run("ALTER SYSTEM SET pgcache.pause = '3ms'");
         session.run("SELECT pg_reload_conf()");
     }

@@ -1,28 +1,45 @@
 //! initdb takes seconds, a copy of its result does not: one template for all clusters of a run.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use crate::stage::{Stage, succeed};
 
+/// The database that others are copied from: it has the extension.
+pub const WITH_EXTENSION: &str = "pgcache_template";
+
+/// What is in a fresh data folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Template {
+    /// What initdb makes.
+    Bare,
+    /// The database [`WITH_EXTENSION`], too.
+    WithExtension,
+}
+
 /// Copies a fresh data folder to `data`.
-pub fn copy_to(stage: &Stage, data: &Path) {
-    let template = made_for(stage);
+pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
+    let template = made_for(stage, template);
     succeed(Command::new("cp").arg("-a").arg(&template).arg(data));
 }
 
-/// The template of this server, made when it is not there. Other runs may make it at the same time,
-/// so it gets its name when it is complete, and whoever comes second throws their own away.
-fn made_for(stage: &Stage) -> PathBuf {
+/// Returns the template of this server, which the first caller makes. Other programs may make it at the same time,
+/// so it gets its name when it is complete, and the later one throws its own away.
+fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();
-    let template = stage.run.join(format!("template-{}", stage.major()));
+    let template = stage
+        .run
+        .join(format!("template-{}-{kind:?}", stage.major()));
     if !template.exists() {
         let fresh = stage
             .run
             .join(format!("template-of-{}", std::process::id()));
         initdb(stage, &fresh);
+        if kind == Template::WithExtension {
+            add_extension(stage, &fresh);
+        }
         if std::fs::rename(&fresh, &template).is_err() {
             std::fs::remove_dir_all(&fresh).expect("the template is ours");
         }
@@ -33,6 +50,37 @@ fn made_for(stage: &Stage) -> PathBuf {
 fn initdb(stage: &Stage, data: &Path) {
     let mut initdb = stage.command("initdb");
     initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8"]);
-    initdb.args(["--locale=C.UTF-8", "--no-sync", "--no-instructions", "-D"]);
+    initdb.args(["--locale=C.UTF-8", "--no-sync", "--no-instructions"]);
+    // Each server gets a copy: short segments of WAL are quick to copy.
+    initdb.args(["--wal-segsize=1", "-D"]);
     succeed(initdb.arg(data));
+}
+
+/// Makes [`WITH_EXTENSION`]. By a server as all are: a server of one user gives the extension the oids of what Postgres
+/// itself brings.
+fn add_extension(stage: &Stage, data: &Path) {
+    let sockets = format!(
+        "-c listen_addresses= -c unix_socket_directories={}",
+        data.display()
+    );
+    let control = |verb: &str, options: &[&str]| {
+        let mut control = stage.command("pg_ctl");
+        control
+            .args([verb, "-s", "-w", "-D"])
+            .arg(data)
+            .args(options);
+        control.stdout(Stdio::null()).stderr(Stdio::null());
+        let status = control.status().expect("pg_ctl can run");
+        assert!(status.success(), "pg_ctl {verb} over the template");
+    };
+    let run = |database: &str, sql: &str| {
+        let mut psql = stage.command("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres"]);
+        psql.arg("-h").arg(data).args(["-d", database, "-c", sql]);
+        succeed(&mut psql);
+    };
+    control("start", &["-o", &sockets, "-l", "/dev/null"]);
+    run("postgres", &format!("CREATE DATABASE {WITH_EXTENSION}"));
+    run(WITH_EXTENSION, "CREATE EXTENSION pgcache");
+    control("stop", &["-m", "fast"]);
 }

@@ -1,6 +1,5 @@
 //! A server with the hot tier, and what must hold of the tier whenever nobody is committing.
 
-use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,17 +13,18 @@ use crate::wait::wait_until;
 pub const PRELOAD: &str = "shared_preload_libraries = 'pgcache'";
 
 impl Cluster {
-    /// The cluster of all tests that need the hot tier and nothing else.
+    /// Returns this test's server with the hot tier: the same one at each call.
     pub fn hot() -> &'static Cluster {
-        static HOT: OnceLock<Cluster> = OnceLock::new();
-        HOT.get_or_init(|| {
-            // Tests leave their databases behind, and each cache in them has a slot.
-            Cluster::with_tier(&["wal_level = logical", "pgcache.hot_size = '256MB'"])
-        })
+        Cluster::hot_with(&["wal_level = logical"])
     }
 
-    /// A cluster of a test's own, with the tier and these lines in its configuration.
-    pub fn with_tier(conf: &[&str]) -> Cluster {
+    /// Returns this test's server with the tier and these lines in its configuration: the same one at each call.
+    pub fn hot_with(conf: &[&str]) -> &'static Cluster {
+        Cluster::with(&[&[PRELOAD], conf].concat())
+    }
+
+    /// Returns a server with the tier and these lines in its configuration: another one at each call.
+    pub fn with_tier(conf: &[&str]) -> &'static Cluster {
         Cluster::start(&[&[PRELOAD], conf].concat())
     }
 }

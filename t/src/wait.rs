@@ -15,10 +15,20 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
 
 /// Waits as [`wait_until`], for a test that has a limit of its own.
 #[track_caller]
-pub fn wait_until_within(longest: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> bool) {
+    assert!(is_so_within(longest, holds), "in vain: {what}");
+}
+
+/// Waits until `holds` says so, at most this long; whether it does.
+pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
-    while !holds() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
         sleep(BETWEEN_LOOKS);
     }
 }

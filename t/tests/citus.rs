@@ -21,7 +21,7 @@ const CONF: &[&str] = &[
 
 /// The coordinator comes first.
 fn nodes() -> Vec<Cluster> {
-    let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::start(CONF)).collect();
+    let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::own(CONF)).collect();
     for node in &nodes {
         // By which a node that copies a shard is reached.
         let host = format!("citus.local_hostname = '{}'", node.folder.display());

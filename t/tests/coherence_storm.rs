@@ -211,7 +211,7 @@ fn in_a_storm_no_read_returns_less_than_what_was_acknowledged() {
     let database = cluster.database();
     let mut session = database.connect();
     session.run("SELECT cache_create('seen'), cache_create('filler', storage => 'memory')");
-    if session.holds("SELECT count(*) > 0 FROM pg_settings WHERE name = 'pgcache.pause'") {
+    if session.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         session.run(&format!(
             "ALTER DATABASE {} SET pgcache.pause = '3ms'",
             database.name

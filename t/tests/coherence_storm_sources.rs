@@ -207,7 +207,7 @@ fn weather(cluster: &Cluster, storage: &str, leases: bool) {
         "SELECT cache_create('made', storage => '{storage}')"
     ));
     session.run("SELECT cache_depend('src', 'k', 'made')");
-    if session.holds("SELECT count(*) > 0 FROM pg_settings WHERE name = 'pgcache.pause'") {
+    if session.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         let pause = format!("ALTER DATABASE {} SET pgcache.pause = '3ms'", database.name);
         session.run(&pause);
     }

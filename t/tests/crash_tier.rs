@@ -10,7 +10,7 @@ use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-fn cluster_with_caches() -> Cluster {
+fn cluster_with_caches() -> &'static Cluster {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");

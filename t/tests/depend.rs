@@ -334,7 +334,7 @@ fn what_others_store_while_a_source_is_altered_or_dropped_is_gone() {
 }
 
 /// A server in which a commit with `synchronous_commit = on` waits for a standby that never comes.
-fn without_its_standby() -> Cluster {
+fn without_its_standby() -> &'static Cluster {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
     let mut session = cluster.connect("postgres");
     session.run("ALTER SYSTEM SET synchronous_commit = local");

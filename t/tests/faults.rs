@@ -25,6 +25,7 @@ fn a_server_that_does_not_get_its_shared_memory_names_the_setting() {
     drop(session);
     cluster.down(pgcache_tests::cluster::Shutdown::Fast);
     cluster.configure(&["pgcache.hot_size = '256GB'"]);
+    cluster.provokes("could not map anonymous shared memory");
     assert!(!cluster.try_up(), "so much memory was to be had");
     let log = cluster.log_text();
     let warning = "pgcache.hot_size asks for";

@@ -1,7 +1,7 @@
 //! One refresh at a time: of many sessions that miss a key one runs the loader, and whatever becomes of
 //! it, the others get on.
 
-use std::sync::{Barrier, OnceLock};
+use std::sync::Barrier;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,7 @@ const GATE: &str = "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgs
 
 /// A cluster with room for the caches of all tests here and in `leases`: each takes a slot of the tier.
 pub(crate) fn tiered() -> &'static Cluster {
-    static TIERED: OnceLock<Cluster> = OnceLock::new();
-    TIERED.get_or_init(|| Cluster::with_tier(&["pgcache.hot_size = '256MB'"]))
+    Cluster::hot_with(&["pgcache.hot_size = '256MB'"])
 }
 
 /// A database with a gate that is shut: who holds it opens it with `open`.

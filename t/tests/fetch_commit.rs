@@ -1,7 +1,6 @@
 //! Values that were loaded while their source changed: whatever waits, the cache comes to what the source
 //! holds. Commits that take long wait here for a standby that never answers, until they are cancelled.
 
-use std::sync::OnceLock;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -22,13 +21,11 @@ const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 const GATED: &str = "SELECT pass(v) FROM src WHERE k = $1";
 
 fn hanging() -> &'static Cluster {
-    static HANGING: OnceLock<Cluster> = OnceLock::new();
-    HANGING.get_or_init(|| Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '256MB'"]))
+    Cluster::hot_with(&[NOBODY, LOCAL, "pgcache.hot_size = '256MB'"])
 }
 
 fn unloaded() -> &'static Cluster {
-    static UNLOADED: OnceLock<Cluster> = OnceLock::new();
-    UNLOADED.get_or_init(|| Cluster::start(&[NOBODY, LOCAL, "shared_preload_libraries = ''"]))
+    Cluster::with(&[NOBODY, LOCAL, "shared_preload_libraries = ''"])
 }
 
 /// A source with its cache, and a gate for loaders.

@@ -1,7 +1,6 @@
 //! Values of fetches and leases in unusual places: inside of a statement that writes the source, under an
 //! old snapshot, while the loader's session waits for the writer. And how long a commit may wait for them.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,18 +18,14 @@ const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 
 fn loaded() -> &'static Cluster {
-    static LOADED: OnceLock<Cluster> = OnceLock::new();
-    LOADED.get_or_init(|| Cluster::with_tier(&["deadlock_timeout = '200ms'"]))
+    Cluster::hot_with(&["deadlock_timeout = '200ms'"])
 }
 
 fn unloaded() -> &'static Cluster {
-    static UNLOADED: OnceLock<Cluster> = OnceLock::new();
-    UNLOADED.get_or_init(|| {
-        Cluster::start(&[
-            "deadlock_timeout = '200ms'",
-            "shared_preload_libraries = ''",
-        ])
-    })
+    Cluster::with(&[
+        "deadlock_timeout = '200ms'",
+        "shared_preload_libraries = ''",
+    ])
 }
 
 /// Whether so many sessions wait for a lock of Postgres'.

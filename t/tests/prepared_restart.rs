@@ -144,4 +144,5 @@ fn a_promoted_standby_keeps_what_was_touched_from_its_tier() {
     old_and_nothing_stored(&mut replica, true, "promoted");
     standby.connect("postgres").run("COMMIT PREPARED 'p'");
     all_new(&mut replica, true, true, "promoted");
+    session.run("ROLLBACK PREPARED 'p'");
 }

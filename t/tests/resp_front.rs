@@ -441,11 +441,7 @@ fn a_standby_serves_memory_caches() {
         &format!("pgcache.resp_socket = '{}'", socket.display()),
     ]);
     standby.up();
-    let there = Door {
-        cluster: standby,
-        port: 0,
-        socket,
-    };
+    let there = Door::over(standby, 0, socket);
     let mut second = there.client();
     assert_eq!(
         second.ask(&["SET", "k", "of the standby"]),

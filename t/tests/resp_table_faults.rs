@@ -82,11 +82,8 @@ fn a_standby_reads_logged_caches_and_writes_none() {
     let door = start(&[]);
     assert_eq!(client_in(&door, 2, None).ask(&["SET", "k", "v"]), OK());
     assert_eq!(client_in(&door, 1, None).ask(&["SET", "k", "v"]), OK());
-    let standby = Door {
-        cluster: door.cluster.standby(),
-        port: door.port,
-        socket: door.cluster.folder.join("standby.sock"),
-    };
+    let socket = door.cluster.folder.join("standby.sock");
+    let standby = Door::over(door.cluster.standby(), door.port, socket);
     standby.cluster.configure(&[
         "pgcache.resp_port = 0",
         &format!("pgcache.resp_socket = '{}'", standby.socket.display()),

@@ -624,11 +624,7 @@ fn a_standby_refuses_to_track_a_table() {
         &format!("pgcache.resp_socket = '{}'", socket.display()),
     ]);
     standby.up();
-    let second = Door {
-        cluster: standby,
-        port: 0,
-        socket,
-    };
+    let second = Door::over(standby, 0, socket);
     let mut client = second.client();
     client.ask(&["HELLO", "3"]);
     // Of its own memory caches it hears all.
@@ -694,6 +690,7 @@ fn what_is_replicated_is_told() {
     follow(&["TRUNCATE tab"], told(None));
     let prepare = "BEGIN; UPDATE tab SET value = 'x'; PREPARE TRANSACTION 'p'";
     follow(&[prepare, "COMMIT PREPARED 'p'"], told(None));
+    sessions.run("DROP SUBSCRIPTION s");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_for;
 
@@ -225,6 +226,10 @@ fn a_client_is_ended_by_who_may() {
 #[test]
 fn figures_count_and_are_set_back_by_who_may() {
     let door = with_roles(&[]);
+    // Another test may have had the server before.
+    door.cluster
+        .connect("postgres")
+        .run("SELECT pgcache.reset_stats()");
     let mut one = as_role(&door, "one");
     one.ask(&["SET", "k", "v"]);
     for key in ["k", "k", "nothing"] {

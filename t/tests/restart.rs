@@ -17,7 +17,7 @@ struct Told {
     asked: u64,
 }
 
-fn cluster_with_caches() -> Cluster {
+fn cluster_with_caches() -> &'static Cluster {
     let cluster = Cluster::start(&[]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");

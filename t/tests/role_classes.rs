@@ -9,7 +9,7 @@ use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 /// A cluster in which the tier carries few caches.
-fn small() -> Cluster {
+fn small() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }
 
@@ -45,14 +45,9 @@ fn stranger(database: &Database<'static>) -> Client {
     database.connect_as(&database.cluster.role())
 }
 
-fn leaked(cluster: Cluster) -> Database<'static> {
-    let cluster: &'static Cluster = Box::leak(Box::new(cluster));
-    cluster.database()
-}
-
 #[test]
 fn a_temporary_view_is_no_memory_cache() {
-    let database = leaked(small());
+    let database = small().database();
     let (mut admin, mut mallory) = (database.connect(), stranger(&database));
     admin.run(
         "SELECT cache_create('m', storage => 'memory'); SELECT cache_set('k', 'v', cache => 'm')",
@@ -105,7 +100,7 @@ fn a_temporary_view_is_no_memory_cache() {
 
 #[test]
 fn a_temporary_table_cache_works_and_takes_nothing_that_others_share() {
-    let database = leaked(small());
+    let database = small().database();
     let (mut admin, mut mallory) = (database.connect(), stranger(&database));
     let (before, swept) = (slots(&mut admin), records(&mut admin));
     for number in 0..20 {
@@ -173,7 +168,7 @@ fn a_temporary_table_cache_works_and_takes_nothing_that_others_share() {
 /// Who may make nothing at all, not even temporary relations.
 #[test]
 fn a_role_without_temp_and_create_makes_no_cache() {
-    let database = leaked(small());
+    let database = small().database();
     let (mut admin, name) = (database.connect(), database.cluster.role());
     admin.run(&format!(
         "REVOKE TEMP ON DATABASE {} FROM PUBLIC",
@@ -198,7 +193,7 @@ fn a_role_without_temp_and_create_makes_no_cache() {
 /// The class that SECURITY.md asks to trust: its caches have places until it drops them.
 #[test]
 fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
-    let database = leaked(small());
+    let database = small().database();
     let (mut admin, name) = (database.connect(), database.cluster.role());
     admin.run(&format!("GRANT CREATE ON SCHEMA public TO {name}"));
     let mut maker = database.connect_as(&name);

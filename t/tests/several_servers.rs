@@ -145,7 +145,7 @@ fn where_a_key_is_can_be_asked_of_a_cache_only_and_for_some_servers() {
 
 /// Servers with the caches of the recipe, and which of them has each part.
 struct Spread {
-    servers: Vec<Cluster>,
+    servers: Vec<&'static Cluster>,
     parts: Vec<usize>,
 }
 

@@ -15,7 +15,7 @@ const SIZE: &str = "pgcache.hot_size = '2MB'";
 const SLOTS: usize = 32;
 
 /// A primary and its standby, each with a session in the database `postgres`.
-fn pair(conf: &[&str]) -> (Cluster, Cluster, Client, Client) {
+fn pair(conf: &[&str]) -> (&'static Cluster, Cluster, Client, Client) {
     let primary = Cluster::with_tier(&[&[SIZE], conf].concat());
     let mut session = primary.counting_oids("postgres");
     session.run("CREATE EXTENSION pgcache");

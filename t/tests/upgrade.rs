@@ -62,8 +62,8 @@ struct Old {
 }
 
 fn old_cluster() -> Old {
-    let cluster = Cluster::with_tier(&[]);
-    let name = cluster.database().name;
+    let cluster = Cluster::own(&[PRELOAD]);
+    let name = cluster.database().name.clone();
     let mut session = cluster.connect(&name);
     session.run(&format!("{CACHES}{MORE}"));
     let channel = session.text("SELECT cache_watch('plain')");

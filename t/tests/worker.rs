@@ -12,8 +12,7 @@ const OFTEN: &str = "pgcache.expire_interval = '300ms'";
 
 /// The cluster of the tests that stop nothing.
 fn shared() -> &'static Cluster {
-    static SHARED: std::sync::OnceLock<Cluster> = std::sync::OnceLock::new();
-    SHARED.get_or_init(|| Cluster::with_tier(&[OFTEN]))
+    Cluster::hot_with(&[OFTEN])
 }
 
 fn put(session: &mut Client, cache: &str) {

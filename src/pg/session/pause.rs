@@ -58,8 +58,8 @@ mod paused {
             &PAUSE,
             0,
             60_000,
-            GucContext::Userset,
-            GucFlags::UNIT_MS,
+            GucContext::Suset,
+            GucFlags::UNIT_MS | GucFlags::NO_SHOW_ALL,
         );
         GucRegistry::define_int_guc(
             c"pgcache.pause_window",
@@ -68,8 +68,8 @@ mod paused {
             &ONLY,
             -1,
             Window::WrittenToAsked as i32,
-            GucContext::Userset,
-            GucFlags::default(),
+            GucContext::Suset,
+            GucFlags::NO_SHOW_ALL,
         );
     }
 

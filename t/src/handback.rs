@@ -1,0 +1,201 @@
+//! What must hold of a server when its test has ended, so that the next test finds it as new: nothing of the test is
+//! left in it, and the product has left nothing behind either.
+
+use std::time::Duration;
+
+use postgres::Client;
+
+use crate::ask::Ask;
+use crate::cluster::Cluster;
+use crate::pool::Recipe;
+use crate::template::WITH_EXTENSION;
+use crate::wait::is_so_within;
+
+/// A server in the hands of a test.
+pub(crate) struct Taken {
+    /// `None`: a server of the test's own, which is never handed back.
+    pub(crate) recipe: Option<Recipe>,
+    /// The test gets it again where it asks for the same.
+    pub(crate) is_same: bool,
+    pub(crate) cluster: &'static Cluster,
+    /// The server's settings when it was new.
+    pub(crate) settings: String,
+}
+
+/// Returns all settings as a new session sees them, in one text.
+pub(crate) fn settings_of(cluster: &Cluster) -> String {
+    all_settings(&mut cluster.connect("postgres"))
+}
+
+fn all_settings(session: &mut Client) -> String {
+    session.text(
+        "SELECT string_agg(name || ' = ' || coalesce(setting, ''), E'\\n' ORDER BY name) FROM pg_settings",
+    )
+}
+
+/// Takes away what the test made, and returns what else it left. The server is spoiled where that can be seen only
+/// by a restart.
+pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
+    let cluster = taken.cluster;
+    if let Some(line) = cluster.bad_line() {
+        return Some(format!("the server's log has: {line}"));
+    }
+    if cluster.is_spoiled() {
+        return None;
+    }
+    if has_own_settings(cluster) {
+        cluster.spoil();
+        return None;
+    }
+    let mut session = match cluster.try_connect("postgres", "postgres") {
+        Ok(session) => session,
+        Err(error) => return Some(format!("no session can be made: {error}")),
+    };
+    let looks: [&dyn Fn(&mut Client) -> Option<String>; 7] = [
+        &sessions,
+        &transactions,
+        &|session| tier(cluster, session),
+        &databases,
+        &objects,
+        &roles,
+        &|session| {
+            (all_settings(session) != taken.settings)
+                .then(|| "settings are not as they were".to_owned())
+        },
+    ];
+    looks.iter().find_map(|look| look(&mut session))
+}
+
+fn has_own_settings(cluster: &Cluster) -> bool {
+    let file = cluster.data().join("postgresql.auto.conf");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().any(|line| !line.starts_with('#'))
+}
+
+/// Rows of a question whose answer is to be none, soon.
+fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<String> {
+    let mut rows = Vec::new();
+    let gone = is_so_within(Duration::from_secs(20), || {
+        rows = session
+            .try_lines(sql)
+            .unwrap_or_else(|error| vec![format!("{sql}: {error}")]);
+        rows.is_empty()
+    });
+    (!gone).then(|| format!("{what} is left: {}", rows.join("; ")))
+}
+
+fn sessions(session: &mut Client) -> Option<String> {
+    none_within_patience(
+        session,
+        "a session",
+        "SELECT pid, datname, state, query FROM pg_stat_activity \
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    )
+}
+
+fn transactions(session: &mut Client) -> Option<String> {
+    none_within_patience(
+        session,
+        "a transaction or a slot of replication",
+        "SELECT 'prepared', gid FROM pg_prepared_xacts \
+         UNION ALL SELECT 'slot', slot_name FROM pg_replication_slots WHERE active",
+    )
+}
+
+/// With sessions gone nothing is marked, the tier's bytes add up, and no database has a slot too many.
+fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
+    let names = session.lines(&format!(
+        "SELECT datname FROM pg_database WHERE datallowconn AND datname NOT IN ('template1', '{WITH_EXTENSION}')"
+    ));
+    names.iter().find_map(|name| {
+        let mut within = cluster.try_connect("postgres", name).ok()?;
+        let newest = "SELECT 1 FROM pg_extension JOIN pg_available_extensions ON name = extname \
+             WHERE extname = 'pgcache' AND extversion = default_version";
+        within.try_value(newest).ok()??;
+        // Not the view: a setting of the database may keep views from being read.
+        let marks = "SELECT format('%s marks', pending) FROM pgcache.tier_figures() WHERE pending <> 0";
+        let sums = "SELECT t::text FROM pgcache.tier_figures() AS t WHERE size > 0 AND NOT \
+             (size - used = free AND bookkeeping > 0 AND holes >= 0 AND free >= 0 AND used >= bookkeeping + holes)";
+        none_within_patience(&mut within, "in the tier", marks)
+            .or_else(|| none_within_patience(&mut within, "a sum that does not add up", sums))
+            .or_else(|| slots(&mut within))
+    })
+}
+
+/// A slot of the tier belongs to a cache that exists.
+fn slots(session: &mut Client) -> Option<String> {
+    none_within_patience(
+        session,
+        "a slot without a cache",
+        "SELECT f.cache FROM pgcache.figures() AS f \
+         WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = f.cache)",
+    )
+}
+
+fn databases(session: &mut Client) -> Option<String> {
+    let names = session.lines(&format!(
+        "SELECT format('%I', datname) FROM pg_database \
+         WHERE NOT datistemplate AND datname NOT IN ('postgres', '{WITH_EXTENSION}')"
+    ));
+    all(
+        session,
+        names
+            .iter()
+            .map(|name| format!("DROP DATABASE {name} WITH (FORCE)")),
+    )
+}
+
+/// The Redis protocol serves caches of the database postgres; other tests leave seldom anything there.
+fn objects(session: &mut Client) -> Option<String> {
+    let statements = session.lines(
+        "SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication \
+         UNION ALL \
+         SELECT format('DROP EXTENSION %I CASCADE', extname) FROM pg_extension WHERE extname <> 'plpgsql' \
+         UNION ALL \
+         SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace AS n \
+          WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' \
+            AND (nspname <> 'public' OR EXISTS (SELECT FROM pg_depend WHERE refobjid = n.oid AND deptype <> 'i') \
+                 OR EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid))",
+    );
+    let public = [
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots",
+        "CREATE SCHEMA IF NOT EXISTS public AUTHORIZATION pg_database_owner",
+        "GRANT USAGE ON SCHEMA public TO PUBLIC",
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        "ALTER DATABASE postgres RESET ALL",
+        "ALTER ROLE ALL RESET ALL",
+        "ALTER ROLE postgres RESET ALL",
+    ];
+    // What went with another object is gone already.
+    let statements = statements.into_iter().map(|statement| {
+        statement
+            .replace("EXTENSION", "EXTENSION IF EXISTS")
+            .replace("DROP SCHEMA", "DROP SCHEMA IF EXISTS")
+    });
+    all(session, statements.chain(public.map(str::to_owned)))
+}
+
+fn roles(session: &mut Client) -> Option<String> {
+    let names = session.lines(
+        "SELECT format('%I', rolname) FROM pg_roles WHERE rolname !~ '^pg_' AND rolname <> current_user",
+    );
+    all(
+        session,
+        names
+            .iter()
+            .map(|name| format!("DROP OWNED BY {name} CASCADE"))
+            .chain(names.iter().map(|name| format!("DROP ROLE {name}"))),
+    )
+}
+
+/// Runs these statements, and returns what went wrong with the first that failed.
+fn all(session: &mut Client, statements: impl IntoIterator<Item = String>) -> Option<String> {
+    statements.into_iter().find_map(|statement| {
+        let error = session.try_lines(&statement).err()?;
+        let words = error.as_db_error().map(|error| error.message().to_owned());
+        Some(format!(
+            "{statement}: {}",
+            words.unwrap_or_else(|| error.to_string())
+        ))
+    })
+}

@@ -1,0 +1,216 @@
+//! Servers that tests take one after the other.
+//!
+//! To start a server costs more than most tests. So a test that asks for a configuration gets an idle server with
+//! it, has that server alone until the test's thread ends, and then [`handback`](crate::handback) looks at what the
+//! test left behind. A server that a test stopped, killed or configured is thrown away, and so is that of a test
+//! that failed; what a good test left behind is written to the file `leftovers`, which fails the run.
+//!
+//! libtest gives each test a thread of its own as long as it runs two or more at a time. The thread's end is the
+//! test's end, whatever sessions and handles its body still has in between.
+
+use std::cell::{Cell, RefCell};
+use std::io::Write;
+use std::panic;
+use std::sync::{Mutex, Once};
+use std::thread;
+
+use crate::cluster::Cluster;
+use crate::handback::{self, Taken};
+use crate::resp::Door;
+use crate::stage::Stage;
+
+/// Idle servers that are kept at most. A further one costs memory and processes, and is seldom asked for again.
+const IDLE: usize = 10;
+
+/// How a server is configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recipe {
+    /// It speaks the Redis protocol.
+    pub(crate) is_door: bool,
+    lines: Vec<String>,
+}
+
+impl Recipe {
+    pub fn server(lines: &[&str]) -> Recipe {
+        Recipe::new(false, lines)
+    }
+
+    pub fn door(lines: &[&str]) -> Recipe {
+        Recipe::new(true, lines)
+    }
+
+    fn new(is_door: bool, lines: &[&str]) -> Recipe {
+        let lines = lines.iter().map(|&line| line.to_owned()).collect();
+        Recipe { is_door, lines }
+    }
+
+    fn start(&self) -> Cluster {
+        let lines: Vec<&str> = self.lines.iter().map(String::as_str).collect();
+        let cluster = match self.is_door {
+            true => Door::server(Cluster::for_pool(&[]), &lines),
+            false => Cluster::for_pool(&lines),
+        };
+        cluster.up();
+        cluster
+    }
+}
+
+/// An idle server, and how it was when it was new.
+struct Idle {
+    recipe: Recipe,
+    cluster: &'static Cluster,
+    settings: String,
+}
+
+/// The longest idle first.
+static POOL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// What this test has taken.
+    static SCOPE: RefCell<Scope> = const { RefCell::new(Scope { test: String::new(), taken: Vec::new() }) };
+    /// The test has panicked.
+    static FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Scope {
+    test: String,
+    taken: Vec<Taken>,
+}
+
+/// Returns the server with this recipe that the test has taken already, or takes one.
+pub fn same(recipe: Recipe) -> &'static Cluster {
+    let known = SCOPE.with_borrow(|scope| {
+        let mut taken = scope.taken.iter();
+        taken
+            .find(|taken| taken.recipe.as_ref() == Some(&recipe) && taken.is_same)
+            .map(|taken| taken.cluster)
+    });
+    known.unwrap_or_else(|| take(recipe, true))
+}
+
+/// Takes a server with this recipe that the test has not taken yet.
+pub fn another(recipe: Recipe) -> &'static Cluster {
+    take(recipe, false)
+}
+
+/// Keeps a server of the test's own until the test ends.
+pub fn keep(cluster: Cluster) -> &'static Cluster {
+    let cluster = Box::leak(Box::new(cluster));
+    cluster.spoil();
+    remember(Taken {
+        recipe: None,
+        is_same: false,
+        cluster,
+        settings: String::new(),
+    });
+    cluster
+}
+
+fn take(recipe: Recipe, is_same: bool) -> &'static Cluster {
+    let idle = {
+        let mut pool = POOL.lock().expect("nobody fails with the pool");
+        let at = pool.iter().rposition(|idle| idle.recipe == recipe);
+        at.map(|at| pool.remove(at))
+    };
+    let (cluster, settings) = match idle {
+        Some(idle) => (idle.cluster, idle.settings),
+        None => {
+            let cluster = &*Box::leak(Box::new(recipe.start()));
+            (cluster, handback::settings_of(cluster))
+        }
+    };
+    cluster.taken();
+    remember(Taken {
+        recipe: Some(recipe),
+        is_same,
+        cluster,
+        settings,
+    });
+    cluster
+}
+
+fn remember(taken: Taken) {
+    note_failures();
+    SCOPE.with_borrow_mut(|scope| {
+        if scope.test.is_empty() {
+            scope.test = thread::current().name().unwrap_or("a thread").to_owned();
+        }
+        scope.taken.push(taken);
+    });
+}
+
+/// A destructor of a thread's own values does not see that the thread has panicked before.
+fn note_failures() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |what| {
+            FAILED.set(true);
+            report(what);
+        }));
+    });
+}
+
+impl Drop for Scope {
+    /// Hands everything back. In a thread of its own: a client cannot be made where the thread's values are gone.
+    fn drop(&mut self) {
+        let (test, taken) = (
+            std::mem::take(&mut self.test),
+            std::mem::take(&mut self.taken),
+        );
+        let failed = FAILED.get();
+        let done = thread::spawn(move || {
+            for taken in taken.into_iter().rev() {
+                hand_back(&test, taken, failed);
+            }
+        });
+        if done.join().is_err() {
+            report("a thread", "a server could not be handed back");
+        }
+    }
+}
+
+fn hand_back(test: &str, taken: Taken, failed: bool) {
+    let left = match failed {
+        true => None,
+        false => handback::what_is_wrong(&taken),
+    };
+    if let Some(left) = &left {
+        report(test, left);
+    }
+    let Taken {
+        recipe: Some(recipe),
+        cluster,
+        settings,
+        ..
+    } = taken
+    else {
+        return taken.cluster.retire();
+    };
+    if failed || left.is_some() || cluster.is_spoiled() {
+        return cluster.retire();
+    }
+    let oldest = {
+        let mut pool = POOL.lock().expect("nobody fails with the pool");
+        pool.push(Idle {
+            recipe,
+            cluster,
+            settings,
+        });
+        (pool.len() > IDLE).then(|| pool.remove(0))
+    };
+    if let Some(oldest) = oldest {
+        oldest.cluster.retire();
+    }
+}
+
+/// Writes what a test left behind where `make test` looks.
+fn report(test: &str, left: &str) {
+    let file = Stage::current().run.join("leftovers");
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(file)
+        .expect("PGCACHE_RUN is writable");
+    writeln!(file, "{test}: {left}").expect("PGCACHE_RUN is writable");
+}
