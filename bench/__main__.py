@@ -7,6 +7,7 @@ import unittest
 from . import base, suite
 
 WORKLOADS = {
+    "by_hand": "the scripts of bench/pgbench, one by one and by their run.sh",
     "workloads": "read, mixed and write over Redis, plain tables and pgcache, side by side",
     "tier": "ratios: the hot tier over SELECT 1, a prepared SELECT, an upsert and Redis",
     "instructions": "user instructions of the server for one request, which depend on no neighbour",

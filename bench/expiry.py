@@ -12,7 +12,7 @@ from statistics import median
 from .base import Journal, ground, insist, named, say
 from .charts import FAINT, head, plt
 from .servers import DATABASE, Postgres, Setup
-from .systems import TABLE, table
+from .systems import System
 from .tables import markdown
 
 SIZES = {
@@ -23,7 +23,7 @@ SIZES = {
 MB = 1024**2
 SLICES = 5  # of the second half, for the spread of the latencies
 
-BENCH = TABLE.format(kind="UNLOGGED")
+BENCH = 'CREATE UNLOGGED TABLE bench (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz)'
 CACHE = "CREATE EXTENSION pgcache; SELECT cache_create('bench')"
 UPSERT = (
     "INSERT INTO bench (key, value, expires_at) VALUES ({key}, {value}, clock_timestamp() + {ttl}) ON CONFLICT (key) "
@@ -140,7 +140,7 @@ class Run:
         self.case, self.way, self.seconds, self.options = case, way, seconds, options
         self.interval = 10 * options.scale
         conf = tuple(line.format(ms=round(self.interval * 1000)) for line in way.settings)
-        self.server = Postgres(Setup(options.out, clients=options.clients, conf=conf), table("bench", "", "", "UNLOGGED"))
+        self.server = Postgres(Setup(options.out, clients=options.clients, conf=conf), System("bench", "", ""))
         self.samples, self.stop = [], threading.Event()
 
     def measure(self):

@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import key_distribution as kd
+from . import key_distribution as kd, scripts
 from .base import ROOT, BenchError, Journal, ground, insist, output, say
 from .servers import CLUSTER, DATABASE, Postgres, Redis, Setup, program
 from .stats import spread
@@ -43,10 +43,10 @@ SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {hea
 SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {heated}) AS n"""
 
 STATEMENTS = {
-    "select length": "SELECT length(:n)",
+    "select length": scripts.statement("length", ":n"),
     **TIMED,
     # By plain SQL, which sees no expired row of a cache; and what it costs to say so by hand.
-    "select from a cache": "SELECT value FROM hot WHERE key = :n",
+    "select from a cache": scripts.statement("select_by_key", ":n", table="hot"),
     "select, deadline by hand": "SELECT value FROM plain WHERE key = :n AND (expires_at IS NULL OR expires_at > now())",
 }
 COMMANDS = ("GET", "SET")

@@ -1,4 +1,5 @@
-"""The distribution of keys, as bench/driver/src/key_distribution.rs has it too: change both or none.
+"""The distribution of keys, as bench/driver/src/key_distribution.rs and the scripts of bench/pgbench have it too: change
+all or none.
 
 Numbers 0 .. slots-1 are laid out so that every fifth is absent. A uniform draw hits in 80 of 100 cases, and
 misses lie between the hits, not beyond them. A number becomes a UUID by 24 fixed characters and its 12 digits.
@@ -15,20 +16,6 @@ WRITE_SHARE = 0.20  # of the workload `mixed`
 # pgbench cannot pad with zeros, so its numbers start where they have 12 digits; redis-benchmark pads and
 # cannot add. The key has 36 bytes either way.
 PGBENCH_OFFSET = 100_000_000_000
-
-# What pgbench draws before a statement: for a read, and for a write, of which a tenth overwrites.
-DRAW_READ = f"\\set n {PGBENCH_OFFSET} + random(0, :slots - 1)\n"
-DRAW_WRITE = f"""\\set i random(0, :entries - 1)
-\\set old {PGBENCH_OFFSET} + :i / 4 * 5 + :i % 4 + 1
-\\set n CASE WHEN random(1, 10) = 1 THEN :old ELSE random(200000000000, 999999999999) END
-"""
-
-
-def pgbench_script(sql):
-    """A statement whose $1 is the key and $2 the value, with the draws before it, on one line."""
-    text = sql.replace("$1", f"'{PREFIX}' || :n").replace("$2", ":value")
-    return (DRAW_WRITE if "$2" in sql else DRAW_READ if "$1" in sql else "") + f"{text};\n"
-
 
 def slots(entries):
     return entries // 4 * 5

@@ -54,7 +54,7 @@ def losses(out):
     redis = {row["workload"]: row["tps"] for row in summary if row["system"] == "redis"}
     for row in summary:
         beside = redis.get(row["workload"], 0)
-        if row["system"].startswith("pgcache") and row["tps"] < beside:
+        if row["system"].startswith(("pgcache", "resp")) and row["tps"] < beside:
             lines.append(f"- {LABELS[row['system']]}, {row['workload']}: {row['tps'] / beside:.2f} of Redis")
     return "## What we lose, and why\n\n" + "\n".join(lines) + "\n\n" + REASONS if lines else ""
 

@@ -11,15 +11,15 @@ from . import key_distribution as kd, processes
 from .base import Journal, ground, insist, named, output, say
 from .servers import Setup, of
 from .stats import summarise
-from .systems import ALL, DOOR, LABELS
+from .systems import ALL, LABELS, RESP_MEMORY
 from .tables import markdown
 from .tools import RedisBenchmark
 
 SIZES = {
     "full": {"seconds": 3.0, "repeats": 5, "entries": 1_000_000, "growth": "1,10,100,1000,10000", "ways": "unix,tcp",
-             "systems": "redis_no_save,redis_new_no_save,redis_new_io_threads,door"},
-    "quick": {"seconds": 1.0, "repeats": 3, "entries": 200_000, "growth": "1,50,500", "ways": "unix", "systems": "redis_no_save,door"},
-    "smoke": {"seconds": 0.05, "repeats": 1, "entries": 2_000, "growth": "1,20", "ways": "unix,tcp", "systems": "redis_no_save,door"},
+             "systems": "redis_no_save,redis_new_no_save,redis_new_io_threads,resp_memory"},
+    "quick": {"seconds": 1.0, "repeats": 3, "entries": 200_000, "growth": "1,50,500", "ways": "unix", "systems": "redis_no_save,resp_memory"},
+    "smoke": {"seconds": 0.05, "repeats": 1, "entries": 2_000, "growth": "1,20", "ways": "unix,tcp", "systems": "redis_no_save,resp_memory"},
 }  # fmt: skip
 CLIENTS = 50
 FIRST = 2_000  # requests that tell the pace
@@ -59,7 +59,7 @@ def add_options(parser):
 
 
 def run(options):
-    systems = named([system for system in ALL if system.is_redis or system is DOOR], options.systems)
+    systems = named([system for system in ALL if system.is_redis or system.redis_protocol], options.systems)
     journal = Journal(options.out, ("way", "load", "clients", "system", "repetition"))
     growth = [int(number) for number in options.growth.split(",")]
     most = max(growth)
@@ -145,7 +145,7 @@ def rows(summary, way, load, clients, title):
 
 
 def cells(row, redis, load, title):
-    ours, place = row["system"] == DOOR.name, ("unix", "tcp").index(row["way"])
+    ours, place = row["system"] == RESP_MEMORY.name, ("unix", "tcp").index(row["way"])
     over = [f"{row[name] / redis[name]:.2f}" if redis and redis[name] else "" for name in ("tps", "cpu_us")]
     rate = f"{load.rate[place]:g}" if ours and load.rate else ""
     cpu = f"{load.cpu:g}" if ours and load.cpu else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from . import cores, key_distribution as kd, processes
+from . import cores, key_distribution as kd, processes, scripts
 from .base import Journal, ground, insist, named, output, say
 from .servers import PATIENCE, Door, Redis, Setup
 from .stats import summarise
@@ -37,11 +37,6 @@ FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
 KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # of the tables, each a cache and a plain one
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'
-SELECT = "SELECT value FROM {name} WHERE key = :n"
-UPSERT = (
-    "INSERT INTO {name} (key, value, expires_at) VALUES (:n, :value, NULL) "
-    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at"
-)
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class Load:
         return [self.command, "key:__rand_int__", *([value] if self.writes else [])]
 
     def script(self):
-        sql = (UPSERT if self.writes else SELECT).format(name=self.plain)
+        sql = scripts.statement("upsert" if self.writes else "select_by_key", ":n", ":value", self.plain)
         return f"\\set n {FIRST_KEY} + random(0, :entries - 1)\n{sql};\n"
 
 
@@ -95,9 +90,6 @@ class Tables(Door):
     def __init__(self, setup):
         super().__init__(setup)
         self.has_tier = True
-
-    def sql(self, *statements, database="postgres"):
-        return super().sql(*statements, database=database)
 
     def load(self):
         entries, value = self.setup.entries, kd.value(self.setup.value_size)

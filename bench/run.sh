@@ -10,7 +10,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ "${1:-}" != names ] || exec python3 -B -m bench names
 
 . scripts/limits.sh
-scripts/need.sh python rust server redis memcached charts
+scripts/need.sh python rust server redis
+python=python3
+if [[ " $* " != *" --no-charts "* ]]; then
+    scripts/need.sh charts
+    # Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
+    "$python" -c 'import matplotlib' 2>/dev/null || python=/usr/bin/python3
+fi
 PATH=$(scripts/rust-path.sh)
 case ${1:-} in
 tuning) scripts/need.sh pgbouncer ;;
@@ -23,8 +29,4 @@ mkdir -p build/bench-driver
 cargo build --quiet --release --locked --manifest-path bench/driver/Cargo.toml --target-dir build/bench-driver ||
     { echo "bench: the driver (bench/driver) does not build: see above." >&2; exit 1; }
 
-# Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
-for python in python3 /usr/bin/python3; do
-    "$python" -c 'import matplotlib' 2>/dev/null && break
-done
 exec "$python" -B -m bench "$@"

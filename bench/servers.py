@@ -10,13 +10,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from . import key_distribution as kd
+from . import key_distribution as kd, scripts
 from .base import ROOT, BenchError, drive, driver_words, output
-from .systems import DOOR, HOT, System
+from .systems import HOT, RESP_MEMORY, System
 
 CLUSTER, DATABASE = ROOT / "scripts/cluster.sh", "bench"
 TIER = "shared_preload_libraries = 'pgcache'"
@@ -45,29 +45,33 @@ class Setup:
 
 
 def of(system, setup):
-    if system is DOOR:
-        return Door(setup, system)
     if system.is_postgres:
-        return Postgres(setup, system)
+        return (Door if system.redis_protocol else Postgres)(setup, system)
     return (Redis if system.is_redis else Memcached)(setup, system)
 
 
 class Postgres:
     """Stock settings, and a database of its own."""
 
+    database = DATABASE
+
     def __init__(self, setup, system=HOT):
         self.system, self.setup, self.env = system, setup, {}
         self.name = f"bench-{os.getpid()}"
 
     def __enter__(self):
-        many = [f"max_connections = {self.setup.clients + 20}"] if self.setup.clients > 80 else []
-        tcp = ["listen_addresses = '127.0.0.1'"] if self.setup.tcp else []
         tier = [TIER, f"pgcache.hot_size = '{self.setup.tier_mb}MB'"] if self.system.tier else []
-        output([CLUSTER, "start", self.name, *STOCK, *tcp, *many, *tier, *self.setup.conf])
+        output([CLUSTER, "start", self.name, *STOCK, *self.reached, *tier, *self.setup.conf])
         exports = output([CLUSTER, "env", self.name])
         self.env = dict(word.split("=", 1) for word in shlex.split(exports) if "=" in word)
         self.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
         return self
+
+    @property
+    def reached(self):
+        """Lines of the configuration by which clients find room and a way in."""
+        many = [f"max_connections = {self.setup.clients + 20}"] if self.setup.clients > 80 else []
+        return [*many, *(["listen_addresses = '127.0.0.1'"] if self.setup.tcp else [])]
 
     def __exit__(self, failed, *_):
         """After an error the server may be unable to stop in order; what it holds is thrown away anyway."""
@@ -105,27 +109,33 @@ class Postgres:
 
     @property
     def to_driver(self):
-        sql = {"database": DATABASE, "read_sql": self.system.read, "write_sql": self.system.write}
+        read, write = (scripts.statement(name) for name in (self.system.read, self.system.write))
+        sql = {"database": DATABASE, "read_sql": read, "write_sql": write}
         return {"protocol": "postgres", "socket": self.socket, "offset": kd.PGBENCH_OFFSET, **sql}
 
-    def sql(self, *statements, database=DATABASE):
+    def sql(self, *statements, database=None):
         words = [self.bin / "psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", *self.connection]
-        return output([*words, *(part for text in statements for part in ("-c", text)), database]).strip()
+        return output([*words, *(part for text in statements for part in ("-c", text)), database or self.database]).strip()
 
     def number(self, statement):
         return int(self.sql(statement))
 
+    @property
+    def table(self):
+        """As it is called in SQL."""
+        return f"bench.{self.system.table}"
+
     def create(self):
-        self.sql(self.system.create)
+        self.set_up(0)
 
     def load(self):
         """Fill it, and leave it as a server that has been up for a while: vacuumed, checkpointed."""
-        self.create()
-        rows = kd.rows_sql(self.setup.entries, kd.value(self.setup.value_size))
-        # One transaction each: one that has written reads its tables, and would heat no tier.
-        self.sql(*self.system.load.format(rows=rows).split("; "))
-        self.sql("VACUUM (ANALYZE) bench")
-        self.sql("CHECKPOINT")
+        self.set_up(self.setup.entries)
+
+    def set_up(self, entries):
+        given = {"scale": scripts.scale(entries), "only": self.system.table, "value": kd.value(self.setup.value_size)}
+        words = [word for name, text in given.items() for word in ("-v", f"{name}={text}")]
+        output([self.bin / "psql", "-X", "-q", *words, "-f", scripts.SETUP, *self.connection, DATABASE])
 
     @property
     def slow_to_scan(self):
@@ -134,7 +144,7 @@ class Postgres:
 
     def entries(self):
         """Counted, where that is a matter of seconds; else the tier's word is taken."""
-        return self.tier_entries() if self.slow_to_scan else self.number("SELECT count(*) FROM bench")
+        return self.tier_entries() if self.slow_to_scan else self.number(f"SELECT count(*) FROM {self.table}")
 
     def tier_entries(self):
         return self.number("SELECT entries FROM pgcache.hot_tier")
@@ -157,7 +167,7 @@ class Postgres:
         return found
 
     def disk_mb(self):
-        return self.number("SELECT pg_total_relation_size('bench')") / 1024**2
+        return self.number(f"SELECT pg_total_relation_size('{self.table}')") / 1024**2
 
     def version(self):
         return "Postgres " + self.sql("SHOW server_version")
@@ -173,31 +183,38 @@ def wait_for_resp(path):
 
 
 class Door(Postgres):
-    """A memory cache of bytea, asked by the Redis protocol."""
+    """A cache of bytea, asked by the Redis protocol."""
 
+    database = "postgres"
+    table = "public.door"
     # By the protocol's number of their database: a name, and how it is made.
-    CACHES = (("public.door", "storage => 'memory', value_type => 'bytea'"),)
+    CACHES = ((table, "storage => '{storage}', value_type => 'bytea'"),)
 
-    def __init__(self, setup, system=DOOR):
+    def __init__(self, setup, system=RESP_MEMORY):
+        super().__init__(setup, system)
         self.port = free_port() if setup.tcp else 0
+
+    @property
+    def reached(self):
+        """No session of SQL is among the clients."""
         caches = ",".join(name for name, _ in self.CACHES)
         named = {"port": self.port, "socket": "resp.sock", "caches": caches, "default_role": "postgres"}
-        lines = [f"pgcache.resp_{name} = '{value}'" for name, value in {**named, "max_clients": setup.clients + 100}.items()]
-        # No session of SQL is among the clients.
-        super().__init__(replace(setup, clients=0, tcp=False, conf=(*setup.conf, *lines)), system)
-        self.tcp = setup.tcp
+        return [f"pgcache.resp_{name} = '{value}'" for name, value in {**named, "max_clients": self.setup.clients + 100}.items()]
 
     def __enter__(self):
         super().__enter__()
         try:
-            self.sql("CREATE EXTENSION pgcache", database="postgres")
-            for name, made in self.CACHES:
-                self.sql(f"SELECT cache_create('{name}', {made})", database="postgres")
+            self.create()
             wait_for_resp(self.path)
         except BaseException:
             self.__exit__(True)
             raise
         return self
+
+    def create(self):
+        self.sql("CREATE EXTENSION pgcache")
+        for name, made in self.CACHES:
+            self.sql(f"SELECT cache_create('{name}', {made.format(storage=self.system.table)})")
 
     @property
     def path(self):
@@ -208,15 +225,19 @@ class Door(Postgres):
 
     @property
     def tool_connection(self):  # for redis-benchmark
-        return ["-h", "127.0.0.1", "-p", self.port] if self.tcp else ["-s", self.path]
+        return ["-h", "127.0.0.1", "-p", self.port] if self.setup.tcp else ["-s", self.path]
 
     @property
     def to_driver(self):
-        return {"protocol": "redis", "socket": f"127.0.0.1:{self.port}" if self.tcp else self.path}
+        return {"protocol": "redis", "socket": f"127.0.0.1:{self.port}" if self.setup.tcp else self.path}
 
     def load(self):
+        """And, of a table, as it is after a while: vacuumed, a copy of each entry in the hot tier."""
         value = kd.value(self.setup.value_size)
         drive("requests", **self.to_driver, workload="preload", entries=self.setup.entries, value=value)
+        if self.system is not RESP_MEMORY:
+            self.sql(f"VACUUM (ANALYZE) {self.table}", f"SELECT count(cache_get_bytes(key, '{self.table}')) FROM {self.table}")
+            self.sql("CHECKPOINT")
 
     def entries(self):
         return int(self.cli("DBSIZE"))
@@ -355,6 +376,11 @@ class Memcached(OwnProcess):
     """Defaults, with the memory that the system gives it."""
 
     protocol = "memcached"
+
+    def __enter__(self):
+        if not self.system.suite:
+            output([ROOT / "scripts/need.sh", "memcached"])
+        return super().__enter__()
 
     def words(self):
         where = ["-l", "127.0.0.1", "-p", self.port, "-U", "0"] if self.setup.tcp else ["-s", self.path]

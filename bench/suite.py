@@ -47,7 +47,7 @@ VARIATIONS = (
 )
 COMPETITORS = (
     "redis,redis_no_save,redis_io_threads,redis_new,redis_new_no_save,redis_new_io_threads,valkey_new,valkey_new_no_save,"
-    "valkey_new_io_threads,memcached,memcached_new,pgcache_hot,pgcache_memory"
+    "valkey_new_io_threads,memcached,memcached_new,pgcache_hot,pgcache_memory,resp_memory,resp_unlogged"
 )
 
 
@@ -81,6 +81,7 @@ FULL = [
     Part("instructions", "instructions", "Instructions a request", "", 15),
     Part("tier", "tier", "The hot tier beside what it is measured against", "--seconds 4 --repeats 7", 14),
     workloads("base", "1,000,000 entries", 65),
+    Part("by_hand", "by_hand", "The rounds by hand", "", 6),
     Part("hit_rate", "hit_rate", "Hit rate under a memory limit", "", 80),
     *variations(f"{LONG} {OF_EACH_KIND}", 16),
     Part("web", "web", "Through a web server", "", 40),

@@ -2,14 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-TABLE = 'CREATE {kind} TABLE bench (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz)'
-CACHE = "CREATE EXTENSION IF NOT EXISTS pgcache; SELECT cache_create('bench', storage => '{storage}')"
-UPSERT = "INSERT INTO bench (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-
-INSERT_ROWS = "INSERT INTO bench (key, value) {rows}"
-SET_ROWS = "SELECT count(cache_set(key, value, NULL, 'bench')) FROM ({rows}) AS entry"  # where INSERT cannot
-HEAT_ROWS = INSERT_ROWS + "; SELECT count(cache_get(key, 'bench')) FROM bench"  # a copy of each in the hot tier
-
 WORKLOADS = ("read", "mixed", "write")
 
 
@@ -18,10 +10,11 @@ class System:
     name: str
     label: str
     colour: str  # the same in every chart
-    create: str = ""  # SQL; none for Redis and its kind
-    read: str = "SELECT cache_get($1, 'bench')"
-    write: str = "SELECT cache_set($1, $2, NULL, 'bench')"
-    load: str = INSERT_ROWS
+    table: str = ""  # that bench/pgbench/setup.sql makes; none for Redis and its kind
+    read: str = ""  # scripts of bench/pgbench
+    write: str = ""
+    mixed: str = ""
+    redis_protocol: bool = False  # asked by it, not by SQL
     tier: bool = False  # with the library preloaded and room for all entries
     program: str = ""  # the server, when it is not Postgres
     options: tuple = ()  # of that program, beyond its defaults; {mb} is a limit in MiB
@@ -40,25 +33,20 @@ class System:
         return replace(self, options=tuple(option.format(mb=mb) for option in self.options))
 
 
-def table(name, label, colour, kind, **more):
-    read = "SELECT value FROM bench WHERE key = $1"
-    return System(name, label, colour, TABLE.format(kind=kind), read, UPSERT, **more)
-
-
-def cache(name, label, colour, storage, **more):
-    return System(name, label, colour, CACHE.format(storage=storage), **more)
-
-
-HOT = cache("pgcache_hot", "pgcache, unlogged + hot tier", "#1f9d8b", "unlogged", load=HEAT_ROWS, tier=True)
-MEMORY = cache("pgcache_memory", "pgcache, memory", "#7b4fb3", "memory", load=SET_ROWS, tier=True)
+HOT = System("pgcache_hot", "pgcache, unlogged + hot tier", "#1f9d8b", "unlogged", "get_hot", "set_unlogged", "mixed_hot", tier=True)
+MEMORY = System("pgcache_memory", "pgcache, memory", "#7b4fb3", "memory", "get_memory", "set_memory", "mixed_memory", tier=True)
+RESP_MEMORY = System("resp_memory", "pgcache, memory, by the Redis protocol", "#4b2d8f", "memory", redis_protocol=True, tier=True)
+RESP_UNLOGGED = System("resp_unlogged", "pgcache, unlogged, by the Redis protocol", "#0f6b5f", "unlogged", redis_protocol=True, tier=True)
 SYSTEMS = (
     System("redis", "Redis", "#c8502d", program="redis-server", baseline=True),
-    table("table_unlogged", "table, unlogged", "#9aa5b1", "UNLOGGED", baseline=True),
-    table("table_logged", "table, logged", "#5f6b7a", ""),
-    cache("pgcache_unlogged", "pgcache, unlogged", "#2f80c3", "unlogged"),
+    System("table_unlogged", "table, unlogged", "#9aa5b1", "plain", "select_by_key", "upsert", "mixed_table", baseline=True),
+    System("table_logged", "table, logged", "#5f6b7a", "plain_logged", "select_by_key_logged", "upsert_logged", "mixed_table_logged"),
+    System("pgcache_unlogged", "pgcache, unlogged", "#2f80c3", "unlogged", "get_table", "set_unlogged", "mixed_cache"),
     HOT,
     MEMORY,
-    cache("pgcache_logged", "pgcache, logged", "#174a7c", "logged"),
+    RESP_MEMORY,
+    RESP_UNLOGGED,
+    System("pgcache_logged", "pgcache, logged", "#174a7c", "logged", "get_logged", "set_logged", "mixed_logged"),
 )
 
 # What their documentation offers beyond the defaults. I/O threads are meant for four cores and more: on two
@@ -86,9 +74,7 @@ COMPETITORS = (
     other("memcached", "memcached", "#5b8a3c", ROOMY, "", "memcached"),
     other("memcached_new", "newer memcached", "#8ab56c", ROOMY, program="memcached"),
 )
-# pgcache again, by the Redis protocol: asked by bench/run.sh resp.
-DOOR = cache("door", "pgcache, memory, by the Redis protocol", "#4b2d8f", "memory", tier=True)
-ALL = SYSTEMS + COMPETITORS + (DOOR,)
+ALL = SYSTEMS + COMPETITORS
 OF_EACH_KIND = "redis,table_unlogged,pgcache_hot,pgcache_memory"
 LABELS = {system.name: system.label for system in ALL}
 COLOURS = {system.name: system.colour for system in ALL}

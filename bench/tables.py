@@ -13,13 +13,13 @@ def markdown(head, lines):
 
 
 def text(head, lines):
+    """Names to the left, figures to the right."""
     lines = [head, *lines]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    left = (0, 1, len(head) - 1)
 
     def padded(line):
         pairs = enumerate(zip(line, widths))
-        return "  ".join(cell.ljust(width) if at in left else cell.rjust(width) for at, (cell, width) in pairs).rstrip()
+        return "  ".join(cell.rjust(width) if at else cell.ljust(width) for at, (cell, width) in pairs).rstrip()
 
     return "\n".join(map(padded, lines))
 

@@ -8,12 +8,12 @@ and the caches that are read are not the one that is written.
 import json
 import lzma
 
-from . import cores, key_distribution as kd
+from . import cores, key_distribution as kd, scripts
 from .base import ROOT, Journal, driver_words, ground, insist, output, say
 from .processes import rate_and_cost
 from .servers import CLIENTS, DATABASE, Postgres, Redis, Setup
 from .stats import middle, spread
-from .systems import SYSTEMS
+from .systems import MEMORY, SYSTEMS
 from .tables import markdown
 from .tools import number
 
@@ -27,28 +27,27 @@ LATENCIES = ',"latency":'  # of the driver: a histogram that no figure here come
 # and its parameter and nothing else.
 FIRST = 1_000_000_000_000_000
 
-SETUP = """CREATE EXTENSION pgcache;
-SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
+SETUP = """SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
 CREATE UNLOGGED TABLE plain (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz);
 INSERT INTO plain SELECT {first} + n, '{value}' FROM generate_series(1, {entries}) AS n;
 INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
 SELECT count(cache_set(key, value, NULL, 'memory')) FROM plain;
 SELECT count(cache_get(key, 'hot')) FROM plain;
-SELECT cache_create('mixed', storage => 'memory'); SELECT count(cache_set(key, value, NULL, 'mixed')) FROM ({rows}) AS entry;
 CREATE TABLE keys AS SELECT key AS k FROM plain ORDER BY hashtext(key) LIMIT {some};
 VACUUM (ANALYZE) plain, hot, written; CHECKPOINT"""
 
-STATEMENTS = {
-    "select 1": "SELECT 1",
-    "select by key": "SELECT value FROM plain WHERE key = :n",
-    "get hot": "SELECT cache_get(:n, 'hot')",
-    "get memory": "SELECT cache_get(:n, 'memory')",
-    "get, tier off": "SELECT cache_get(:n, 'hot')",
-    "upsert": "INSERT INTO plain (key, value, expires_at) VALUES (:n, :value, NULL) "
-    "ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = excluded.expires_at",
-    "set unlogged": "SELECT cache_set(:n, :value, NULL, 'written')",
-    "set memory": "SELECT cache_set(:n, :value, NULL, 'memory')",
+# A script of bench/pgbench, and the table or cache that it asks here.
+ASKED = {
+    "select 1": ("select_1", ""),
+    "select by key": ("select_by_key", "plain"),
+    "get hot": ("get_hot", "hot"),
+    "get memory": ("get_memory", "memory"),
+    "get, tier off": ("get_table", "hot"),
+    "upsert": ("upsert", "plain"),
+    "set unlogged": ("set_unlogged", "written"),
+    "set memory": ("set_memory", "memory"),
 }
+STATEMENTS = {name: scripts.statement(script, ":n", ":value", table) for name, (script, table) in ASKED.items()}
 
 # What is measured, over what, must, aim.
 RATIOS = (
@@ -79,7 +78,7 @@ def run(options):
     options.seconds = round(options.seconds)
     setup = Setup(options.out, options.entries, clients=CLIENTS, tier_mb=options.tier)
     journal = Journal(options.out, ("repetition",))
-    with Redis(setup, SYSTEMS[0]) as redis, Postgres(setup) as postgres:
+    with Redis(setup, SYSTEMS[0]) as redis, Postgres(setup, MEMORY) as postgres:
         prepare(postgres, redis, options)
         journal.facts["versions"] = [postgres.version(), redis.version()]
         for repetition in range(options.repeats):
@@ -94,8 +93,8 @@ def run(options):
 
 def prepare(postgres, redis, options):
     value, entries = kd.value(37), options.entries
-    rows = kd.rows_sql(entries, value)
-    setup = SETUP.format(value=value, entries=entries, first=FIRST, rows=rows, some=min(entries, INSIDE_ROWS))
+    postgres.load()  # with keys that are UUIDs, for the mix
+    setup = SETUP.format(value=value, entries=entries, first=FIRST, some=min(entries, INSIDE_ROWS))
     for statement in setup.split(";"):
         postgres.sql(statement)
     redis_benchmark(redis, options, "set", 1, entries * 3)
@@ -113,9 +112,8 @@ def measure(postgres, redis, options):
         calls = [lambda threads=threads: redis_benchmark(redis, options, command, threads, requests) for threads in tried]
         row |= best(redis, f"redis {command.upper()}", calls)
     # No tool of either server mixes reads and writes of old and new keys: one driver does it for both.
-    sql = {"read_sql": "SELECT cache_get($1, 'mixed')", "write_sql": "SELECT cache_set($1, $2, NULL, 'mixed')"}
-    for name, server, words in (("mixed memory", postgres, {**postgres.to_driver, **sql}), ("redis mixed", redis, redis.to_driver)):
-        row |= best(server, name, [lambda threads=threads: mixed(words, options, threads) for threads in tried])
+    for name, server in (("mixed memory", postgres), ("redis mixed", redis)):
+        row |= best(server, name, [lambda threads=threads: mixed(server.to_driver, options, threads) for threads in tried])
     for expression in INSIDE:
         row[f"ns {expression}"] = inside(postgres, options, expression)
     return row | (measure_pinned(postgres, redis, options) if cores.are_two() else {})

@@ -10,13 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import key_distribution as kd, processes
+from . import key_distribution as kd, processes, scripts
 from .base import BenchError, drive, driver_words, insist, output
 from .servers import DATABASE
 from .stats import count_latencies, in_ms, latency_of
 
 SAMPLING = 0.02  # of pgbench's transactions are logged; the workload baseline_nolog shows what that costs
-BASELINES = {"baseline": "SELECT 1", "baseline_nolog": "SELECT 1", "baseline_key": "SELECT $1"}
+BASELINES = {"baseline": "select_1", "baseline_nolog": "select_1", "baseline_key": "length"}
 MEMORY_MOMENT = 0.7  # of the run's length: every backend has done its share by then
 WARMUP_REQUESTS = 20_000  # of redis-benchmark
 
@@ -32,20 +32,15 @@ class Pgbench:
     """-M prepared, latencies from its own log."""
 
     @staticmethod
-    def scripts(server, workload, folder):
-        read, write = server.system.read, server.system.write
-        mixed = ((read, 8), (write, 2))
-        parts = {"read": ((read, 1),), "write": ((write, 1),), "mixed": mixed}.get(workload) or ((BASELINES[workload], 1),)
-        for place, (sql, weight) in enumerate(parts):
-            file = folder / f"{place}.sql"
-            file.write_text(kd.pgbench_script(sql))
-            yield from ("-f", f"{file}@{weight}")
+    def script(server, workload, folder):
+        file = folder / f"{workload}.sql"
+        file.write_text(scripts.script(BASELINES.get(workload) or getattr(server.system, workload)))
+        return ("-f", file)
 
     @staticmethod
     def base(server, clients, threads):
-        entries, size = server.setup.entries, server.setup.value_size
+        drawn = {"scale": scripts.scale(server.setup.entries), "value": kd.value(server.setup.value_size)}
         words = [server.bin / "pgbench", *server.tool_connection, "-n", "-M", "prepared", "-c", clients, "-j", threads]
-        drawn = {"entries": entries, "slots": kd.slots(entries), "value": kd.value(size)}
         return [*words, *(word for name, content in drawn.items() for word in ("-D", f"{name}={content}"))]
 
     @classmethod
@@ -53,7 +48,7 @@ class Pgbench:
         """pgbench counts whole seconds; a shorter run is given as transactions."""
         clients = server.setup.clients
         length = ["-T", round(seconds)] if seconds >= 1 else ["-t", max(1, int(seconds * 20_000 / clients))]
-        return [*cls.base(server, clients, job.threads), *length, *cls.scripts(server, job.workload, folder)]
+        return [*cls.base(server, clients, job.threads), *length, *cls.script(server, job.workload, folder)]
 
     @classmethod
     def command(cls, server, job, options, folder):
@@ -77,7 +72,6 @@ class Pgbench:
             **latency,
             "requests": int(number(r"transactions actually processed: (\d+)", stdout)),
             "counts": counts,
-            "script_counts": [int(n) for n in re.findall(r" - (\d+) transactions \(", stdout)],
         }
 
 

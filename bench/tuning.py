@@ -15,7 +15,7 @@ from .base import BenchError, Journal, field, ground, insist, named, say
 from .processes import rate_and_cost
 from .servers import TIER, Postgres, Setup
 from .stats import middle
-from .systems import table as plain
+from .systems import System
 from .tables import markdown
 from .tools import pgbench_rate
 
@@ -62,7 +62,7 @@ def run(options):
 
 def server_with(options, *conf):
     """Stock settings, and the tier's stock size unless a line says otherwise."""
-    return Server(Setup(options.out, clients=130, conf=(TIER, *conf)), plain("bench", "", "", "UNLOGGED"))
+    return Server(Setup(options.out, clients=130, conf=(TIER, *conf)), System("bench", "", ""))
 
 
 class Server(Postgres):

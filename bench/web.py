@@ -61,7 +61,7 @@ def measure_system(system, workloads, repetition, options, journal):
 def measure(web, name, options):
     """The store and the web server watched from outside, for a warm-up and the run; CPU counts for all their requests."""
     store = web.store
-    offset = kd.PGBENCH_OFFSET if store.system.is_postgres else 0
+    offset = store.to_driver.get("offset", 0)
     load = {"workload": name, "clients": options.users, "entries": options.entries, "value": kd.value(37), "offset": offset}
     drive("requests", protocol="http", socket=web.socket, seconds=min(WARMUP, options.seconds), **load)
     before = used(web)
@@ -88,7 +88,7 @@ def ask(url, body=None):
 
 def assert_smoke(web):
     """By a client that is not ours: the store answers through the server, with what was set."""
-    offset, name = kd.PGBENCH_OFFSET if web.store.system.is_postgres else 0, web.store.system.name
+    offset, name = web.store.to_driver.get("offset", 0), web.store.system.name
 
     def key(number):
         return f"{kd.PREFIX}{offset + number:012}"

@@ -6,7 +6,7 @@ In each repetition each system starts its server, is loaded in random key order,
 import tarfile
 from statistics import median
 
-from . import charts, check, stats, tables, workloads_report
+from . import check, headline, stats, tables, workloads_report
 from .base import ROOT, Journal, insist, named, say, write_json
 from .servers import CLIENTS, Setup, of
 from .systems import ALL, SYSTEMS, WORKLOADS
@@ -93,7 +93,7 @@ def measure_system(server, repetition, options, journal):
 
 def jobs(system, options, repetition):
     """Every second repetition turns the order within a workload, so that no tool always meets the grown table."""
-    if system.is_postgres:
+    if system.read:
         wanted = POSTGRES_TOOLS if system.baseline else POSTGRES
     else:
         wanted = REDIS_TOOLS if system.baseline else {name: ("driver",) for name in WORKLOADS}
@@ -124,8 +124,12 @@ def conclude(options, journal):
     write_json(options.out / "by_tool.json", by_tool)
     pack(options.out)
     if options.charts:
+        from . import charts  # whoever wants none needs no library for them
+
         charts.draw(options.out, summary, by_tool, options.seconds)
-    print(f"\n{tables.text(tables.HEAD, tables.cells(summary))}\n")
+    print(f"\n{tables.text(headline.HEAD, headline.cells(summary, journal.facts))}\n")
+    for sentence in headline.conclusions(summary):
+        print(sentence)
     if (noise := journal.facts["other_cpu"]["median"]) > 0.2:
         print(f"Other programs took {noise} cores meanwhile: an idle machine would show more.")
     journal.report(summary, workloads_report.render(options, summary, by_tool, journal.facts))

@@ -1,5 +1,6 @@
 """The report of the workloads: what was asked, on what, the tables, what is lost and why, what others published."""
 
+from . import headline
 from .base import ground
 from .systems import ALL, LABELS, WORKLOADS
 from .tables import COST_HEAD, HEAD, cells, cost_cells, markdown, ordered, spread, tool_pairs
@@ -10,6 +11,7 @@ def render(options, summary, by_tool, facts):
         "# Read, mixed and write: Redis, plain tables and pgcache side by side",
         asked(options),
         servers(facts),
+        headlines(summary, facts),
         "## Results\n\n" + markdown(HEAD, cells(summary)),
         READING,
         CHARTS if options.charts else "",
@@ -37,6 +39,11 @@ exist, drawn {KEYS[options.keys]}. Mixed: 20 % writes, 80 % reads. Write: 10 % o
 repetition every system starts a server of its own, is loaded, checkpointed and warmed up, and is alone while it is
 measured. Client threads tried: {" and ".join(map(str, options.threads))}; the best tool and thread count of each system counts.
 {"**A quick look, not a measurement**: one short run each." if options.repeats == 1 else ""}"""
+
+
+def headlines(summary, facts):
+    table = markdown(headline.HEAD, headline.cells(summary, facts))
+    return "\n\n".join(["## In short", table, *headline.conclusions(summary)])
 
 
 def servers(facts):
@@ -82,7 +89,7 @@ def losses(summary):
         name, system = row["workload"], row["system"]
         beside = {"Redis": found.get((name, "redis")), "the plain table": found.get((name, system.replace("pgcache", "table")))}
         said = [f"{row['tps'] / other:.2f} of {who}" for who, other in beside.items() if other and row["tps"] < other]
-        if system.startswith("pgcache") and said:
+        if system.startswith(("pgcache", "resp")) and said:
             lines.append(f"- {LABELS[system]}, {name}: {', '.join(said)}")
     return "## What we lose, and why\n\n" + "\n".join(lines) + "\n\n" + REASONS if lines else ""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make demo`: from nothing to a cache in psql and races with Redis, in a throwaway cluster.
+# `make demo`: from nothing to a cache in psql and a race with Redis, in a throwaway cluster.
 . "$(dirname "$0")/head.sh"
-need rust server cron redis charts
+need rust server cron redis
 
 build_and_stage
 
@@ -18,8 +18,9 @@ say "the same entries by the Redis protocol (docs/door.md)"
 scripts/demo-door.sh
 stop_cluster
 
-say "short workloads beside Redis"
+say "a race with Redis, about a minute"
 export_staged
-bench/run.sh workloads --quick
+bench/run.sh workloads --quick --no-charts --tools driver \
+    --systems redis,table_unlogged,pgcache_hot,pgcache_memory,resp_memory,resp_unlogged
 
 say "to look around: scripts/cluster.sh start demo && scripts/cluster.sh psql demo -d demo; make clean removes it all"

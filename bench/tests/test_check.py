@@ -51,7 +51,7 @@ class Check(unittest.TestCase):
         with self.assertRaises(BenchError):
             check.preload(server(entries=1000, copies=10))
 
-    def test_a_mixed_run_without_its_writes_is_refused(self):
-        check.timed_run(server(), JOB, {"script_counts": [8000, 2000]})
+    def test_a_share_of_the_checked_pass_that_strays_is_refused(self):
+        self.assertEqual(check.share_of(server(), "new in the mix", 1800, 10_000, 0.18), 0.18)
         with self.assertRaises(BenchError):
-            check.timed_run(server(), JOB, {"script_counts": [10_000, 0]})
+            check.share_of(server(), "new in the mix", 4500, 10_000, 0.18)

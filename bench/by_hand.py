@@ -1,0 +1,121 @@
+"""The scripts of bench/pgbench as a reader runs them: each alone, what it hits and stores, and run.sh with all of them.
+
+They run against one server whose entries hold another value than the scripts store, so that every overwrite shows.
+"""
+
+import os
+import re
+
+from . import key_distribution as kd, scripts
+from .base import Journal, insist, output, say
+from .check import near, tier_for
+from .servers import DATABASE, Postgres, Setup
+from .systems import MEMORY
+
+SIZES = {
+    "full": {"scale": 1.0, "seconds": 5, "transactions": 2_000},
+    "quick": {"scale": 0.1, "seconds": 1, "transactions": 1_000},
+    "smoke": {"scale": 0.02, "seconds": 1, "transactions": 500},
+}
+CLIENTS = 8
+CACHES = 3  # of those that setup.sql makes, in the hot tier
+FEW = 5  # transactions, to see that a script needs no option
+PAST_THE_TIER = ("get_table", "mixed_cache")
+WRITES = {"set": 1, "upsert": 1, "mixed": kd.WRITE_SHARE}  # by the first word of a name: the share of its writes
+OLD = f"key < '{kd.PREFIX}2'"  # those that the setup made
+ROWS = 7  # of run.sh's table
+
+
+def add_options(parser):
+    parser.add_argument("--scale", type=float, help="1 is 1,000,000 entries (1)")
+    parser.set_defaults(transactions=None)
+
+
+def run(options):
+    entries = round(options.scale * scripts.UNIT)
+    journal = Journal(options.out, ("script",))
+    setup = Setup(options.out, entries, clients=CLIENTS, tier_mb=CACHES * tier_for(entries, 37))
+    with Postgres(setup, MEMORY) as server:
+        set_up(server, options.scale)
+        for name in scripts.names():
+            by_hand(server, name, ["-t", FEW])
+            if not journal.has(name):
+                journal.add({"script": name, **judged(name, measure(server, name, options))})
+                say(f"{name:<22}{journal.rows[-1]}")
+        table = rounds(server, options)
+    insist(len(table.splitlines()) > ROWS, f"run.sh printed\n{table}")
+    print(table)
+    journal.report(journal.rows, f"# The rounds by hand\n\n`bench/pgbench/run.sh {options.scale:g} {options.seconds:g}`:\n\n```text\n{table}```")
+
+
+def set_up(server, scale):
+    other = kd.value(37)[::-1]
+    words = ["-X", "-q", "-v", f"scale={scale:g}", "-v", f"value={other}", "-f", scripts.SETUP]
+    output([server.bin / "psql", *words, *server.connection, DATABASE])
+
+
+def by_hand(server, name, length, *more):
+    words = [server.bin / "pgbench", "-n", "-M", "prepared", "-f", scripts.FOLDER / f"{name}.sql", *length, *more]
+    stdout = output([*words, *server.connection, DATABASE])
+    insist("number of failed transactions: 0" in stdout, f"{name}: {stdout[-400:]}")
+
+
+def table_of(name):
+    """Which table or cache a script asks."""
+    found = re.search(r"bench\.\w+", scripts.statements(name)[0])
+    return found and found.group()
+
+
+def is_plain(table):
+    return table.startswith("bench.plain")
+
+
+def measure(server, name, options):
+    """What the server counted for a run of one script: reads, hits, new entries, old keys that were overwritten."""
+    table = table_of(name)
+    before = counted(server, table)
+    by_hand(server, name, ["-t", options.transactions], "-c", CLIENTS, "-D", f"scale={options.scale:g}")
+    grown = {what: now - before[what] for what, now in counted(server, table).items()}
+    return {"transactions": CLIENTS * options.transactions, **grown}
+
+
+def counted(server, table):
+    if table is None:
+        return {}
+    if is_plain(table):
+        reads = f"SELECT coalesce(idx_scan, 0), coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relid = '{table}'::regclass"
+    else:
+        reads = f"SELECT hot_hits + table_hits + misses, hot_hits + table_hits, hot_hits FROM pgcache.stats WHERE cache = '{table}'::regclass"
+    rows = f"SELECT count(*), count(*) FILTER (WHERE {OLD} AND value = '{kd.value(37)}') FROM {table}"
+    found = [int(number) for line in server.sql(rows, reads).splitlines() for number in line.split("|")]
+    return dict(zip(("entries", "overwritten", "reads", "hits", "hot_hits"), found))
+
+
+def wanted(name):
+    """By what is counted: the share of the transactions that a script says."""
+    table = table_of(name)
+    if table is None:
+        return {}
+    writes = WRITES.get(name.partition("_")[0], 0)
+    shares = {"entries": writes * kd.NEW_SHARE, "overwritten": writes * (1 - kd.NEW_SHARE)}
+    hits = 0 if name == "get_miss" else (1 - writes) * kd.HIT_RATE
+    if not is_plain(table):
+        return shares | {"reads": 1 - writes, "hits": hits, "hot_hits": 0 if name in PAST_THE_TIER else hits}
+    # How often Postgres reads the index for a write is its own affair.
+    return shares if writes else shares | {"reads": 1, "hits": hits}
+
+
+def judged(name, row):
+    """Each share is what it should be, or as near as chance explains."""
+    for what, share in wanted(name).items():
+        found, asked = row[what], row["transactions"]
+        right = found == share * asked if share in (0, 1) else near(found / asked, share, asked)
+        insist(right, f"{name}: {what} are {found / asked:.1%} of the transactions, not {share:.1%}")
+    return row
+
+
+def rounds(server, options):
+    """run.sh with all of them, as it prints its table."""
+    words = [scripts.FOLDER / "run.sh", f"{options.scale:g}", f"{options.seconds:g}", CLIENTS]
+    path = f"{server.bin}:{os.environ['PATH']}"
+    return output(words, env={**os.environ, **server.env, "PGDATABASE": DATABASE, "PATH": path})

@@ -1,0 +1,68 @@
+"""The one table of the workloads that a newcomer reads, and three sentences that say what follows from its figures."""
+
+from .systems import ALL, HOT, MEMORY, RESP_MEMORY
+from .tables import cpu_us
+
+ORDER = ("read", "write", "mixed")
+HEAD = ("", *(f"{name}/s" for name in ORDER), *(f"{name}, CPU µs" for name in ORDER))
+EVEN = 0.9  # of the other or more: no loss that a short run could tell from chance
+REDIS, TABLE, SQL, HOT_SQL, RESP = "redis", "table_unlogged", MEMORY.name, HOT.name, RESP_MEMORY.name
+
+
+def cells(summary, facts):
+    """A row a system: requests a second, then processor time of the server for one of them."""
+    found = {(row["system"], row["workload"]): row for row in summary}
+    for system in ALL:
+        rows = [found.get((system.name, name)) for name in ORDER]
+        if any(rows):
+            yield (called(system, facts), *cell(rows, lambda row: f"{row['tps']:,.0f}"), *cell(rows, cpu_us))
+
+
+def cell(rows, shape):
+    return ["" if row is None else shape(row) for row in rows]
+
+
+def called(system, facts):
+    """Redis and its kind by their versions."""
+    version = facts.get(system.name, {}).get("version")
+    _, comma, options = system.label.partition(",")
+    return f"{version}{comma}{options}" if system.is_redis and version else system.label
+
+
+def conclusions(summary):
+    """Of what was measured; a sentence whose systems are missing is left out."""
+    rates = {(row["system"], row["workload"]): row["tps"] for row in summary}
+    systems = {name for name, _ in rates}
+    found = ((moving, {RESP, REDIS}), (caching, {HOT_SQL, SQL, TABLE}), (choosing, {RESP, SQL, REDIS}))
+    return [sentence(rates) for sentence, needed in found if needed <= systems]
+
+
+def moving(rates):
+    read, write, mixed = (rates[RESP, name] / rates[REDIS, name] for name in ORDER)
+    least = min(read, write, mixed)
+    if least >= EVEN:
+        so = "a program that moves from Redis keeps its speed"
+    else:
+        so = f"a program that moves from Redis keeps {least:.0%} of its speed where it loses most"
+    return f"By the Redis protocol a memory cache does {read:.2f} of Redis' reads, {write:.2f} of its writes and {mixed:.2f} of the mix: {so}."
+
+
+def caching(rates):
+    table = rates[TABLE, "read"]
+    hot, memory, write = rates[HOT_SQL, "read"] / table, rates[SQL, "read"] / table, rates[SQL, "write"] / rates[TABLE, "write"]
+    gains = [name for name, ratio in (("reads from the hot tier", hot), ("reads of a memory cache", memory), ("its writes", write)) if ratio > 1 / EVEN]
+    so = f"the cache makes {joined(gains)} faster" if gains else "for single keys a plain table is as fast or faster"
+    return f"By SQL the hot tier does {hot:.2f} of the plain table's reads, a memory cache {memory:.2f} of its reads and {write:.2f} of its writes: {so}."
+
+
+def joined(words):
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def choosing(rates):
+    sql, resp = (rates[system, "read"] / rates[REDIS, "read"] for system in (SQL, RESP))
+    if sql < EVEN * resp:
+        so = "ask for single keys by the protocol, and use SQL where a query or a transaction needs the entries"
+    else:
+        so = "neither way is slower for single keys"
+    return f"Of Redis' reads the same cache does {sql:.2f} by SQL and {resp:.2f} by the protocol: {so}."

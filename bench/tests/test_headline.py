@@ -1,0 +1,42 @@
+"""The headline says what its figures say, whichever way they came out."""
+
+import unittest
+
+from bench import headline
+from bench.systems import ALL
+
+USUAL = {"redis": 100, "table_unlogged": 30, "pgcache_hot": 45, "pgcache_memory": 45, "resp_memory": 95}
+
+
+def summary(**rates):
+    return [
+        {"system": name, "workload": workload, "tps": 1000.0 * rate, "cpu": 1.0}
+        for name, rate in (USUAL | rates).items()
+        for workload in headline.ORDER
+    ]
+
+
+class Headline(unittest.TestCase):
+    def test_as_fast_as_redis_is_said_so(self):
+        moving, caching, choosing = headline.conclusions(summary())
+        self.assertIn("does 0.95 of Redis' reads, 0.95 of its writes and 0.95 of the mix: a program that moves from Redis keeps its speed.", moving)
+        self.assertIn("makes reads from the hot tier, reads of a memory cache and its writes faster", caching)
+        self.assertIn("does 0.45 by SQL and 0.95 by the protocol: ask for single keys by the protocol", choosing)
+
+    def test_a_loss_is_said_so(self):
+        moving, caching, choosing = headline.conclusions(summary(resp_memory=40, pgcache_hot=30, pgcache_memory=38))
+        self.assertIn("keeps 40% of its speed where it loses most", moving)
+        self.assertIn("the cache makes reads of a memory cache and its writes faster", caching)
+        self.assertIn("neither way is slower", choosing)
+        self.assertIn("a plain table is as fast or faster", headline.conclusions(summary(pgcache_hot=30, pgcache_memory=20))[1])
+
+    def test_what_was_not_measured_is_not_concluded(self):
+        rows = [row for row in summary() if row["system"] != "resp_memory"]
+        self.assertEqual(len(headline.conclusions(rows)), 1)
+
+    def test_a_row_has_the_version_of_a_redis_and_a_cell_for_each_head(self):
+        rows = list(headline.cells(summary(), {"redis": {"version": "Redis 7.0.15"}}))
+        self.assertEqual(rows[0], ("Redis 7.0.15", "100,000", "100,000", "100,000", "10.0", "10.0", "10.0"))
+        self.assertEqual({len(row) for row in rows}, {len(headline.HEAD)})
+        options = next(system for system in ALL if system.name == "redis_new_no_save")
+        self.assertEqual(headline.called(options, {options.name: {"version": "Redis 8.4.0"}}), "Redis 8.4.0, no snapshots")
