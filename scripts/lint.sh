@@ -25,7 +25,7 @@ majors() {
 
 shell() {
     need shellcheck
-    shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
+    shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/pgbench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
 }
 
 # Its linter is a Go program; where there is no Go, CI looks.
