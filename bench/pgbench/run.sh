@@ -35,7 +35,7 @@ redis=$!
 trap 'kill "$redis" && wait "$redis" || true; rm -rf "$work"' EXIT
 psql -X -q -v scale="$scale" -f setup.sql >"$work/log"
 key=6f1d7a52-3c08-4b9e-a5d4- value=QfM0ZFNwGgQLrxTB78ZferwRZINJcGnzaO4eJ
-entries=$(awk "BEGIN { print int(1000000 * $scale) }") slots=$((entries / 4 * 5))
+entries=$(awk "BEGIN { print int(1000000 * $scale) }") slots=$((entries * 5 / 4))
 seq 0 $((slots - 1)) | awk -v set="SET $key" -v value=$value '$1 % 5 { printf "%s%012d %s\r\n", set, $1, value }' |
     redis-cli -s "$work/socket" --pipe >"$work/log"
 
