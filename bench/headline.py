@@ -9,6 +9,12 @@ EVEN = 0.9  # of the other or more: no loss that a short run could tell from cha
 REDIS, TABLE, SQL, HOT_SQL, RESP = "redis", "table_unlogged", MEMORY.name, HOT.name, RESP_MEMORY.name
 
 
+def about(options):
+    runs = f"{options.repeats} run{'s' * (options.repeats > 1)} of {options.seconds:g} s"
+    clients = f"{options.clients} client{'s' * (options.clients > 1)}"
+    return f"Requests a second, and processor time of the server for one: {options.entries:,} entries, {clients}, {runs}."
+
+
 def cells(summary, facts):
     """A row a system: requests a second, then processor time of the server for one of them."""
     found = {(row["system"], row["workload"]): row for row in summary}
@@ -44,15 +50,16 @@ def moving(rates):
         so = "a program that moves from Redis keeps its speed"
     else:
         so = f"a program that moves from Redis keeps {least:.0%} of its speed where it loses most"
-    return f"By the Redis protocol a memory cache does {read:.2f} of Redis' reads, {write:.2f} of its writes and {mixed:.2f} of the mix: {so}."
+    return f"By the Redis protocol a memory cache answers {read:.2f} times as many reads as Redis, {write:.2f} times the writes and {mixed:.2f} times the mix: {so}."
 
 
 def caching(rates):
     table = rates[TABLE, "read"]
     hot, memory, write = rates[HOT_SQL, "read"] / table, rates[SQL, "read"] / table, rates[SQL, "write"] / rates[TABLE, "write"]
-    gains = [name for name, ratio in (("reads from the hot tier", hot), ("reads of a memory cache", memory), ("its writes", write)) if ratio > 1 / EVEN]
-    so = f"the cache makes {joined(gains)} faster" if gains else "for single keys a plain table is as fast or faster"
-    return f"By SQL the hot tier does {hot:.2f} of the plain table's reads, a memory cache {memory:.2f} of its reads and {write:.2f} of its writes: {so}."
+    found = (("reads from the hot tier", hot), ("reads of a memory cache", memory), ("writes to it", write))
+    gains = [name for name, ratio in found if ratio > 1 / EVEN]
+    so = f"the cache speeds up {joined(gains)}" if gains else "for single keys a plain table is as fast or faster"
+    return f"By SQL the hot tier answers {hot:.2f} times as many reads as a plain table, a memory cache {memory:.2f} times, and {write:.2f} times the writes: {so}."
 
 
 def joined(words):
@@ -65,4 +72,4 @@ def choosing(rates):
         so = "ask for single keys by the protocol, and use SQL where a query or a transaction needs the entries"
     else:
         so = "neither way is slower for single keys"
-    return f"Of Redis' reads the same cache does {sql:.2f} by SQL and {resp:.2f} by the protocol: {so}."
+    return f"The same cache answers {sql:.2f} times as many reads as Redis by SQL and {resp:.2f} times by the protocol: {so}."

@@ -25,6 +25,7 @@ kv) scripts/need.sh etcd || echo "bench: etcd is missing: pgcache is measured al
 esac
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
 
+[ -e build/bench-driver/release/bench-driver ] || echo "building the client, bench/driver: half a minute, once"
 mkdir -p build/bench-driver
 cargo build --quiet --release --locked --manifest-path bench/driver/Cargo.toml --target-dir build/bench-driver ||
     { echo "bench: the driver (bench/driver) does not build: see above." >&2; exit 1; }

@@ -11,7 +11,7 @@ def render(options, summary, by_tool, facts):
         "# Read, mixed and write: Redis, plain tables and pgcache side by side",
         asked(options),
         servers(facts),
-        headlines(summary, facts),
+        headlines(options, summary, facts),
         "## Results\n\n" + markdown(HEAD, cells(summary)),
         READING,
         CHARTS if options.charts else "",
@@ -41,9 +41,9 @@ measured. Client threads tried: {" and ".join(map(str, options.threads))}; the b
 {"**A quick look, not a measurement**: one short run each." if options.repeats == 1 else ""}"""
 
 
-def headlines(summary, facts):
+def headlines(options, summary, facts):
     table = markdown(headline.HEAD, headline.cells(summary, facts))
-    return "\n\n".join(["## In short", table, *headline.conclusions(summary)])
+    return "\n\n".join(["## In short", headline.about(options), table, "\n".join(headline.conclusions(summary))])
 
 
 def servers(facts):

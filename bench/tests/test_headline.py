@@ -19,14 +19,14 @@ def summary(**rates):
 class Headline(unittest.TestCase):
     def test_as_fast_as_redis_is_said_so(self):
         moving, caching, choosing = headline.conclusions(summary())
-        self.assertIn("does 0.95 of Redis' reads, 0.95 of its writes and 0.95 of the mix: a program that moves from Redis keeps its speed.", moving)
-        self.assertIn("makes reads from the hot tier, reads of a memory cache and its writes faster", caching)
-        self.assertIn("does 0.45 by SQL and 0.95 by the protocol: ask for single keys by the protocol", choosing)
+        self.assertIn("answers 0.95 times as many reads as Redis, 0.95 times the writes and 0.95 times the mix: a program that moves from Redis keeps its speed.", moving)
+        self.assertIn("speeds up reads from the hot tier, reads of a memory cache and writes to it", caching)
+        self.assertIn("0.45 times as many reads as Redis by SQL and 0.95 times by the protocol: ask for single keys by the protocol", choosing)
 
     def test_a_loss_is_said_so(self):
         moving, caching, choosing = headline.conclusions(summary(resp_memory=40, pgcache_hot=30, pgcache_memory=38))
         self.assertIn("keeps 40% of its speed where it loses most", moving)
-        self.assertIn("the cache makes reads of a memory cache and its writes faster", caching)
+        self.assertIn("the cache speeds up reads of a memory cache and writes to it", caching)
         self.assertIn("neither way is slower", choosing)
         self.assertIn("a plain table is as fast or faster", headline.conclusions(summary(pgcache_hot=30, pgcache_memory=20))[1])
 
