@@ -1,6 +1,7 @@
-"""The scripts of bench/pgbench as a reader runs them: each alone, what it hits and stores, and run.sh with all of them.
+"""Runs the scripts of bench/pgbench as a reader does: each alone, then run.sh with all of them.
 
-They run against one server whose entries hold another value than the scripts store, so that every overwrite shows.
+Each run is compared with the counts of the server: reads, hits, new entries, overwritten ones. The entries hold another
+value than the scripts store, so that an overwrite shows.
 """
 
 import os
@@ -61,7 +62,7 @@ def by_hand(server, name, length, *more):
 
 
 def table_of(name):
-    """Which table or cache a script asks."""
+    """Names the table or cache that a script uses."""
     found = re.search(r"bench\.\w+", scripts.statements(name)[0])
     return found and found.group()
 
@@ -71,7 +72,7 @@ def is_plain(table):
 
 
 def measure(server, name, options):
-    """What the server counted for a run of one script: reads, hits, new entries, old keys that were overwritten."""
+    """Returns by how much each count of the server grew in a run of one script."""
     table = table_of(name)
     before = counted(server, table)
     by_hand(server, name, ["-t", options.transactions], "-c", CLIENTS, "-D", f"scale={options.scale:g}")
@@ -92,7 +93,7 @@ def counted(server, table):
 
 
 def wanted(name):
-    """By what is counted: the share of the transactions that a script says."""
+    """Returns, for each count, its share of the transactions by the title of the script."""
     table = table_of(name)
     if table is None:
         return {}
@@ -101,12 +102,12 @@ def wanted(name):
     hits = 0 if name == "get_miss" else (1 - writes) * kd.HIT_RATE
     if not is_plain(table):
         return shares | {"reads": 1 - writes, "hits": hits, "hot_hits": 0 if name in PAST_THE_TIER else hits}
-    # How often Postgres reads the index for a write is its own affair.
+    # Postgres reads the index for a write as well, so reads of a mix cannot be told apart.
     return shares if writes else shares | {"reads": 1, "hits": hits}
 
 
 def judged(name, row):
-    """Each share is what it should be, or as near as chance explains."""
+    """Checks that each share is right, as far as chance allows."""
     for what, share in wanted(name).items():
         found, asked = row[what], row["transactions"]
         right = found == share * asked if share in (0, 1) else near(found / asked, share, asked)
@@ -115,7 +116,7 @@ def judged(name, row):
 
 
 def rounds(server, options):
-    """run.sh with all of them, as it prints its table."""
+    """Returns the table of run.sh."""
     words = [scripts.FOLDER / "run.sh", f"{options.scale:g}", f"{options.seconds:g}", CLIENTS]
     path = f"{server.bin}:{os.environ['PATH']}"
     return output(words, env={**os.environ, **server.env, "PGDATABASE": DATABASE, "PATH": path})

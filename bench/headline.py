@@ -16,7 +16,7 @@ def about(options):
 
 
 def cells(summary, facts):
-    """A row a system: requests a second, then processor time of the server for one of them."""
+    """Yields a row a system: requests a second, then processor time of the server for one of them."""
     found = {(row["system"], row["workload"]): row for row in summary}
     for system in ALL:
         rows = [found.get((system.name, name)) for name in ORDER]
@@ -29,14 +29,14 @@ def cell(rows, shape):
 
 
 def called(system, facts):
-    """Redis and its kind by their versions."""
+    """Names Redis and its kind by their versions."""
     version = facts.get(system.name, {}).get("version")
     _, comma, options = system.label.partition(",")
     return f"{version}{comma}{options}" if system.is_redis and version else system.label
 
 
 def conclusions(summary):
-    """Of what was measured; a sentence whose systems are missing is left out."""
+    """Leaves out a sentence whose systems were not measured."""
     rates = {(row["system"], row["workload"]): row["tps"] for row in summary}
     systems = {name for name, _ in rates}
     found = ((moving, {RESP, REDIS}), (caching, {HOT_SQL, SQL, TABLE}), (choosing, {RESP, SQL, REDIS}))

@@ -1,4 +1,4 @@
-"""The statements: each is a file of bench/pgbench, which pgbench runs and of which the driver takes the SQL."""
+"""The statements: each is a file of bench/pgbench. pgbench runs the file, the driver sends its SQL."""
 
 import re
 
@@ -16,7 +16,7 @@ def names():
 
 
 def script(name, around="{}"):
-    """The file with the value as a parameter, as the driver sends it; the statement may become a part of another."""
+    """Returns the file with the value as a parameter, as the driver sends it; `around` puts the statement into another."""
     text = (FOLDER / f"{name}.sql").read_text()
     for sql in statements(name):
         text = text.replace(f"{sql};", f"{around.format(sql)};")
@@ -24,13 +24,13 @@ def script(name, around="{}"):
 
 
 def statements(name):
-    """What a file sends in each transaction, or may send."""
+    """Lists the statements of a file, without the one that a session sends once."""
     text = re.sub(r"^(--|\\|SET ).*\n", "", (FOLDER / f"{name}.sql").read_text(), flags=re.MULTILINE)
     return [sql.strip() for sql in text.split(";") if sql.strip()]
 
 
 def statement(name, key="$1", value="$2", table=None):
-    """The one statement of a file, with another key, value and table."""
+    """Returns the only statement of a file, with another key, value and table."""
     (sql,) = statements(name)
     sql = sql.replace(KEY, key).replace(VALUE, value)
     return re.sub(r"bench\.\w+", table, sql) if table else sql

@@ -69,7 +69,7 @@ class Postgres:
 
     @property
     def reached(self):
-        """Lines of the configuration by which clients find room and a way in."""
+        """Returns the lines of the configuration that let the clients connect."""
         many = [f"max_connections = {self.setup.clients + 20}"] if self.setup.clients > 80 else []
         return [*many, *(["listen_addresses = '127.0.0.1'"] if self.setup.tcp else [])]
 

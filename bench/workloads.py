@@ -127,7 +127,7 @@ def conclude(options, journal):
     write_json(options.out / "by_tool.json", by_tool)
     pack(options.out)
     if options.charts:
-        from . import charts  # whoever wants none needs no library for them
+        from . import charts  # here, because a run without charts needs no library for them
 
         charts.draw(options.out, summary, by_tool, options.seconds)
     print(f"\n{headline.about(options)}\n\n{tables.text(headline.HEAD, headline.cells(summary, journal.facts))}\n")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The three rounds side by side: a Redis by redis-benchmark, plain tables and pgcache by pgbench. Prints one table.
 #
-# Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; a round lasts so many seconds, all of them five minutes
+# Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; SECONDS is the length of one round, all take five minutes
 #
-# Asks the server that psql would ask (PGHOST, PGPORT, PGUSER, PGDATABASE), where it makes the schema "bench" anew, and a
-# Redis of its own on a socket, at its defaults but without snapshots.
+# Uses the server that psql connects to (PGHOST, PGPORT, PGUSER, PGDATABASE) and makes the schema "bench" anew there. Starts
+# a Redis on a socket, at its defaults but without snapshots.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scale=${1:-1} seconds=${2:-10} clients=${3:-32}
@@ -14,7 +14,7 @@ by_pgbench() {
         sed -n 's/^tps = \([0-9]*\).*/\1/p' | grep . || { cat "$work/log" >&2 && false; }
 }
 
-# RANGE COMMAND...: as many requests as two cores may do in that time; __rand_int__ is a number of 12 digits below RANGE.
+# RANGE COMMAND...: about as many requests as fill the time; __rand_int__ is a number of 12 digits below RANGE.
 by_redis_benchmark() {
     redis-benchmark -s "$work/socket" -c "$clients" -n $((100000 * seconds)) -r "$1" --csv "${@:2}" 2>"$work/log" |
         sed -n '$s/^"[^"]*","\([0-9]*\).*/\1/p'
@@ -22,7 +22,7 @@ by_redis_benchmark() {
 
 row() { printf '%-36s %9s %9s %9s\n' "$@"; }
 
-# LABEL READ WRITE MIXED, in the order of read, mixed, write: writes grow what the others read.
+# LABEL READ WRITE MIXED, writes come last, because they grow the tables.
 rounds() {
     local read mixed write
     read=$(by_pgbench "$2") mixed=$(by_pgbench "$4") write=$(by_pgbench "$3")

@@ -1,10 +1,10 @@
--- Makes and fills all that the scripts in this folder ask. It lies in the schema "bench", which goes first if it exists.
+-- Makes and fills the tables and caches of the scripts in this folder, in the schema "bench", which is dropped first.
 --
 --   psql -f setup.sql                   1,000,000 entries in each table and cache
 --   psql -v scale=30 -f setup.sql       30,000,000, the published size; the scripts then take pgbench -s 30
 --   psql -v only=memory -f setup.sql    one of plain, plain_logged, unlogged, logged and memory, or several: 'plain memory'
 --
--- Needs a superuser, and for copies and the memory cache a server with shared_preload_libraries = 'pgcache'.
+-- Run it as a superuser. The hot tier and the memory cache need shared_preload_libraries = 'pgcache'.
 \set ON_ERROR_STOP on
 \if :{?scale}
 \else
@@ -24,7 +24,7 @@ DROP SCHEMA IF EXISTS bench CASCADE;
 CREATE SCHEMA bench;
 
 -- Keys are UUIDs by the 12 digits of a number. Every fifth number is left out, so that a uniform draw finds 80 of 100
--- and misses lie between hits. The order is random, as keys would have come.
+-- and misses lie between hits. They are inserted in random order, as an application would.
 CREATE VIEW bench.entries AS
 SELECT '6f1d7a52-3c08-4b9e-a5d4-' || (100000000000 + n) AS key, :'value' AS value
 FROM generate_series(0, (1250000 * :scale)::bigint - 1) AS n WHERE n % 5 <> 0 ORDER BY hashint8(n);
