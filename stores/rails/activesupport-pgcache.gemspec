@@ -2,7 +2,7 @@
 
 Gem::Specification.new do |spec|
   spec.name = "activesupport-pgcache"
-  spec.version = "0.4.0"
+  spec.version = "0.5.0"
   spec.summary = "Rails' cache in Postgres, by pgcache"
   spec.authors = ["the pgcache developers"]
   spec.license = "PostgreSQL"

@@ -98,7 +98,7 @@ fn a_role_that_may_only_select_sees_live_rows() {
 #[test]
 fn a_database_whose_extension_is_older_shows_them_until_it_is_updated() {
     let cluster = Cluster::shared();
-    for version in ["0.1.0", "0.2.0", "0.3.0"] {
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.4.0"] {
         let database = cluster.empty_database("");
         let mut session = database.connect();
         session.run(&format!("CREATE EXTENSION pgcache VERSION '{version}'"));

@@ -368,7 +368,7 @@ fn the_scripts_leave_no_operator_or_function_to_the_search_path() {
         .map(|file| file.expect("a file").path())
         .filter(|path| {
             path.to_string_lossy().contains("pgcache--")
-                && path.to_string_lossy().ends_with("--0.4.0.sql")
+                && path.to_string_lossy().ends_with("--0.5.0.sql")
         })
         .collect();
     assert!(!scripts.is_empty());

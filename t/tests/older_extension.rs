@@ -11,7 +11,7 @@ use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 
-const OLDER: [&str; 3] = ["0.1.0", "0.2.0", "0.3.0"];
+const OLDER: [&str; 4] = ["0.1.0", "0.2.0", "0.3.0", "0.4.0"];
 
 fn database<'c>(cluster: &'c Cluster, version: &str) -> Database<'c> {
     let database = cluster.empty_database("");

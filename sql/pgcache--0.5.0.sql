@@ -1,4 +1,4 @@
--- pgcache 0.4.0: a cache that lives in Postgres
+-- pgcache 0.5.0: a cache that lives in Postgres
 --
 -- Every SQL function, grouped as in docs/reference.md. The cache_* functions go to the
 -- schema that CREATE EXTENSION was told (else the first of search_path); everything internal lies
