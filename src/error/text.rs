@@ -20,23 +20,29 @@ impl Error {
             }
             Error::Distributed(name) => format!("\"{name}\" is distributed by Citus"),
             Error::OverShards(name) => {
-                format!("this function does not work on \"{name}\", which is distributed")
+                format!("function is not supported on distributed cache \"{name}\"")
             }
             Error::Undistributable(name, _) => format!("cache \"{name}\" cannot be distributed"),
             Error::NoCitus => "Citus is not installed in this database".into(),
-            Error::NotSpreadBefore => "no cache of this database was distributed before".into(),
+            Error::NotSpreadBefore => {
+                "permission denied to distribute the first cache of this database".into()
+            }
             Error::OtherShards(shards) => {
-                format!("distributed caches of this database have {shards} shards")
+                format!(
+                    "shard_count must be {shards}, as for the other distributed caches of this database"
+                )
             }
             Error::NoNode(name) => {
-                format!("the node that has the entries of \"{name}\" cannot be asked from here")
+                format!("cannot call the node that holds the entries of cache \"{name}\" from here")
             }
-            Error::NotSent => "this is no call that a node of Citus sends".into(),
+            Error::NotSent => {
+                "call does not have the form that Citus nodes send to each other".into()
+            }
             Error::BrokenCache(name, _) => format!("\"{name}\" no longer works as a cache"),
             Error::Unattachable(name, ..) | Error::AttachedKind(name, ..) => {
                 format!("table \"{name}\" cannot become a cache")
             }
-            Error::AttachedAlready(name) => format!("\"{name}\" is a cache already"),
+            Error::AttachedAlready(name) => format!("\"{name}\" is already a cache"),
             Error::NoSuchColumn { column, table, .. } => {
                 format!("column \"{column}\" of table \"{table}\" does not exist")
             }
@@ -44,33 +50,38 @@ impl Error {
             Error::DetachedView(name) => format!("memory cache \"{name}\" has no table"),
             Error::DetachedMain => "pgcache.main cannot be detached".into(),
             Error::GeneratedColumns => {
-                "the values or deadlines of this cache are generated columns".into()
+                "cannot write to a cache whose value or deadline column is generated".into()
             }
             Error::GeneratedTtl => {
-                "a cache of generated values or deadlines has no default ttl".into()
+                "cache whose value or deadline column is generated cannot have a default ttl".into()
             }
             Error::KeyBeyondColumn => "key is too long for the table's column".into(),
             Error::KeyNotOfType(name) => format!("key is not a value of type {name}"),
             Error::KeyOutOfRange(name) => format!("key is out of range for type {name}"),
-            Error::NoPrefixes => "keys of this cache are not text and have no prefixes".into(),
+            Error::NoPrefixes => "prefix must be empty for a cache whose keys are not text".into(),
             Error::NoSuchRelation(oid) => format!("relation with OID {oid} does not exist"),
-            Error::NameTaken(name) => format!("\"{name}\" is there and is not a cache"),
+            Error::NameTaken(name) => {
+                format!("relation \"{name}\" already exists and is not a cache")
+            }
             Error::CacheExists(name) => format!("cache \"{name}\" already exists"),
             Error::UnknownStorage(name) => format!("unknown storage \"{name}\""),
             Error::NoTier => "memory caches need pgcache's shared memory".into(),
             Error::OlderExtension => {
-                "extension \"pgcache\" of this database is older than the library of the server"
-                    .into()
+                "extension \"pgcache\" in this database is older than the server's library".into()
             }
-            Error::DroppedExtension => "extension \"pgcache\" was dropped meanwhile".into(),
+            Error::DroppedExtension => {
+                "extension \"pgcache\" was dropped while the statement ran".into()
+            }
             Error::NoSuchView => "there is no memory cache with these settings".into(),
             Error::LockTimeout => "canceling statement due to lock timeout".into(),
             Error::DefinitionChanged => {
                 "definition of the cache changed while a statement used it".into()
             }
-            Error::WrongColumns => "query names other columns than the function gives".into(),
+            Error::WrongColumns => {
+                "column definition list does not match the function's result".into()
+            }
             Error::NoSharedMemory(bytes) => format!(
-                "pgcache.hot_size asks for {} MB of shared memory, which the system does not give",
+                "pgcache.hot_size requests {} MB of shared memory, which the system cannot provide",
                 bytes >> 20
             ),
             Error::OutOfMemory(_) => "out of memory".into(),
@@ -79,16 +90,17 @@ impl Error {
             Error::UnknownValueType => "value_type is not supported".into(),
             Error::NotJson => "value is not valid JSON".into(),
             Error::UnknownCharacter => {
-                "value has a character that jsonb or the server's encoding has not".into()
+                "value contains a character that is not valid in jsonb or in the server encoding"
+                    .into()
             }
-            Error::NotText => "value is not valid text in the server's encoding".into(),
-            Error::NotAnInteger => "value of the counter is not an integer".into(),
+            Error::NotText => "value is not valid text in the server encoding".into(),
+            Error::NotAnInteger => "counter value is not an integer".into(),
             Error::HexLiteralAsText => {
-                "text that looks like a bytea literal is taken as text".into()
+                "text that looks like a bytea literal is interpreted as plain text".into()
             }
             Error::CounterOverflow => "counter is out of range for type bigint".into(),
             Error::PreparedWrite => {
-                "entries depend on rows that are changed while the transaction is being prepared"
+                "rows on which entries depend were changed while the transaction was being prepared"
                     .into()
             }
             Error::TooManyPrepared => {
@@ -99,7 +111,7 @@ impl Error {
             }
             Error::TooMuchPublished(_) => "too many messages in one transaction".into(),
             Error::ClientOfAnother => {
-                "permission denied to end a client of the Redis protocol".into()
+                "permission denied to terminate a client of the Redis protocol".into()
             }
             Error::TooLateForTriggers(name) => {
                 format!(
@@ -117,7 +129,7 @@ impl Error {
             Error::NegativeWait => "wait must not be negative".into(),
             Error::JitterOutOfRange => "ttl_jitter must be between 0 and 1".into(),
             Error::EarlyRefreshOutOfRange => "early_refresh must not be negative".into(),
-            Error::NotAnExpression => "key_expression is not one expression".into(),
+            Error::NotAnExpression => "key_expression must be a single expression".into(),
             Error::KeyNotText(kind) => {
                 format!("key_expression must be of type text, not {kind}")
             }
@@ -125,10 +137,12 @@ impl Error {
             Error::SourceNotATable(name) => format!("\"{name}\" is not a table"),
             Error::DependencyOfMain => "pgcache.main cannot depend on a table".into(),
             Error::DependencyUnderPolicies => {
-                "row-level security of the cache applies to the owner of the source".into()
+                "row-level security of the cache applies to the owner of the source table".into()
             }
             Error::ChildOfAnother(name) => {
-                format!("table \"{name}\" has another owner than the table that a cache depends on")
+                format!(
+                    "table \"{name}\" has a different owner than its parent table, on which a cache depends"
+                )
             }
             Error::UnloggedSource(name) => {
                 format!("a logged cache cannot depend on unlogged table \"{name}\"")
@@ -144,19 +158,19 @@ impl Error {
             }
             Error::ConditionOfAnother { trigger, cache } => {
                 format!(
-                    "the condition of trigger \"{trigger}\" may run anybody's code as the owner of cache \"{cache}\""
+                    "condition of trigger \"{trigger}\" may run code of any role as the owner of cache \"{cache}\""
                 )
             }
             Error::NoDependency(name) => {
-                format!("the cache does not depend on table \"{name}\"")
+                format!("cache does not depend on table \"{name}\"")
             }
-            Error::NotADependency => "the trigger does not name a cache and a key".into(),
+            Error::NotADependency => "trigger does not name a cache and a key".into(),
             Error::LimitNotPositive => "max_hits must be positive".into(),
             Error::NodesNotPositive => "nodes must be positive".into(),
             Error::WindowNotPositive => "per must be positive".into(),
             Error::NoCron => "pg_cron is not installed".into(),
             Error::CronElsewhere { database, .. } => {
-                format!("pg_cron is installed in database \"{database}\" only")
+                format!("pg_cron is installed only in database \"{database}\"")
             }
         }
     }
@@ -164,25 +178,25 @@ impl Error {
     pub(super) fn detail(&self) -> Option<String> {
         match self {
             Error::LongKey(bytes) => Some(format!(
-                "The key has {bytes} bytes, the limit is {}.",
+                "The key has {bytes} bytes, and the limit is {} bytes.",
                 pgcache_store::MAX_KEY
             )),
             Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
             Error::AttachedKind(_, why, _) | Error::Undistributable(_, why) => Some((*why).into()),
             Error::Distributed(_) => {
-                Some("Its rows are on shards, which no function of pgcache looks for.".into())
+                Some("Its rows are on shards, which the functions of pgcache do not search.".into())
             }
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {
                 Some(format!("The loader is: {text}"))
             }
             Error::HexLiteralAsText => {
-                Some("The cache holds bytea; a text stands for the bytes of its characters.".into())
+                Some("The cache holds bytea values, and a text argument means the bytes of its characters.".into())
             }
             Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
             Error::TooMuchPublished(bytes) => {
-                Some(format!("All of them may take {bytes} bytes together."))
+                Some(format!("The messages of one transaction may take {bytes} bytes in total."))
             }
             _ => None,
         }

@@ -37,7 +37,7 @@ const SETUP: &str = "
 /// Each error of the reference that one session can raise, and how.
 const RAISED: &[(&str, &str)] = &[
     (
-        "extension \"pgcache\" was dropped meanwhile",
+        "extension \"pgcache\" was dropped while the statement ran",
         "SELECT cache_schedule_expiry(without_extension())",
     ),
     (
@@ -59,7 +59,7 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_set_many('{a,NULL}', '{1,2}')",
     ),
     (
-        "value is not valid text in the server's encoding",
+        "value is not valid text in the server encoding",
         "SELECT cache_get('k', 'b')",
     ),
     (
@@ -117,11 +117,11 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_set('k', '{', cache => 'j')",
     ),
     (
-        "value of the counter is not an integer",
+        "counter value is not an integer",
         "SELECT cache_incr('word', cache => 'c')",
     ),
     (
-        "value has a character that jsonb or the server's encoding has not",
+        "value contains a character that is not valid in jsonb or in the server encoding",
         "SELECT cache_set('k', '\"\\u0000\"', cache => 'j')",
     ),
     (
@@ -129,11 +129,11 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT pgcache.record()",
     ),
     (
-        "the trigger does not name a cache and a key",
+        "trigger does not name a cache and a key",
         "DELETE FROM source",
     ),
     (
-        "key_expression is not one expression",
+        "key_expression must be a single expression",
         "SELECT cache_depend('source', 'name, name', 'c')",
     ),
     (
@@ -145,7 +145,7 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_fetch('k', 'SELECT 1, 2')",
     ),
     (
-        "the cache does not depend on table \"…\"",
+        "cache does not depend on table \"…\"",
         "SELECT cache_undepend('source', 'c')",
     ),
     (
@@ -153,11 +153,11 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_depend('source', 'id', 'c')",
     ),
     (
-        "query names other columns than the function gives",
+        "column definition list does not match the function's result",
         "SELECT * FROM pgcache.memory_entries(substring(pg_get_viewdef('m') FROM 'id=[^'']*')) AS e (i int, v text, e timestamptz)",
     ),
     (
-        "keys of this cache are not text and have no prefixes",
+        "prefix must be empty for a cache whose keys are not text",
         "SELECT cache_scan('1', cache => 'numbered')",
     ),
     (
@@ -177,7 +177,7 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_detach('pgcache.main')",
     ),
     (
-        "the values or deadlines of this cache are generated columns",
+        "cannot write to a cache whose value or deadline column is generated",
         "SELECT cache_set('k', 'v', cache => 'generated')",
     ),
     (
@@ -192,9 +192,9 @@ const RAISED: &[(&str, &str)] = &[
         "column \"…\" of table \"…\" does not exist",
         "SELECT cache_attach('source')",
     ),
-    ("\"…\" is a cache already", "SELECT cache_attach('c')"),
+    ("\"…\" is already a cache", "SELECT cache_attach('c')"),
     (
-        "a cache of generated values or deadlines has no default ttl",
+        "cache whose value or deadline column is generated cannot have a default ttl",
         "SELECT cache_alter('generated', ttl => '1 s')",
     ),
     (
@@ -203,7 +203,7 @@ const RAISED: &[(&str, &str)] = &[
     ),
     ("\"…\" is not a cache", "SELECT cache_get('k', 'source')"),
     (
-        "\"…\" is there and is not a cache",
+        "relation \"…\" already exists and is not a cache",
         "SELECT cache_create('source', if_not_exists => true)",
     ),
     (
@@ -261,27 +261,27 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "what_cannot_be_distributed_stays_as_it_is",
     ),
     (
-        "no cache of this database was distributed before",
+        "permission denied to distribute the first cache of this database",
         "t/tests/citus/spread.rs",
         "what_cannot_be_distributed_stays_as_it_is",
     ),
     (
-        "distributed caches of this database have … shards",
+        "shard_count must be …, as for the other distributed caches of this database",
         "t/tests/citus/spread.rs",
         "what_cannot_be_distributed_stays_as_it_is",
     ),
     (
-        "this function does not work on \"…\", which is distributed",
+        "function is not supported on distributed cache \"…\"",
         "t/tests/citus/spread.rs",
         "what_does_not_work_over_shards_says_so",
     ),
     (
-        "the node that has the entries of \"…\" cannot be asked from here",
+        "cannot call the node that holds the entries of cache \"…\" from here",
         "t/tests/citus/spread.rs",
         "what_citus_computes_on_shards_asks_no_other_node",
     ),
     (
-        "this is no call that a node of Citus sends",
+        "call does not have the form that Citus nodes send to each other",
         "t/tests/distributed.rs",
         "without_citus_nothing_is_distributed",
     ),
@@ -296,7 +296,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cache",
     ),
     (
-        "text that looks like a bytea literal is taken as text",
+        "text that looks like a bytea literal is interpreted as plain text",
         "t/tests/messages.rs",
         "a_text_that_looks_like_a_bytea_literal_is_told_of",
     ),
@@ -306,7 +306,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "what_cannot_be_sent_is_refused",
     ),
     (
-        "permission denied to end a client of the Redis protocol",
+        "permission denied to terminate a client of the Redis protocol",
         "t/tests/resp_views.rs",
         "a_client_is_ended_by_who_may",
     ),
@@ -316,7 +316,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "what_cannot_be_sent_is_refused",
     ),
     (
-        "entries depend on rows that are changed while the transaction is being prepared",
+        "rows on which entries depend were changed while the transaction was being prepared",
         "t/tests/coherence_writer.rs",
         "what_it_writes_before_prepare_transaction_counts",
     ),
@@ -331,7 +331,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late",
     ),
     (
-        "pg_cron is installed in database \"…\" only",
+        "pg_cron is installed only in database \"…\"",
         "t/tests/cron.rs",
         "the_real_pg_cron_expires_caches_in_its_database_and_in_others",
     ),
@@ -341,12 +341,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "without_pg_cron_scheduling_is_refused_with_a_way_out",
     ),
     (
-        "row-level security of the cache applies to the owner of the source",
+        "row-level security of the cache applies to the owner of the source table",
         "t/tests/messages.rs",
         "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
     ),
     (
-        "table \"…\" has another owner than the table that a cache depends on",
+        "table \"…\" has a different owner than its parent table, on which a cache depends",
         "t/tests/messages.rs",
         "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
     ),
@@ -356,7 +356,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is",
     ),
     (
-        "the condition of trigger \"…\" may run anybody's code as the owner of cache \"…\"",
+        "condition of trigger \"…\" may run code of any role as the owner of cache \"…\"",
         "t/tests/others_triggers.rs",
         "a_condition_that_may_run_anything_counts_as_a_function_of_others",
     ),
@@ -366,7 +366,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_backend_without_memory_raises_an_error_and_lives_on",
     ),
     (
-        "pgcache.hot_size asks for … MB of shared memory, which the system does not give",
+        "pgcache.hot_size requests … MB of shared memory, which the system cannot provide",
         "t/tests/faults.rs",
         "a_server_that_does_not_get_its_shared_memory_names_the_setting",
     ),
@@ -381,7 +381,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights",
     ),
     (
-        "extension \"pgcache\" of this database is older than the library of the server",
+        "extension \"pgcache\" in this database is older than the server's library",
         "t/tests/older_extension.rs",
         "what_came_later_is_refused_with_the_command_that_brings_it",
     ),

@@ -199,7 +199,7 @@ fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
         );
         assert_eq!(
             error.message(),
-            "the condition of trigger \"trap\" may run anybody's code as the owner of cache \"c\""
+            "condition of trigger \"trap\" may run code of any role as the owner of cache \"c\""
         );
         let hint = error.hint().unwrap_or_default();
         assert!(

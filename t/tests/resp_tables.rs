@@ -337,7 +337,7 @@ fn text_and_json_caches_refuse_what_is_none() {
         ("{", "ERR value is not valid JSON"),
         (
             "\"\\u0000\"",
-            "ERR value has a character that jsonb or the server's encoding has not",
+            "ERR value contains a character that is not valid in jsonb or in the server encoding",
         ),
         ("\u{0}", no_text),
     ] {

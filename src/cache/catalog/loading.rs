@@ -155,11 +155,11 @@ fn check_columns(shape: &Shape) -> Result<(ValueType, Option<Columns>), String> 
         let value_type = shape
             .view_value
             .filter(|_| shape.view_has_deadline)
-            .ok_or("Its view is not one of a memory cache.")?;
+            .ok_or("The view is not the view of a memory cache.")?;
         return Ok((value_type, None));
     }
     if !shape.ordinary_table && !shape.partitioned {
-        return Err("It is not an ordinary table.".into());
+        return Err("The relation is not an ordinary table.".into());
     }
     match &shape.columns {
         Ok(columns) => Ok((columns.value_type, Some(columns.clone()))),

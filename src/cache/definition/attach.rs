@@ -161,21 +161,21 @@ fn check_kind(table: Oid) -> Result<(), Error> {
         Err(Error::AttachedKind(name, why, hint))
     };
     if !relation::is_table(table) {
-        return refuse("It is not a table.", None);
+        return refuse("The relation is not a table.", None);
     }
     if relation::is_temporary(table) {
-        let hint = "Make it an unlogged one, which others can read.";
-        return refuse("It is temporary.", Some(hint));
+        let hint = "Use an unlogged table, which other sessions can read.";
+        return refuse("The table is temporary.", Some(hint));
     }
     if relation::is_of_postgres(table) {
-        return refuse("It belongs to Postgres.", None);
+        return refuse("The table belongs to Postgres.", None);
     }
     if relation::is_of_an_extension(table) {
-        return refuse("It belongs to an extension.", None);
+        return refuse("The table belongs to an extension.", None);
     }
     if relation::is_partition(table) {
-        let hint = "ALTER TABLE ... DETACH PARTITION first; once it is a cache, it can be a partition again.";
-        return refuse("It is a partition.", Some(hint));
+        let hint = "Run ALTER TABLE ... DETACH PARTITION first. Once the table is a cache, it can become a partition again.";
+        return refuse("The table is a partition.", Some(hint));
     }
     // Its trigger would take the place of the partition's own.
     if relation::is_partitioned(table)
@@ -183,8 +183,8 @@ fn check_kind(table: Oid) -> Result<(), Error> {
             .into_iter()
             .any(shape::is_marked_as_cache)
     {
-        let hint = "Make plain tables of such partitions first, with cache_detach().";
-        return refuse("One of its partitions is a cache.", Some(hint));
+        let hint = "Turn such partitions into plain tables first with cache_detach().";
+        return refuse("One partition of the table is a cache.", Some(hint));
     }
     Ok(())
 }

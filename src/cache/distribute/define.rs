@@ -78,17 +78,23 @@ const LONGEST_NAME: usize = 53;
 fn check(cache: &Cache) -> Result<(), Error> {
     let why = match cache {
         _ if cache.storage == Storage::Memory => "A memory cache has no table.",
-        _ if cache.temporary => "It is temporary.",
+        _ if cache.temporary => "The cache is temporary.",
         _ if relation::name_length(cache.relation) > LONGEST_NAME => {
-            "Its name has more than 53 bytes."
+            "The name of the cache has more than 53 bytes."
         }
-        _ if define::is_main(cache) => "It belongs to the extension.",
-        _ if cache.is_attached() => "It is an attached table.",
-        _ if cache.partitioned => "It is partitioned.",
-        _ if cache.row_security => "It has row-level security.",
-        _ if !cache.changes_alone() => "It has triggers, rules, constraints or indexes of its own.",
-        _ if cache.settings.watch.is_some() => "Its changes are watched: see cache_unwatch().",
-        _ if sources::has_sources(cache.relation) => "It depends on tables: see cache_undepend().",
+        _ if define::is_main(cache) => "The cache belongs to the extension.",
+        _ if cache.is_attached() => "The cache is an attached table.",
+        _ if cache.partitioned => "The cache is partitioned.",
+        _ if cache.row_security => "The cache has row-level security.",
+        _ if !cache.changes_alone() => {
+            "The cache has triggers, rules, constraints or indexes of its own."
+        }
+        _ if cache.settings.watch.is_some() => {
+            "The changes of the cache are watched; see cache_unwatch()."
+        }
+        _ if sources::has_sources(cache.relation) => {
+            "The cache depends on tables; see cache_undepend()."
+        }
         _ => return Ok(()),
     };
     Err(Error::Undistributable(
@@ -115,7 +121,7 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         return Err(Error::NotSpreadBefore);
     }
     ddl::run(&[b"CREATE TABLE IF NOT EXISTS pgcache.distributed (key pg_catalog.text COLLATE pg_catalog.\"C\" PRIMARY KEY)"]);
-    ddl::run(&[b"COMMENT ON TABLE pgcache.distributed IS 'empty; the caches that Citus distributes beside it are those of cache_distribute()'"]);
+    ddl::run(&[b"COMMENT ON TABLE pgcache.distributed IS 'Marks the caches of cache_distribute(), which Citus colocates with this empty table.'"]);
     let count = Typed::of(shard_count.map(i64::from));
     query_once(
         c"SELECT pg_catalog.create_distributed_table('pgcache.distributed', 'key', colocate_with => 'none', \

@@ -153,7 +153,9 @@ impl Settings {
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),
                 _ => None,
             };
-            known.ok_or_else(|| format!("Its trigger has the unknown setting \"{argument}\"."))?;
+            known.ok_or_else(|| {
+                format!("The cache's trigger has the unknown setting \"{argument}\".")
+            })?;
         }
         Ok(settings)
     }

@@ -513,7 +513,7 @@ fn what_citus_computes_on_shards_asks_no_other_node() {
     let error = refused(session.try_lines(on_shards), "55000");
     assert_eq!(
         error.message(),
-        "the node that has the entries of \"c\" cannot be asked from here"
+        "cannot call the node that holds the entries of cache \"c\" from here"
     );
     // Here it is this node that asks.
     let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
