@@ -145,9 +145,9 @@ impl Launcher {
                 visit.worker.terminate();
                 failure::warn(
                     PgSqlErrorCode::ERRCODE_WARNING,
-                    "pgcache ends a worker because one step of a sweep takes too long".into(),
-                    "A trigger on a cache does not return; the cache is put off, and the others are swept.".into(),
-                    "The context of the worker's end, the next lines of this log, names the trigger's function.",
+                    "terminating a pgcache worker because one step of its sweep takes too long".into(),
+                    "A trigger on a cache does not return. The sweep of this cache is postponed, and the other caches are swept.".into(),
+                    "The next lines of this log report the worker's termination, and their context names the trigger's function.",
                 );
             }
         }
@@ -165,11 +165,12 @@ impl Launcher {
         let (database, relation) = (cache.database().to_u32(), cache.relation().to_u32());
         failure::warn(
             PgSqlErrorCode::ERRCODE_WARNING,
-            "pgcache puts a cache off because a worker has ended in a step of its sweep".into(),
+            "postponing the sweep of a cache because a pgcache worker ended during the sweep"
+                .into(),
             format!(
-                "The cache has OID {relation} in the database with OID {database}; the others are swept."
+                "The cache has OID {relation} in the database with OID {database}. The other caches are swept."
             ),
-            "In that database SELECT OID::regclass names the cache. Look at its triggers.",
+            "In that database, SELECT OID::regclass shows the name of the cache. Check its triggers.",
         );
     }
 
@@ -365,8 +366,8 @@ impl Launcher {
         if failed && !self.short_of_workers {
             failure::warn(
                 PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                "pgcache could not start a worker to remove expired entries".into(),
-                "All of max_worker_processes are in use; it is tried again.".into(),
+                "could not start a pgcache worker to remove expired entries".into(),
+                "All processes that max_worker_processes allows are in use. The start will be tried again.".into(),
                 "Raise max_worker_processes.",
             );
         }

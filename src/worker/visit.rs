@@ -127,7 +127,7 @@ impl Work {
             Err(failure) => {
                 failure.warn(
                     "could not list the caches to sweep".into(),
-                    "Mend what the detail names; the next visit tries it again.",
+                    "Fix the problem that the detail names; the next visit tries again.",
                 );
                 return false;
             }

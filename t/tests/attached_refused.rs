@@ -54,7 +54,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "(key text PRIMARY KEY, value text, expires_at timestamptz)",
         ", value_column => 'key'",
-        "three columns",
+        "three different columns",
     ),
     (
         "(key text UNIQUE NOT NULL, value text, expires_at timestamptz)",

@@ -28,7 +28,7 @@ fn a_server_that_does_not_get_its_shared_memory_names_the_setting() {
     cluster.provokes("could not map anonymous shared memory");
     assert!(!cluster.try_up(), "so much memory was to be had");
     let log = cluster.log_text();
-    let warning = "pgcache.hot_size asks for";
+    let warning = "pgcache.hot_size requests";
     assert!(
         log.contains(warning) && log.contains("HINT:  Lower pgcache.hot_size"),
         "{log}"

@@ -156,7 +156,7 @@ fn keys_that_sql_could_not_read_are_refused_and_missed() {
         client
             .ask(&["RENAME", "ok", ""])
             .error()
-            .contains("a key has")
+            .contains("a key must have")
     );
     assert_eq!(client.ask(&["GET", "ok"]), Reply::bulk("v"));
     // A value that the tier cannot hold.

@@ -183,7 +183,7 @@ fn a_process_that_waits_may_be_ended_and_what_waited_behind_it_is_done() {
     );
     // It is committed, and the process ends in its turn, or before it could say so.
     match reply(&mut first) {
-        Reply::Error(words) => assert!(words.contains("nobody knows"), "{words}"),
+        Reply::Error(words) => assert!(words.contains("it is unknown whether"), "{words}"),
         other => assert_eq!(other, OK()),
     }
     wait_until("the next commit waits", || waiting(&door) == 1);

@@ -306,8 +306,8 @@ fn policies_apply_to_the_role_that_asks() {
 fn text_and_json_caches_refuse_what_is_none() {
     let (door, mut session) = start();
     let mut words = client(&door, "2");
-    let no_text = "ERR this cache holds text, and the value is none in the server's encoding; \
-                   a cache with value_type bytea takes any bytes";
+    let no_text = "ERR value is not valid text in the server encoding, which this cache needs; \
+                   a cache of value_type bytea accepts any bytes";
     for value in [&b"\xff"[..], b"a\0b"] {
         for command in [
             &[&b"SET"[..], b"k", value][..],
@@ -389,7 +389,7 @@ fn a_key_that_sql_could_not_read_is_refused_and_never_found() {
         ] {
             assert_eq!(
                 client.ask_bytes(command).error(),
-                "ERR a key has 1 to 2048 bytes of text in the server's encoding"
+                "ERR a key must have 1 to 2048 bytes and be valid text in the server encoding"
             );
         }
         for (command, reply) in [
@@ -427,7 +427,7 @@ fn a_table_of_somebody_elses_is_served_by_its_own_keys() {
     assert_eq!(client.ask(&["GET", "word"]), Reply::Null);
     assert_eq!(
         client.ask(&["SET", "word", "v"]).error(),
-        "ERR a key has 1 to 2048 bytes of text in the server's encoding"
+        "ERR a key must have 1 to 2048 bytes and be valid text in the server encoding"
     );
     assert_eq!(
         session.lines("SELECT id FROM numbered ORDER BY id"),

@@ -332,7 +332,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_a_bad_one_is_not() {
     let complaints = || {
         door.cluster
             .log_text()
-            .matches("keeps its former settings of TLS")
+            .matches("keeps its previous TLS settings")
             .count()
     };
     for (round, (name, text)) in [
@@ -376,13 +376,13 @@ fn what_cannot_be_done_is_refused_by_name() {
     let mut session = door.cluster.connect("postgres");
     let config = keys.client(None);
     for (name, value, told) in [
-        ("ssl_ciphers", "'HIGH'", "ssl_ciphers is not supported"),
+        ("ssl_ciphers", "'HIGH'", "ssl_ciphers is supported only with its default"),
         (
             "ssl_dh_params_file",
             "'x'",
-            "ssl_dh_params_file is not supported",
+            "ssl_dh_params_file is supported only with its default",
         ),
-        ("ssl_crl_dir", "'x'", "ssl_crl_dir is not supported"),
+        ("ssl_crl_dir", "'x'", "ssl_crl_dir is supported only with its default"),
         (
             "ssl_ecdh_curve",
             "'secp521r1'",
@@ -406,9 +406,9 @@ fn what_cannot_be_done_is_refused_by_name() {
         (
             "ssl_key_file",
             open.as_str(),
-            "others may read or change it",
+            "can be read or changed by other users",
         ),
-        ("ssl_cert_file", "'absent'", "ssl_cert_file, \"absent\""),
+        ("ssl_cert_file", "'absent'", "\"absent\" of ssl_cert_file cannot be read"),
     ] {
         session.run(&format!("ALTER SYSTEM SET {name} = {value}"));
         session.run("SELECT pg_reload_conf()");
@@ -446,7 +446,7 @@ fn what_cannot_be_done_is_refused_by_name() {
     assert!(
         door.cluster
             .log_text()
-            .contains("the Redis protocol cannot do TLS")
+            .contains("the Redis protocol cannot use TLS")
     );
     assert!(door.try_tls(HOME, &config).is_err());
 }

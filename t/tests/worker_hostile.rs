@@ -66,7 +66,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     }
     let log = cluster.log_text();
     assert!(
-        log.contains("because a worker has ended in a step of its sweep"),
+        log.contains("because a pgcache worker ended during the sweep"),
         "{log}"
     );
 }

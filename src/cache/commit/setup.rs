@@ -37,20 +37,17 @@ fn tell_what_is_missing() {
     if worker_state::worker_shmem().is_some() {
         return;
     }
-    let missing = "Table caches work. There is no hot tier, no memory cache, no lease, and no process that \
-                   removes expired entries.";
+    let missing = "Table caches work. The hot tier, memory caches, leases and the worker that removes expired entries are not available.";
     let lines = format!(
-        "Put these two lines into postgresql.conf and restart the server:\n\
-         shared_preload_libraries = '{}'\n\
-         pgcache.hot_size = '64MB'",
+        "Set these two parameters in postgresql.conf and restart the server:\nshared_preload_libraries = '{}'\npgcache.hot_size = '64MB'",
         with_ours(&tier::preloaded_libraries())
     );
     if tier::loaded_by_sessions() {
         return tell(missing, lines);
     }
-    let seen = "Plain SQL sees expired entries in a session that has not called pgcache before.";
-    let other_way = "For plain SQL alone it is enough to add pgcache to session_preload_libraries of the \
-                     database, for sessions that begin then.";
+    let seen =
+        "Plain SQL sees expired entries in sessions that have not called a pgcache function yet.";
+    let other_way = "To hide expired entries from plain SQL, it is enough to add pgcache to session_preload_libraries of the database. This applies to new sessions.";
     tell(
         &format!("{missing} {seen}"),
         format!("{lines}\n{other_way}"),
@@ -63,10 +60,8 @@ pub fn tell_what_a_dependency_misses() {
     if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {
         return;
     }
-    let missing = "Rows that change count, and a TRUNCATE of the source. ALTER, DROP, and ATTACH, DETACH or TRUNCATE \
-                   of a partition do not, in a session that has not called pgcache before.";
-    let ways = "Add pgcache to shared_preload_libraries in postgresql.conf and restart the server, or to \
-                session_preload_libraries of the database.";
+    let missing = "The dependency covers row changes and TRUNCATE of the source table. It does not cover ALTER, DROP, or ATTACH, DETACH or TRUNCATE of a partition in sessions that have not called a pgcache function yet.";
+    let ways = "Add pgcache to shared_preload_libraries in postgresql.conf and restart the server, or add it to session_preload_libraries of the database.";
     tell(missing, ways.into());
 }
 

@@ -122,11 +122,11 @@ fn tell_of_new_column(table: Oid, column: &CStr) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
         printable(format!(
-            "column \"{column}\" for deadlines is added to table \"{table}\""
+            "added column \"{column}\" for deadlines to table \"{table}\""
         )),
         "pgcache",
     )
-    .set_hint("Where the table has deadlines already, detach it and drop this column; then name theirs as expires_column.")
+    .set_hint("If another column of the table already holds deadlines, detach the table, drop the new column, and pass that other column as expires_column.")
     .report(PgLogLevel::NOTICE);
 }
 

@@ -39,8 +39,7 @@ pub fn schedule(schedule: &str, expire_function: &str) -> Result<String, Error> 
     Ok(match falls_back {
         false => format!("job \"{}\" runs on schedule \"{schedule}\"", job_name()),
         true => format!(
-            "job \"{}\" runs every minute: pg_cron {major}.{minor} does not know schedules in \
-             seconds, 1.5 and later do",
+            "job \"{}\" runs every minute: pg_cron {major}.{minor} does not support schedules in seconds, which need version 1.5 or later",
             job_name()
         ),
     })
@@ -64,10 +63,10 @@ pub fn unschedule() -> Result<String, Error> {
         |output| output.rows() > 0,
     );
     if !there {
-        return Ok(format!("there was no job \"{}\"", job_name()));
+        return Ok(format!("job \"{}\" does not exist", job_name()));
     }
     call(c"SELECT cron.unschedule($1)", &[&job_name()]);
-    Ok(format!("job \"{}\" is removed", job_name()))
+    Ok(format!("job \"{}\" was removed", job_name()))
 }
 
 fn job_name() -> String {

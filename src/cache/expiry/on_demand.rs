@@ -86,7 +86,7 @@ fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
 }
 
 /// What to do about a cache whose sweep fails.
-pub const MEND: &str = "Mend what the detail names; the next sweep tries it again. Until then the expired rows take room, and are absent for every function.";
+pub const MEND: &str = "Fix the problem that the detail names; the next sweep tries again. Until then the expired rows take space, and every function treats them as absent.";
 
 /// What is said of a cache whose sweep fails.
 pub fn could_not_sweep(name: &str) -> String {

@@ -56,7 +56,7 @@ pub fn to_write(
     }
     hint::on(
         PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
-        c"Write in a transaction that may, on the primary; or use a memory cache, which takes writes here.",
+        c"Write in a read-write transaction on the primary, or use a memory cache, which accepts writes here.",
         || transaction::require_writable(function),
     );
     removal::settle();

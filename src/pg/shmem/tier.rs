@@ -418,10 +418,10 @@ unsafe extern "C-unwind" fn request() {
     let Some(layout) = ShmemLayout::for_size(size) else {
         return ErrorReport::new(
             PgSqlErrorCode::ERRCODE_WARNING,
-            "pgcache.hot_size is too small for a hot tier: it stays off",
+            "pgcache.hot_size is too small: the hot tier stays off",
             "pgcache",
         )
-        .set_hint("Raise it in postgresql.conf and restart the server; 0 turns the tier off without this warning.")
+        .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
     if !mapping::system_gives(layout.total) {

@@ -42,7 +42,7 @@ fn the_redis_protocol_gives_nothing_of_the_time_before_a_cache_was_distributed()
         &["MGET", "k", "l"],
     ] {
         let told = client.ask(words).error();
-        assert!(told.contains("is no cache"), "{words:?}: {told}");
+        assert!(told.contains("is not a cache"), "{words:?}: {told}");
     }
     assert_eq!(session.text("SELECT cache_get('k', 'tab')"), "w");
 }

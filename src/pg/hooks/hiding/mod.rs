@@ -27,15 +27,14 @@ static PRELOADED: AtomicBool = AtomicBool::new(false);
 /// for which `session_preload_libraries` is set as it is for this one.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
-        return Some("its deadlines are a virtual generated column");
+        return Some("the deadline column is a virtual generated column");
     }
     if live::SHOW_EXPIRED.get() {
         return Some("pgcache.show_expired is on in this session");
     }
     let loads = PRELOADED.load(Ordering::Relaxed) || tier::loaded_by_sessions();
     (!loads).then_some(
-        "neither shared_preload_libraries nor session_preload_libraries names pgcache: \
-         a session sees expired rows until it calls a function of pgcache",
+        "pgcache is in neither shared_preload_libraries nor session_preload_libraries: a session sees expired rows until it calls a pgcache function",
     )
 }
 

@@ -89,10 +89,10 @@ pub fn rules() -> Option<Rc<Rules>> {
 fn complain(fault: reading::Unusable) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
-        "pgcache did not take over the rules for who may come in",
+        "could not reload the authentication rules of the Redis protocol",
         "pgcache",
     )
     .set_detail(printable(fault.0))
-    .set_hint("Correct the file, and reload the configuration.")
+    .set_hint("Correct the file and reload the configuration.")
     .report(PgLogLevel::LOG);
 }

@@ -53,7 +53,7 @@ pub fn hba() -> Result<Vec<Line>, Unusable> {
     let lines = unsafe { each_line(path, hba_line) }?;
     match lines.is_empty() {
         true => Err(Unusable(format!(
-            "\"{}\" contains no entries",
+            "The file \"{}\" contains no entries.",
             decode(path.to_bytes())
         ))),
         false => Ok(lines),
@@ -101,7 +101,7 @@ unsafe fn each_line<R>(
         pg_sys::MemoryContextDelete(context);
         parsed.unwrap_or_else(|| {
             let name = decode(path.to_bytes());
-            Err(Unusable(format!("\"{name}\" cannot be opened")))
+            Err(Unusable(format!("The file \"{name}\" cannot be opened.")))
         })
     }
 }
@@ -120,7 +120,7 @@ unsafe fn refusal(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
     // SAFETY: the message is NULL or a C string in the memory of the lines.
     let why = unsafe { optional(line.err_msg) }.unwrap_or_default();
     Unusable(format!(
-        "line {} of \"{}\": {}",
+        "Line {} of the file \"{}\": {}",
         line.line_num,
         decode(file.to_bytes()),
         decode(&why)
