@@ -115,7 +115,7 @@ pub fn authenticate(
                 Err(Step::Done)
             }
             Err(()) => {
-                replies.error(&[b"ERR authentication failed for a reason of the server's"]);
+                replies.error(&[b"ERR authentication failed because of an error in the server"]);
                 Err(Step::Done)
             }
         };
@@ -184,7 +184,7 @@ pub fn decided_in(
         .look_up(&core.queue, role, database, session.id);
     match looked_up {
         Ok(decided) if decided.is_past(session.by_password) => {
-            replies.error(&[b"NOAUTH the role's password has ceased to count"]);
+            replies.error(&[b"NOAUTH the role's password has expired"]);
             Err(Step::Done)
         }
         Ok(decided) => Ok(decided),
@@ -200,7 +200,7 @@ pub fn decided_in(
         }
         Err(Undecided::Failed) => {
             replies.error(&[
-                b"ERR it could not be found out what the role may do: see the server's log",
+                b"ERR could not determine the privileges of the role: see the server's log",
             ]);
             Err(Step::Done)
         }

@@ -78,12 +78,14 @@ impl AuthFailure {
                 "WRONGPASS invalid username-password pair or user is disabled."
             }
             AuthFailure::Cleartext => {
-                "DENIED a password would pass the network unencrypted: use TLS, or set pgcache.resp_cleartext"
+                "DENIED the password would cross the network unencrypted: use TLS, or set pgcache.resp_cleartext"
             }
-            AuthFailure::Denied => "DENIED pg_hba.conf does not let this role in from here",
-            AuthFailure::NeedsCertificate => "DENIED pg_hba.conf asks for a client's certificate",
+            AuthFailure::Denied => {
+                "DENIED pg_hba.conf does not allow this role to connect from here"
+            }
+            AuthFailure::NeedsCertificate => "DENIED pg_hba.conf requires a client certificate",
             AuthFailure::Unsupported => {
-                "DENIED pg_hba.conf asks for a method that cannot be used here"
+                "DENIED pg_hba.conf requires an authentication method that is not supported here"
             }
             AuthFailure::NoConnect => "DENIED this role may not connect to the database",
             AuthFailure::NoRules => "DENIED pg_hba.conf could not be read",
@@ -242,21 +244,21 @@ fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authent
 fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
     let name = match login::role(log_in.role) {
         Some(_) => format!("role \"{}\"", decode(log_in.user.to_bytes())),
-        None => "a role that is not there".to_owned(),
+        None => "an unknown role".to_owned(),
     };
     let by = match line {
-        Some(line) => format!("Line {} of pg_hba.conf decides.", line.number),
-        None => "No line of pg_hba.conf is about it.".to_owned(),
+        Some(line) => format!("Line {} of pg_hba.conf applies.", line.number),
+        None => "No line of pg_hba.conf matches.".to_owned(),
     };
     let from = match log_in.peer.address {
-        PeerAddress::Unix { .. } => "the socket".to_owned(),
+        PeerAddress::Unix { .. } => "the unix socket".to_owned(),
         PeerAddress::Tcp(address) => address.ip().to_canonical().to_string(),
     };
     let why = match failure {
-        AuthFailure::WrongPassword => "it has not shown that it may be this role",
+        AuthFailure::WrongPassword => "the authentication failed",
         other => other.words().trim_start_matches("DENIED "),
     };
-    let message = format!("a client from {from} was not let in as {name}: {why}");
+    let message = format!("rejected a client of the Redis protocol from {from} as {name}: {why}");
     let code = PgSqlErrorCode::ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION;
     ErrorReport::new(code, printable(message), "pgcache")
         .set_detail(by)
@@ -300,12 +302,12 @@ impl DecideFailure {
     /// What the client is told.
     pub fn words(self) -> &'static str {
         match self {
-            DecideFailure::NoRole => "NOAUTH this role may not connect any more",
+            DecideFailure::NoRole => "NOAUTH this role may no longer connect",
             DecideFailure::NoCache => {
-                "ERR the cache of this database is not there: see pgcache.resp_caches"
+                "ERR the cache of this database does not exist: see pgcache.resp_caches"
             }
             DecideFailure::NotACache => {
-                "ERR what pgcache.resp_caches names for this database is no cache"
+                "ERR the relation that pgcache.resp_caches names for this database is not a cache"
             }
             DecideFailure::NoTier => "ERR the server has no hot tier: see pgcache.hot_size",
             DecideFailure::NoSlot => "ERR the hot tier has no room for one more cache",

@@ -60,7 +60,7 @@ impl Back {
     fn turn(&mut self) {
         self.queue.set_busy(self.number, true);
         if self.has_work() {
-            background::show(Some("working for clients of the Redis protocol"));
+            background::show(Some("running commands of clients of the Redis protocol"));
         }
         while self.work() && !background::asked_to_end() {
             // A cancel is for nobody here, and what else a signal asks for is done.
@@ -172,8 +172,8 @@ impl Back {
 fn reload() {
     if let Err(error) = background::in_transaction(auth::reload) {
         error.warn(
-            "the Redis protocol could not read pg_hba.conf".into(),
-            "Mend it and reload the configuration.",
+            "could not read pg_hba.conf for the Redis protocol".into(),
+            "Fix the problem that the detail names and reload the configuration.",
         );
     }
 }

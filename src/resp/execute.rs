@@ -302,9 +302,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             continue;
         };
         if looks_at_all(&command) && began.elapsed() > LONGEST_WALKS {
-            replies.error(&[
-                b"ERR EXEC has lasted too long for another command that looks at all keys",
-            ]);
+            replies.error(&[b"ERR EXEC has run too long for another command that scans all keys"]);
             continue;
         }
         loop {
@@ -320,13 +318,13 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
                     core.bundle = None;
                     replies.rewind(before);
                     replies
-                        .error(&[b"ERR one EXEC is on a table or on memory caches, not on both"]);
+                        .error(&[b"ERR one EXEC cannot use both a table cache and a memory cache"]);
                     break;
                 }
                 Step::Wait | Step::Starve => {
                     session.waits = Waits::Nothing;
                     replies.rewind(before);
-                    replies.error(&[b"TRYAGAIN this command would have to wait inside of EXEC"]);
+                    replies.error(&[b"TRYAGAIN this command would have to wait inside EXEC"]);
                     break;
                 }
             }

@@ -17,7 +17,8 @@ use super::shared::Core;
 use crate::pg::resp::desk::{Handed, Lane, Work};
 use crate::pg::session::clock;
 
-const NOT_IN_EXEC: &[u8] = b"ERR FLUSHALL is not for an EXEC where one of the caches is a table";
+const NOT_IN_EXEC: &[u8] =
+    b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
 
 /// Whether a command is one, of several databases.
 pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {

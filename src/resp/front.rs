@@ -104,9 +104,9 @@ pub fn run(number: usize) {
         }
         Err(error) => failure::warn(
             PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
-            "pgcache could not prepare a process of the Redis protocol".into(),
+            "could not initialize a process of the Redis protocol".into(),
             error.to_string(),
-            "It is tried again.",
+            "The start is tried again.",
         ),
     }
     background::end(0);
@@ -163,12 +163,13 @@ impl Front {
         if short && !self.short_of_descriptors {
             failure::warn(
                 PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
-                "the system gives fewer descriptors than pgcache.resp_max_clients asks for".into(),
+                "the system allows fewer file descriptors than pgcache.resp_max_clients needs"
+                    .into(),
                 format!(
-                    "The Redis protocol takes {} clients at a time.",
+                    "This process of the Redis protocol can serve {} clients at a time.",
                     self.descriptors
                 ),
-                "Raise the limit of open files of the server (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
+                "Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
             );
         }
         self.short_of_descriptors = short;
@@ -236,9 +237,9 @@ impl Front {
         {
             return failure::warn(
                 PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
-                "the Redis protocol could not look at its connections".into(),
+                "could not poll the connections of the Redis protocol".into(),
                 error.to_string(),
-                "It is tried again.",
+                "The process tries again.",
             );
         }
         for event in &self.events {
@@ -302,7 +303,7 @@ impl Front {
         if let Err(error) = background::obey_interrupts() {
             error.warn(
                 "a process of the Redis protocol was interrupted".into(),
-                "It goes on.",
+                "The process continues.",
             );
         }
         if background::reload_if_asked() {
@@ -317,8 +318,8 @@ impl Front {
     fn take_messages(&self) {
         if let Err(error) = background::in_turn(|| ()) {
             error.warn(
-                "a process of the Redis protocol could not begin a turn".into(),
-                "It goes on.",
+                "a process of the Redis protocol could not process invalidation messages".into(),
+                "The process continues.",
             );
         }
     }
@@ -332,9 +333,12 @@ impl Front {
                     if said != Some(error.kind()) {
                         failure::warn(
                             PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                            format!("the Redis protocol cannot listen on {}", endpoint.name()),
+                            format!(
+                                "could not listen on {} for the Redis protocol",
+                                endpoint.name()
+                            ),
                             error.to_string(),
-                            "It is tried again every five seconds. Look at who has the place, and at pgcache.resp_port, pgcache.resp_listen_addresses and pgcache.resp_socket.",
+                            "The process tries again every five seconds. Check whether another program uses the address, and check pgcache.resp_port, pgcache.resp_listen_addresses and pgcache.resp_socket.",
                         );
                     }
                     self.unopened.push((endpoint, Some(error.kind())));
@@ -349,7 +353,10 @@ impl Front {
         self.poll
             .registry()
             .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
-        failure::log(format!("the Redis protocol listens on {}", listener.name));
+        failure::log(format!(
+            "listening on {} for the Redis protocol",
+            listener.name
+        ));
         self.listeners.push(listener);
         Ok(())
     }
@@ -393,9 +400,9 @@ impl Front {
         if !std::mem::replace(&mut self.said_full, true) {
             failure::warn(
                 PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
-                "the Redis protocol takes no connections now".into(),
+                "could not accept a connection of the Redis protocol".into(),
                 error.to_string(),
-                "Who is there is served, and who waits is taken as soon as it can be. Raise the limit of open files of the server (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
+                "Connected clients are served, and waiting clients are accepted as soon as possible. Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
             );
         }
     }
@@ -485,8 +492,9 @@ impl Front {
                 }
                 self.core.figures.cut_off += 1;
                 error.warn(
-                    "a command of the Redis protocol failed, and its client was cut off".into(),
-                    "The others go on.",
+                    "a command of the Redis protocol failed, and its client was disconnected"
+                        .into(),
+                    "Other clients are not affected.",
                 );
                 // Those who were read are served in the next turn, after what others ask by signals.
                 return;
@@ -502,8 +510,8 @@ impl Front {
         let core = &mut self.core;
         if let Err(error) = background::in_turn(|| tracking::drain(core, None)) {
             error.warn(
-                "a process of the Redis protocol could not tell of changes".into(),
-                "It goes on.",
+                "a process of the Redis protocol could not notify clients of changes".into(),
+                "The process continues.",
             );
         }
     }
@@ -517,9 +525,8 @@ impl Front {
                 lowering::lower_decided();
             }) {
                 error.warn(
-                    "a process of the Redis protocol could not look at prepared transactions"
-                        .into(),
-                    "It goes on.",
+                    "a process of the Redis protocol could not check prepared transactions".into(),
+                    "The process continues.",
                 );
             }
         }

@@ -73,9 +73,9 @@ impl Fronts {
         {
             failure::warn(
                 PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
-                "a process of the Redis protocol can get no connections".into(),
+                "a process of the Redis protocol cannot receive connections".into(),
                 error.to_string(),
-                "The others take them. It is tried again every five seconds; look at folder pg_stat_tmp of the data directory.",
+                "The other processes serve them. The process tries again every five seconds; check pg_stat_tmp in the data directory.",
             );
         }
     }

@@ -49,7 +49,7 @@ fn recognise(core: &mut Core, client: &mut Connection) -> Option<After> {
     client.wire = Wire::Plain;
     if core.tls.is_required() {
         let mut words = Writer::new(client.session.protocol, 1 << 10);
-        words.error(&[b"ERR this port takes encrypted connections only: connect by TLS"]);
+        words.error(&[b"ERR this port accepts only encrypted connections: connect with TLS"]);
         client.closing = true;
         // What was sent and not read would make the system throw the words away.
         let _ = client.socket.read(&mut [0; 4 << 10]);

@@ -133,14 +133,14 @@ impl Keeper {
             Missing::Nothing => {}
             Missing::Database => failure::warn(
                 PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME,
-                "the database that the Redis protocol serves is not there".into(),
-                "Nothing listens until somebody makes it.".into(),
-                "pgcache.resp_database names it.",
+                "the database that the Redis protocol serves does not exist or does not accept connections".into(),
+                "The Redis protocol starts when the database accepts connections.".into(),
+                "The parameter pgcache.resp_database names the database.",
             ),
             Missing::Workers => failure::warn(
                 PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                "pgcache could not start a process of the Redis protocol".into(),
-                "All of max_worker_processes are in use; it is tried again.".into(),
+                "could not start a process of the Redis protocol".into(),
+                "All processes that max_worker_processes allows are in use. The start will be tried again.".into(),
                 "Raise max_worker_processes.",
             ),
         }

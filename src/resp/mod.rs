@@ -96,7 +96,9 @@ pub fn register() {
         failure::warn(
             PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             "max_worker_processes is too low for the Redis protocol".into(),
-            format!("It needs {needed} processes, its launcher among them; there may be {most}."),
+            format!(
+                "The Redis protocol needs {needed} processes, including the launcher, and max_worker_processes is {most}."
+            ),
             "Raise max_worker_processes.",
         );
     }

@@ -17,7 +17,7 @@ use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
 use crate::pg::resp::desk::{Lane, Work};
 
-const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because the cache of this database is a table, and one of its commands is not for such a cache: docs/door.md";
+const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because one of its commands is not supported inside EXEC on a table cache: see docs/door.md";
 
 /// EXEC of commands on a table: all of them in one transaction of a back.
 pub fn exec(

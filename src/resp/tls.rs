@@ -64,12 +64,12 @@ impl Tls {
             Err(Unusable(why)) => failure::warn(
                 PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
                 match self.config {
-                    Some(_) => "the Redis protocol keeps its former settings of TLS",
-                    None => "the Redis protocol cannot do TLS",
+                    Some(_) => "the Redis protocol keeps its previous TLS settings",
+                    None => "the Redis protocol cannot use TLS",
                 }
                 .into(),
                 why,
-                "Mend it and reload the configuration.",
+                "Fix the problem that the detail names and reload the configuration.",
             ),
         }
     }
@@ -239,7 +239,9 @@ fn read() -> Result<ServerConfig, Unusable> {
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions()?)
         .map_err(|error| Unusable(error.to_string()))?;
-    let file = |name: &str, error: &dyn std::fmt::Display| Unusable(format!("{name}: {error}"));
+    let file = |name: &str, error: &dyn std::fmt::Display| {
+        Unusable(format!("The file of {name} cannot be used: {error}."))
+    };
     let builder = match named("ssl_ca_file") {
         None => builder.with_no_client_auth(),
         Some(path) => {
@@ -293,7 +295,9 @@ fn refuse_unknown() -> Result<(), Unusable> {
     for (name, defaults) in DEFAULTS {
         let value = setting(name);
         if !value.is_empty() && !defaults.contains(&value.as_str()) {
-            return Err(Unusable(format!("{name} is not supported")));
+            return Err(Unusable(format!(
+                "The parameter {name} is supported only with its default value."
+            )));
         }
     }
     Ok(())
@@ -307,7 +311,7 @@ fn versions() -> Result<Vec<&'static SupportedProtocolVersion>, Unusable> {
             "TLSv1.3" => Ok(3),
             _ => Err(()),
         }
-        .map_err(|()| Unusable(format!("{name} must be TLSv1.2 or TLSv1.3")))
+        .map_err(|()| Unusable(format!("The parameter {name} must be TLSv1.2 or TLSv1.3.")))
     };
     let least = number("ssl_min_protocol_version", None)?;
     let most = number("ssl_max_protocol_version", Some(3))?;
@@ -332,23 +336,28 @@ fn groups() -> Result<Vec<&'static dyn SupportedKxGroup>, Unusable> {
         "prime256v1" | "secp256r1" | "P-256" => Ok(kx_group::SECP256R1),
         "secp384r1" | "P-384" => Ok(kx_group::SECP384R1),
         _ => Err(Unusable(format!(
-            "{name} has a group that is not supported: there are X25519, prime256v1 and secp384r1"
+            "The parameter {name} names a group that is not supported. The supported groups are X25519, prime256v1 and secp384r1."
         ))),
     };
     value.split(':').map(group).collect()
 }
 
 fn contents(name: &str, path: &str) -> Result<Vec<u8>, Unusable> {
-    fs::read(path).map_err(|error| Unusable(format!("{name}, \"{path}\": {error}")))
+    fs::read(path).map_err(|error| {
+        Unusable(format!(
+            "The file \"{path}\" of {name} cannot be read: {error}."
+        ))
+    })
 }
 
 fn certificates(name: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     let pem = contents(name, path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let found = found.map_err(|_| Unusable(format!("{name}, \"{path}\": it is damaged")))?;
+    let found =
+        found.map_err(|_| Unusable(format!("The file \"{path}\" of {name} is damaged.")))?;
     match found.is_empty() {
         true => Err(Unusable(format!(
-            "{name}, \"{path}\": it has no certificate"
+            "The file \"{path}\" of {name} contains no certificate."
         ))),
         false => Ok(found),
     }
@@ -362,15 +371,15 @@ fn revocations(path: &str) -> Result<Vec<CertificateRevocationListDer<'static>>,
         .filter(|found: &Vec<_>| !found.is_empty())
         .ok_or_else(|| {
             Unusable(format!(
-                "ssl_crl_file, \"{path}\": it has no revocation list"
+                "The file \"{path}\" of ssl_crl_file contains no revocation list."
             ))
         })
 }
 
 /// The key, which nobody else may read: Postgres asks for the same.
 fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
-    let about = |what: &str| Unusable(format!("ssl_key_file, \"{path}\": {what}"));
-    let facts = fs::metadata(path).map_err(|error| about(&error.to_string()))?;
+    let about = |what: &str| Unusable(format!("The file \"{path}\" of ssl_key_file {what}."));
+    let facts = fs::metadata(path).map_err(|error| about(&format!("cannot be read: {error}")))?;
     let (closed, mode) = (0o077, facts.mode());
     let is_private = match facts.uid() {
         0 if process::user() != 0 => mode & 0o027 == 0,
@@ -378,15 +387,15 @@ fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
     };
     if !facts.is_file() || !is_private {
         return Err(about(
-            "others may read or change it; its permissions must be 0600, or 0640 where root owns it",
+            "can be read or changed by other users; its permissions must be 0600, or 0640 if root owns it",
         ));
     }
     let pem = contents("ssl_key_file", path)?;
     // Both forms say so in a line that is no secret.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         return Err(about(
-            "it has a passphrase, and ssl_passphrase_command is not supported",
+            "has a passphrase, and ssl_passphrase_command is not supported",
         ));
     }
-    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| about("it has no key"))
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|_| about("contains no key"))
 }

@@ -273,7 +273,7 @@ fn commands(
     let sent = buffer.get(bundle.from..at).unwrap_or_default();
     let requests = collected.as_deref().unwrap_or(sent);
     if requests.len() > core.counter.desk.longest() {
-        replies.error(&[b"ERR the commands are too long for a table: raise pgcache.resp_max_request and start the server again"]);
+        replies.error(&[b"ERR the commands are too long for a table cache: raise pgcache.resp_max_request and restart the server"]);
         return (at, Ended::Bound);
     }
     if hand_over::submit(core, &mut client.session, &bundle, requests) {
@@ -281,7 +281,8 @@ fn commands(
     }
     if collected.is_some() {
         // The client tries again, as after any EXEC that was given up.
-        replies.error(&[b"EXECABORT Transaction discarded because there is no room for it now"]);
+        replies
+            .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
         return (at, Ended::Bound);
     }
     // They are cut once more when there may be room.

@@ -91,7 +91,7 @@ impl<'a> Failure<'a> {
             Self::ClientName => {
                 "Client names cannot contain spaces, newlines or special characters."
             }
-            Self::ClientNameLength => "names of clients cannot be longer than 1024 bytes",
+            Self::ClientNameLength => "client names cannot be longer than 1024 bytes",
             Self::InvalidNumkeys => "invalid numkeys value",
             Self::Digest => "must be exactly 16 hexadecimal characters",
             Self::NotAString => {
@@ -195,7 +195,7 @@ fn unknown(args: Args<'_>, replies: &mut Writer) {
         b"', with args beginning with: ",
         &shown,
         if structures::is_one(name) {
-            b"; values only are kept here, no lists, hashes, sets or streams, see docs/door.md"
+            b"; this server stores only string values, no lists, hashes, sets or streams: see docs/door.md"
         } else {
             b""
         },

@@ -301,8 +301,8 @@ fn an_error_shows_what_redis_shows_and_its_code_nothing() {
     );
     assert_eq!(
         error(b"lpush a b\r\n"),
-        "-ERR unknown command 'lpush', with args beginning with: 'a' 'b' ; values only are kept here, \
-         no lists, hashes, sets or streams, see docs/door.md\r\n"
+        "-ERR unknown command 'lpush', with args beginning with: 'a' 'b' ; this server stores only string values, \
+         no lists, hashes, sets or streams: see docs/door.md\r\n"
     );
     assert_eq!(
         error(b"client x\r\n"),

@@ -69,7 +69,7 @@ pub fn get<'a, S: Store>(
             }
             Ok(seen) => out.bulk_or_null(shown(seen, found)),
             // The reply goes on: a value that there is no memory for is told as such.
-            Err(_) => out.error(&[b"OOM the server has no memory for this value"]),
+            Err(_) => out.error(&[b"OOM out of memory for this value"]),
         }
         Ok(seen.is_ok_and(|seen| seen.is_some()))
     })? as u64;

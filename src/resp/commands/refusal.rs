@@ -89,7 +89,7 @@ impl Refusal<'_> {
                 return write_verbatim_error("NOPERM", words, replies);
             }
             Refusal::OutOfMemory => {
-                let words = "the server has no memory for this command";
+                let words = "out of memory for this command";
                 return write_verbatim_error("OOM", words, replies);
             }
             Refusal::ReadOnly => {
@@ -99,31 +99,29 @@ impl Refusal<'_> {
             Refusal::Own(error) => {
                 return write_verbatim_error("ERR", &error.message(), replies);
             }
-            Refusal::Key => "a key has 1 to 2048 bytes of text in the server's encoding",
+            Refusal::Key => {
+                "a key must have 1 to 2048 bytes and be valid text in the server encoding"
+            }
             Refusal::NotText => {
-                "this cache holds text, and the value is none in the server's encoding; \
-                 a cache with value_type bytea takes any bytes"
+                "value is not valid text in the server encoding, which this cache needs; a cache of value_type bytea accepts any bytes"
             }
             Refusal::Json => {
-                "this memory cache holds jsonb, which this protocol serves of table caches alone; \
-                 use a table, or value_type bytea or text"
+                "memory caches of value_type jsonb are not supported by this protocol; use a table cache, or value_type bytea or text"
             }
             Refusal::Table => {
-                let words = format!(
-                    "the cache of this database is a table, for which this command is not served: {PAGE}"
-                );
+                let words = format!("this command is not supported on a table cache: see {PAGE}");
                 return write_verbatim_error("ERR", &words, replies);
             }
             Refusal::Watched => {
-                "this memory cache has watchers (cache_watch), who would not be told; write to it by SQL"
+                "this memory cache is watched with cache_watch(), and a write by this protocol would not notify the watchers; write to it with SQL"
             }
             Refusal::TooLarge => {
                 "the entry does not fit in the hot tier; raise pgcache.hot_max_value or pgcache.hot_size"
             }
-            Refusal::Gone => "the cache of this database is gone",
+            Refusal::Gone => "the cache of this database is no longer available",
             Refusal::UnknownScript => {
                 let page = format!(
-                    "this server runs no Lua, only the scripts that {PAGE} lists; this is none of them"
+                    "this server does not run Lua, only the scripts that {PAGE} lists, and this script is not one of them"
                 );
                 return write_verbatim_error("ERR", &page, replies);
             }
@@ -136,12 +134,12 @@ impl Refusal<'_> {
                  when switching between policies at runtime LRU and LFU data will take some time to adjust."
             }
             Refusal::TooManyChannels => {
-                "a connection reads at most 4096 channels, whose names have 1 MB together"
+                "a connection can subscribe to at most 4096 channels, with names of at most 1 MB in total"
             }
             Refusal::TooLongForOthers => {
-                "a message to clients of another process has at most 1 MB with its channel"
+                "a message to clients of another process can have at most 1 MB, including the name of its channel"
             }
-            Refusal::TooManyWatched => "a connection watches at most 4096 keys",
+            Refusal::TooManyWatched => "a connection can watch at most 4096 keys",
             Refusal::TooMuchKept => "the transaction is too long; raise pgcache.resp_max_request",
         };
         write_verbatim_error("ERR", words, replies);

@@ -161,7 +161,7 @@ impl State {
         if elsewhere {
             write_verbatim_error(
                 "EXECABORT",
-                "Transaction discarded because the watched keys are of another cache, a table",
+                "Transaction discarded because the watched keys belong to another cache, which is a table",
                 out,
             );
             return None;
@@ -219,7 +219,11 @@ impl State {
         }
         match kept.rows.add(rows) {
             true => out.simple("OK"),
-            false => write_verbatim_error("ERR", "keys of one table are watched at a time", out),
+            false => write_verbatim_error(
+                "ERR",
+                "a connection can watch keys of only one table cache at a time",
+                out,
+            ),
         }
     }
 

@@ -70,7 +70,7 @@ impl Table {
             SURPRISED.set(true);
             ErrorReport::new(
                 PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
-                "the table has come to run code of others",
+                "a trigger or policy was added to the table concurrently",
                 "pgcache",
             )
             .report(PgLogLevel::ERROR);

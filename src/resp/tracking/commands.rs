@@ -79,7 +79,7 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
                 return Step::Done;
             }
             Ok(decided) if !decided.tells_keys() => {
-                replies.error(&[b"ERR the cache of this database is a table with row-level security, or with keys that are no text, which is not told by prefixes: docs/door.md"]);
+                replies.error(&[b"ERR CLIENT TRACKING with BCAST is not supported on a table cache with row-level security or with keys that are not text: see docs/door.md"]);
                 return Step::Done;
             }
             Ok(decided) => tier::tier().and_then(|tier| decided.target.cache.slot(tier)),
@@ -111,7 +111,7 @@ fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let mut clients = core.board.clients().map(|(_, shown)| shown);
     match core.several.is_some() && clients.any(|shown| is_it(&shown)) {
         true => {
-            "the client to redirect to is served by another process; track in version 3 of the protocol, which needs no other client: docs/door.md"
+            "the client to redirect to is served by another process; use version 3 of the protocol, which needs no REDIRECT: see docs/door.md"
         }
         false => "The client ID you want redirect to does not exist",
     }
@@ -129,7 +129,7 @@ fn refuse_on_standby(
     let before = replies.as_bytes().len();
     match admission::decided(core, session, replies) {
         Ok(decided) if decided.target.is_table() => {
-            replies.error(&[b"ERR the cache of this database is a table, and a standby does not hear of its changes: docs/door.md"]);
+            replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Step::Done)
         }
         // What it may not read it is not told of either.
@@ -146,7 +146,9 @@ fn begin(core: &mut Core, client: u64, replies: &mut Writer) -> bool {
     if !begun {
         core.tracking.end(client, None);
         say_no_ring();
-        replies.error(&[b"ERR this process of the server cannot track: see its log"]);
+        replies.error(&[
+            b"ERR CLIENT TRACKING is not available in this process: see the server's log",
+        ]);
     }
     begun
 }
@@ -214,9 +216,9 @@ fn info(session: &Session, replies: &mut Writer) {
 fn say_no_ring() {
     failure::warn(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        "CLIENT TRACKING of the Redis protocol is off in this process".into(),
+        "CLIENT TRACKING of the Redis protocol is not available in this process".into(),
         format!(
-            "{} processes can tell their clients of changes.",
+            "At most {} processes can notify their clients of changes.",
             ring::READERS
         ),
         "Lower the number of processes of the Redis protocol.",

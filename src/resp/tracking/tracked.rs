@@ -187,14 +187,14 @@ impl<'a> Options<'a> {
         let known = former.map_or(&[][..], |former| &former.prefixes[..]);
         if known.len() + self.prefixes.len() > PREFIXES {
             replies.error(&[
-                b"ERR a client may track ",
+                b"ERR a client can track at most ",
                 PREFIXES.to_string().as_bytes(),
                 b" prefixes",
             ]);
             return None;
         }
         if self.prefixes.iter().any(|prefix| prefix.len() > MAX_BYTES) {
-            error("a prefix is longer than any key", replies);
+            error("a prefix is longer than the longest possible key", replies);
             return None;
         }
         if !self.check_prefixes(known, replies) {

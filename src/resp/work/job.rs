@@ -227,7 +227,7 @@ impl Tools {
         if self.replies.overflowed() {
             ErrorReport::new(
                 PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-                "the reply is too long: raise pgcache.resp_max_request and start the server again",
+                "the reply is too long: raise pgcache.resp_max_request and restart the server",
                 "pgcache",
             )
             .report(PgLogLevel::ERROR);
@@ -296,7 +296,7 @@ fn replies_to(handed: &Handed) -> u32 {
 pub fn write_lost(handed: &Handed, replies: &mut Writer) {
     for _ in 0..replies_to(handed) {
         replies.error(&[
-            b"ERR the process that worked on this has ended, and nobody knows whether it was done",
+            b"ERR the process that ran this command has ended, and it is unknown whether the command took effect",
         ]);
     }
 }
