@@ -68,15 +68,15 @@ fn tell_change(new: &NewRelation) {
         NameChange::Folded => (
             PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
             "folded to lower case",
-            "Double quotes in the string keep capitals: '\"Name\"'.",
+            "Use double quotes inside the string to keep capitals: '\"Name\"'.",
         ),
         NameChange::Truncated => (
             PgSqlErrorCode::ERRCODE_NAME_TOO_LONG,
             "truncated",
-            "A name has at most 63 bytes.",
+            "A name can have at most 63 bytes.",
         ),
     };
-    let message = format!("name of the cache is {what}: \"{name}\"");
+    let message = format!("cache name is {what}: \"{name}\"");
     ErrorReport::new(code, encoding::printable(message), "cache_create")
         .set_hint(hint)
         .report(PgLogLevel::NOTICE);

@@ -177,7 +177,10 @@ fn without_pg_cron_scheduling_is_refused_with_a_way_out() {
     ] {
         let refusal = refused(session.try_value(call), "0A000");
         let hint = refusal.hint().expect("there is a hint");
-        assert!(hint.contains("its worker removes expired entries"), "{hint}");
+        assert!(
+            hint.contains("its worker removes expired entries"),
+            "{hint}"
+        );
         assert!(hint.contains("cache_expire"), "{hint}");
     }
 }

@@ -224,7 +224,10 @@ fn prefixes_of_clients_that_track_are_bounded() {
     let long = "p".repeat(1 << 20);
     let words = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", &long];
     let refused = client.ask(&words).error();
-    assert!(refused.contains("longer than the longest possible key"), "{refused}");
+    assert!(
+        refused.contains("longer than the longest possible key"),
+        "{refused}"
+    );
     assert_eq!(client.ask(&with(64)), Reply::status("OK"));
     let one_more = ["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "x"];
     assert!(client.ask(&one_more).error().contains("64 prefixes"));

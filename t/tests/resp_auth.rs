@@ -357,7 +357,12 @@ fn a_file_with_a_fault_changes_nothing() {
             "m {\n",
         ),
     ] {
-        let complaints = || gates.log().matches("could not reload the authentication rules").count();
+        let complaints = || {
+            gates
+                .log()
+                .matches("could not reload the authentication rules")
+                .count()
+        };
         let seen = complaints();
         gates.write("pg_hba.conf", hba);
         gates.write("pg_ident.conf", ident);
@@ -454,7 +459,10 @@ fn no_message_has_a_password_or_the_name_of_nobody() {
         let _ = gates.by_resp(Way::V4, role, password);
     }
     let log = gates.log();
-    assert!(log.contains("as role \"r_scram\": the authentication failed"), "{log}");
+    assert!(
+        log.contains("as role \"r_scram\": the authentication failed"),
+        "{log}"
+    );
     for secret in ["a-wrong-secret", "typed-secret"] {
         assert!(!log.contains(secret), "{log}");
     }

@@ -374,7 +374,12 @@ fn the_served_database_may_be_dropped_and_made_again() {
     let door = Door::fresh(&["pgcache.resp_database = 'served'"]);
     door.cluster.up();
     let mut session = door.cluster.connect("postgres");
-    let warnings = || door.cluster.log_text().matches("does not exist or does not accept connections").count();
+    let warnings = || {
+        door.cluster
+            .log_text()
+            .matches("does not exist or does not accept connections")
+            .count()
+    };
     wait_until("the log says what is missing", || warnings() == 1);
     for round in 1..=2 {
         session.batch_execute("CREATE DATABASE served").unwrap();
@@ -626,10 +631,7 @@ fn names_of_clients_are_bounded() {
     ] {
         let ask = |name| [words, &[name]].concat();
         let told = client.ask(&ask(&longer)).error();
-        assert_eq!(
-            told,
-            "ERR client names cannot be longer than 1024 bytes"
-        );
+        assert_eq!(told, "ERR client names cannot be longer than 1024 bytes");
         assert!(
             !matches!(client.ask(&ask(&longest)), Reply::Error(_)),
             "{words:?}"

@@ -376,13 +376,21 @@ fn what_cannot_be_done_is_refused_by_name() {
     let mut session = door.cluster.connect("postgres");
     let config = keys.client(None);
     for (name, value, told) in [
-        ("ssl_ciphers", "'HIGH'", "ssl_ciphers is supported only with its default"),
+        (
+            "ssl_ciphers",
+            "'HIGH'",
+            "ssl_ciphers is supported only with its default",
+        ),
         (
             "ssl_dh_params_file",
             "'x'",
             "ssl_dh_params_file is supported only with its default",
         ),
-        ("ssl_crl_dir", "'x'", "ssl_crl_dir is supported only with its default"),
+        (
+            "ssl_crl_dir",
+            "'x'",
+            "ssl_crl_dir is supported only with its default",
+        ),
         (
             "ssl_ecdh_curve",
             "'secp521r1'",
@@ -408,7 +416,11 @@ fn what_cannot_be_done_is_refused_by_name() {
             open.as_str(),
             "can be read or changed by other users",
         ),
-        ("ssl_cert_file", "'absent'", "\"absent\" of ssl_cert_file cannot be read"),
+        (
+            "ssl_cert_file",
+            "'absent'",
+            "\"absent\" of ssl_cert_file cannot be read",
+        ),
     ] {
         session.run(&format!("ALTER SYSTEM SET {name} = {value}"));
         session.run("SELECT pg_reload_conf()");

@@ -227,7 +227,10 @@ fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
     put(&mut session, "b");
     wait_until_swept(&mut session, "b");
     let log = cluster.log_text();
-    assert!(log.contains("one step of its sweep takes too long"), "{log}");
+    assert!(
+        log.contains("one step of its sweep takes too long"),
+        "{log}"
+    );
     // What its code was is told by what Postgres says of the worker's end.
     assert!(log.contains("PL/pgSQL function public.stay()"), "{log}");
 }
