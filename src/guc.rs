@@ -90,8 +90,8 @@ pub fn hot_tier() -> bool {
 pub fn define(preloading: bool) {
     GucRegistry::define_int_guc(
         c"pgcache.hot_size",
-        c"Shared memory for the hot tier.",
-        c"Copies of hot entries and memory caches live there, bookkeeping included. 0 turns it off.",
+        c"Sets the amount of shared memory for the hot tier.",
+        c"The memory holds copies of hot entries, memory caches and bookkeeping; 0 turns the hot tier off.",
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
@@ -105,8 +105,8 @@ pub fn define(preloading: bool) {
     );
     GucRegistry::define_int_guc(
         c"pgcache.hot_max_value",
-        c"The longest value that the hot tier holds.",
-        c"Longer values of table caches are read from the table; memory caches refuse them.",
+        c"Sets the size of the longest value that the hot tier holds.",
+        c"Longer values of table caches are read from the table, and memory caches reject them.",
         &HOT_MAX_VALUE,
         1,
         1024 * 1024,
@@ -115,24 +115,24 @@ pub fn define(preloading: bool) {
     );
     GucRegistry::define_bool_guc(
         c"pgcache.hot_tier",
-        c"Whether this session reads entries of table caches from the hot tier.",
-        c"Off bypasses the copies, for comparison and for doubt. Memory caches are not affected.",
+        c"Lets this session read entries of table caches from the hot tier.",
+        c"Turning it off bypasses the copies, for comparison or diagnosis. Memory caches are not affected.",
         &HOT_TIER,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_enum_guc(
         c"pgcache.table_path",
-        c"How this session reads and writes the tables of table caches.",
-        c"auto goes to them directly by the index where nothing but pgcache's own triggers is on them; plan runs kept plans, for comparison and for doubt.",
+        c"Selects how this session reads and writes the tables of table caches.",
+        c"auto accesses a table directly by its index if the table has nothing but pgcache's own triggers; plan runs kept plans, for comparison or diagnosis.",
         &TABLE_PATH,
         GucContext::Userset,
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
         c"pgcache.expire_interval",
-        c"Time between two visits of the worker that removes expired entries.",
-        c"Each database with the extension is visited by itself. 0 turns the worker off.",
+        c"Sets the time between two visits of the worker that removes expired entries.",
+        c"The worker visits each database with the extension separately. 0 turns the worker off.",
         &EXPIRE_INTERVAL,
         0,
         24 * 60 * 60 * 1000,
@@ -141,8 +141,8 @@ pub fn define(preloading: bool) {
     );
     GucRegistry::define_int_guc(
         c"pgcache.expire_batch",
-        c"Rows that the worker removes in one transaction.",
-        c"More is faster; fewer hold locks on rows and a snapshot for a shorter time.",
+        c"Sets the number of rows that the worker removes in one transaction.",
+        c"A larger number is faster; a smaller number holds row locks and a snapshot for a shorter time.",
         &EXPIRE_BATCH,
         100,
         10_000,
@@ -151,8 +151,8 @@ pub fn define(preloading: bool) {
     );
     GucRegistry::define_bool_guc(
         c"pgcache.show_expired",
-        c"Whether plain SQL of this session sees expired rows of table caches.",
-        c"On shows what a sweep has not removed yet, for a look at what is there. No function of pgcache is affected.",
+        c"Shows expired rows of table caches to plain SQL of this session.",
+        c"The rows are those that no sweep has removed yet. The functions of pgcache are not affected.",
         &SHOW_EXPIRED,
         GucContext::Userset,
         GucFlags::default(),
@@ -168,8 +168,8 @@ pub fn define(preloading: bool) {
 fn define_leases() {
     GucRegistry::define_int_guc(
         c"pgcache.fetch_wait",
-        c"How long cache_fetch() waits for the value that another session is loading.",
-        c"Then it loads for itself. 0: it never waits.",
+        c"Sets how long cache_fetch() waits for a value that another session is loading.",
+        c"After this time cache_fetch() loads the value itself. 0 means that it never waits.",
         &FETCH_WAIT,
         0,
         HOUR,
@@ -178,8 +178,8 @@ fn define_leases() {
     );
     GucRegistry::define_int_guc(
         c"pgcache.lease_time",
-        c"How long a lease lasts.",
-        c"Whoever loads or computes a value for longer may be overtaken, and their value is not stored.",
+        c"Sets how long a lease lasts.",
+        c"A caller that takes longer to load or compute a value may be overtaken, and its value is not stored.",
         &LEASE_TIME,
         1,
         24 * HOUR,

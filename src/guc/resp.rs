@@ -209,29 +209,29 @@ pub(super) fn define(preloading: bool) {
     };
     text(
         c"pgcache.resp_database",
-        c"The database whose caches the Redis protocol serves.",
-        c"There is one for the server.",
+        c"Sets the database whose caches the Redis protocol serves.",
+        c"The server serves one database.",
         &DATABASE,
         at_start(preloading),
     );
     text(
         c"pgcache.resp_caches",
-        c"The caches that the Redis protocol serves.",
-        c"A list of names; database number n of the protocol is the nth of them, from 0.",
+        c"Lists the caches that the Redis protocol serves.",
+        c"Database number n of the protocol is the nth name in the list, counted from 0.",
         &CACHES,
         GucContext::Sighup,
     );
     text(
         c"pgcache.resp_default_role",
-        c"The role of a client of the Redis protocol that names none, or names default.",
-        c"pg_hba.conf decides about it as about any other. Empty: such clients are refused.",
+        c"Sets the role of a client of the Redis protocol that names no role or the role default.",
+        c"pg_hba.conf applies to this role as to any other. If the value is empty, such clients are rejected.",
         &DEFAULT_ROLE,
         GucContext::Sighup,
     );
     GucRegistry::define_bool_guc(
         c"pgcache.resp_cleartext",
-        c"Whether clients of the Redis protocol on other machines may send passwords in clear text.",
-        c"AUTH sends them so. On a unix socket and on this machine it is always allowed.",
+        c"Allows clients of the Redis protocol on other machines to send passwords in clear text.",
+        c"AUTH sends passwords in clear text. On a unix socket and from the same machine this is always allowed.",
         &CLEARTEXT,
         GucContext::Sighup,
         GucFlags::default(),
@@ -250,8 +250,8 @@ fn at_start(preloading: bool) -> GucContext {
 fn define_listeners(preloading: bool) {
     GucRegistry::define_int_guc(
         c"pgcache.resp_port",
-        c"The TCP port of the Redis protocol.",
-        c"0: none. Without a port and a socket nothing of it runs.",
+        c"Sets the TCP port of the Redis protocol.",
+        c"0 means no port. Without a port and a socket the Redis protocol does not run.",
         &PORT,
         0,
         65_535,
@@ -260,8 +260,8 @@ fn define_listeners(preloading: bool) {
     );
     GucRegistry::define_int_guc(
         c"pgcache.resp_workers",
-        c"Processes that answer clients of the Redis protocol.",
-        c"Each counts against max_worker_processes.",
+        c"Sets the number of processes that answer clients of the Redis protocol.",
+        c"Each process counts against max_worker_processes.",
         &WORKERS,
         1,
         MOST_WORKERS,
@@ -270,8 +270,8 @@ fn define_listeners(preloading: bool) {
     );
     GucRegistry::define_int_guc(
         c"pgcache.resp_backs",
-        c"Processes that work on tables for the Redis protocol, and look into catalogs.",
-        c"One waits for nobody; the others take what has to wait.",
+        c"Sets the number of processes that work on tables and read catalogs for the Redis protocol.",
+        c"One process takes work that does not wait; the others take work that has to wait.",
         &BACKS,
         1,
         MOST_BACKS,
@@ -284,27 +284,27 @@ fn define_listeners(preloading: bool) {
     };
     text(
         c"pgcache.resp_listen_addresses",
-        c"The addresses on which the Redis protocol's port listens.",
-        c"As listen_addresses.",
+        c"Sets the addresses on which the port of the Redis protocol listens.",
+        c"The format is that of listen_addresses.",
         &LISTEN_ADDRESSES,
     );
     text(
         c"pgcache.resp_socket",
-        c"The path of the Redis protocol's unix socket.",
-        c"Empty: none.",
+        c"Sets the path of the unix socket of the Redis protocol.",
+        c"An empty value means no socket.",
         &SOCKET,
     );
     text(
         c"pgcache.resp_socket_group",
-        c"The group of the Redis protocol's unix socket.",
-        c"As unix_socket_group.",
+        c"Sets the group of the unix socket of the Redis protocol.",
+        c"The format is that of unix_socket_group.",
         &SOCKET_GROUP,
     );
     socket_mode::define(at_start(preloading));
     GucRegistry::define_enum_guc(
         c"pgcache.resp_tls",
-        c"Whether connections to the Redis protocol's port are encrypted.",
-        c"On: those that begin so. With the server's certificate, key, CA and revocation list.",
+        c"Selects whether connections to the port of the Redis protocol are encrypted.",
+        c"on encrypts connections that begin with TLS, and required accepts no others. The certificate, key, CA and revocation list are those of the server.",
         &TLS,
         at_start(preloading),
         GucFlags::default(),
@@ -319,8 +319,8 @@ fn define_limits() {
     const DAY: i32 = 24 * 60 * 60;
     number(
         c"pgcache.resp_max_clients",
-        c"How many clients of the Redis protocol there may be at a time.",
-        c"Each takes a descriptor of one process.",
+        c"Sets the maximum number of concurrent clients of the Redis protocol.",
+        c"Each client takes a file descriptor of one process.",
         &MAX_CLIENTS,
         1,
         1_000_000,
@@ -328,8 +328,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_max_request",
-        c"The longest request of the Redis protocol.",
-        c"Before it is known who the client is, 4 kB.",
+        c"Sets the maximum size of a request of the Redis protocol.",
+        c"Before a client is authenticated, the maximum is 4 kB.",
         &MAX_REQUEST,
         16,
         1024 * 1024,
@@ -337,8 +337,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_max_output",
-        c"The replies of the Redis protocol that may wait for a client to read them.",
-        c"A client with more is cut off.",
+        c"Sets the maximum size of the replies that wait for a client of the Redis protocol to read them.",
+        c"A client that exceeds it is disconnected.",
         &MAX_OUTPUT,
         64,
         1024 * 1024,
@@ -346,8 +346,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_tracking_keys",
-        c"How many keys a process of the Redis protocol remembers that clients with CLIENT TRACKING have read.",
-        c"For each that comes beyond, one goes, and its clients are told that it has changed.",
+        c"Sets how many keys a process of the Redis protocol remembers that clients with CLIENT TRACKING have read.",
+        c"For each further key the process forgets one, and notifies its clients that the forgotten key has changed.",
         &TRACKING_KEYS,
         1,
         10_000_000,
@@ -355,8 +355,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_slowlog_slower_than",
-        c"Commands of the Redis protocol that take so many microseconds are shown by SLOWLOG.",
-        c"0: all. -1: none.",
+        c"Sets the time in microseconds from which SLOWLOG shows a command of the Redis protocol.",
+        c"0 shows all commands, and -1 shows none.",
         &SLOWER_THAN,
         -1,
         100_000_000,
@@ -364,8 +364,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_idle_timeout",
-        c"How long a client of the Redis protocol may say nothing.",
-        c"0: for ever.",
+        c"Sets how long a client of the Redis protocol may be idle.",
+        c"0 means no limit.",
         &IDLE_TIMEOUT,
         0,
         DAY,
@@ -373,8 +373,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_authentication_timeout",
-        c"How long a client of the Redis protocol may take to say who it is.",
-        c"0: for ever.",
+        c"Sets how long a client of the Redis protocol may take to authenticate.",
+        c"0 means no limit.",
         &AUTHENTICATION_TIMEOUT,
         0,
         DAY,
@@ -382,8 +382,8 @@ fn define_limits() {
     );
     number(
         c"pgcache.resp_keepalive",
-        c"After which silence the system asks whether a client of the Redis protocol is there.",
-        c"0: as the system has it.",
+        c"Sets the idle time after which the system checks whether a client of the Redis protocol is still connected.",
+        c"0 means the default of the system.",
         &KEEPALIVE,
         0,
         DAY,

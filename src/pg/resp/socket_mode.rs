@@ -16,8 +16,8 @@ pub fn define(context: GucContext) {
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             c"pgcache.resp_socket_mode",
-            c"The permissions of the Redis protocol's unix socket.",
-            c"As unix_socket_permissions.",
+            c"Sets the permissions of the unix socket of the Redis protocol.",
+            c"The format is that of unix_socket_permissions.",
             &SETTING,
             0,
             0o777,

@@ -53,8 +53,8 @@ mod paused {
     pub fn define() {
         GucRegistry::define_int_guc(
             c"pgcache.pause",
-            c"How long this session waits at most in each window of the coherence protocol.",
-            c"For tests only; this library was built with the feature pauses.",
+            c"Sets the maximum time that this session waits in each window of the coherence protocol.",
+            c"This setting is for tests only, because the library was built with the feature pauses.",
             &PAUSE,
             0,
             60_000,
@@ -63,8 +63,8 @@ mod paused {
         );
         GucRegistry::define_int_guc(
             c"pgcache.pause_window",
-            c"The number of the one window in which this session waits, while pgcache.hold exists; -1: by chance in each.",
-            c"For tests only; this library was built with the feature pauses.",
+            c"Selects the only window in which this session waits while pgcache.hold exists, by its number; -1 means each window by chance.",
+            c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
             Window::WrittenToAsked as i32,
