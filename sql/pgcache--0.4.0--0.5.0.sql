@@ -1,3 +1,370 @@
 -- From pgcache 0.4.0 to 0.5.0.
 
 \echo Use "ALTER EXTENSION pgcache UPDATE TO '0.5.0'" to load this file. \quit
+
+-- Comments ------------------------------------------------------------------------------------
+
+COMMENT ON FUNCTION pgcache.record() IS
+    'Tracks row changes as the row trigger of every table cache; its arguments are the settings of the cache, which cache_alter() changes.';
+COMMENT ON FUNCTION pgcache.columns() IS
+    'Stores the names of the columns of a table that cache_attach() made a cache, as a trigger that is disabled.';
+COMMENT ON FUNCTION pgcache.record_truncate() IS
+    'Tracks TRUNCATE as the truncate trigger of every table cache.';
+COMMENT ON FUNCTION pgcache.counter_sum(text, bigint) IS
+    'Computes the sum for cache_incr(), and raises 22P02 if value is not a decimal integer, and 22003 on overflow.';
+COMMENT ON FUNCTION pgcache.live_support(internal) IS
+    'Tells the planner how many rows pgcache.live() keeps.';
+COMMENT ON FUNCTION pgcache.live(timestamptz) IS
+    'Returns whether plain SQL sees a row with this deadline; reads the clock once for each scan, and returns true for NULL, with pgcache.show_expired and for foreign keys.';
+COMMENT ON FUNCTION pgcache.live_unix(bigint, integer) IS
+    'Returns whether plain SQL sees a row whose deadline is this Unix time, with that many units per second; zero and negative numbers mean no expiry, as NULL does.';
+COMMENT ON FUNCTION pgcache.renew(text, regclass, text) IS
+    'Returns the key; in a statement that writes this key, where the planner puts the call, first removes the expired row under the key, unless the written row had the key before.';
+COMMENT ON FUNCTION pgcache.renew_copied(text, regclass) IS
+    'Returns true; in the condition of a COPY, where pgcache puts the call, first removes the expired row under the key.';
+COMMENT ON FUNCTION pgcache.renew_row() IS
+    'Removes the expired row under the key that is written, as the row trigger of a cache that is a partition of a table that is not a cache.';
+COMMENT ON FUNCTION pgcache.memory_entries(text) IS
+    'Returns the live entries of the memory cache whose view has these settings; needs SELECT on that view.';
+COMMENT ON FUNCTION cache_forever() IS
+    'Returns the ttl that means no expiry.';
+COMMENT ON FUNCTION cache_create(text, interval, text, regtype, bigint, interval, boolean) IS
+    'Creates a cache that the caller owns; storage is unlogged, logged or memory, and value_type is text, jsonb or bytea.';
+COMMENT ON FUNCTION cache_alter(regclass, interval, bigint, interval) IS
+    'Changes settings of a cache; NULL keeps a setting, and cache_forever(), 0 and an interval of 0 remove the default ttl, the limit and the grace.';
+COMMENT ON FUNCTION cache_attach(regclass, interval, name, name, name, bigint, interval, text) IS
+    'Makes an existing table a cache; expires_unit is s or ms if its deadlines are Unix times.';
+COMMENT ON FUNCTION cache_detach(regclass) IS
+    'Turns a cache back into a plain table with its rows, columns, indexes and privileges.';
+COMMENT ON FUNCTION cache_drop(regclass) IS
+    'Drops a cache with its entries, as DROP TABLE or, for a memory cache, DROP VIEW does.';
+COMMENT ON FUNCTION cache_clear(regclass) IS
+    'Removes all entries of a cache, like TRUNCATE and with its lock.';
+COMMENT ON FUNCTION cache_set(text, text, interval, regclass) IS
+    'Inserts or overwrites an entry, including its deadline; a NULL value makes a negative entry.';
+COMMENT ON FUNCTION cache_set_json(text, jsonb, interval, regclass) IS
+    'Stores a jsonb value as cache_set() does.';
+COMMENT ON FUNCTION cache_set_bytes(text, bytea, interval, regclass) IS
+    'Stores a bytea value as cache_set() does.';
+COMMENT ON FUNCTION cache_add(text, text, interval, regclass) IS
+    'Stores a value only if the key has no live entry, and returns whether it did.';
+COMMENT ON FUNCTION cache_add_bytes(text, bytea, interval, regclass) IS
+    'Stores a bytea value as cache_add() does.';
+COMMENT ON FUNCTION cache_replace(text, text, interval, regclass) IS
+    'Stores a value only if the key has a live entry, and returns whether it did.';
+COMMENT ON FUNCTION cache_replace_bytes(text, bytea, interval, regclass) IS
+    'Stores a bytea value as cache_replace() does.';
+COMMENT ON FUNCTION cache_cas(text, text, text, interval, regclass) IS
+    'Overwrites an entry only if its live value equals expected (compare and set); NULL equals an absent or negative entry.';
+COMMENT ON FUNCTION cache_cas_bytes(text, bytea, bytea, interval, regclass) IS
+    'Compares and overwrites bytea values as cache_cas() does.';
+COMMENT ON FUNCTION cache_incr(text, bigint, interval, regclass) IS
+    'Adds to a counter and returns the sum; ttl applies only if the call creates the entry.';
+COMMENT ON FUNCTION cache_incr_existing(text, bigint, regclass) IS
+    'Adds to an existing counter and returns the sum; returns NULL if there is no live entry, and creates none.';
+COMMENT ON FUNCTION cache_touch(text, interval, regclass) IS
+    'Gives a live entry a new deadline, and returns whether such an entry exists.';
+COMMENT ON FUNCTION cache_persist(text, regclass) IS
+    'Removes the deadline of a live entry, and returns whether such an entry exists.';
+COMMENT ON FUNCTION cache_get(text, regclass) IS
+    'Returns the live value, or NULL on a miss and for a negative entry.';
+COMMENT ON FUNCTION cache_get_json(text, regclass) IS
+    'Returns the result of cache_get() as jsonb.';
+COMMENT ON FUNCTION cache_get_bytes(text, regclass) IS
+    'Returns the result of cache_get() as bytea.';
+COMMENT ON FUNCTION cache_get_touch(text, interval, regclass) IS
+    'Returns the result of cache_get() and also gives the entry a new deadline (sliding expiry).';
+COMMENT ON FUNCTION cache_get_touch_bytes(text, interval, regclass) IS
+    'Returns the result of cache_get_touch() as bytea.';
+COMMENT ON FUNCTION cache_lookup(text, regclass) IS
+    'Returns exactly one row, which distinguishes a miss (found is false) from a negative entry (found is true, value is NULL); use it in FROM.';
+COMMENT ON FUNCTION cache_lookup_bytes(text, regclass) IS
+    'Returns the result of cache_lookup() as bytea.';
+COMMENT ON FUNCTION cache_exists(text, regclass) IS
+    'Returns whether the key has a live entry, including a negative one.';
+COMMENT ON FUNCTION cache_ttl(text, regclass) IS
+    'Returns the time left until an entry expires, or NULL if it does not expire or does not exist.';
+COMMENT ON FUNCTION cache_scan(text, text, integer, regclass) IS
+    'Returns live entries in key order (collation C), one page at a time: pass the last key as after.';
+COMMENT ON FUNCTION cache_scan_bytes(text, text, integer, regclass) IS
+    'Returns the result of cache_scan() as bytea.';
+COMMENT ON FUNCTION cache_keys(text, text, integer, regclass) IS
+    'Returns live keys in order (collation C) without their values, one page at a time as in cache_scan().';
+COMMENT ON FUNCTION cache_count(regclass) IS
+    'Returns the number of live entries, including negative ones.';
+COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS
+    'Returns which of so many servers, counted from 0, has a key: the remainder of the hash partition into which the key falls.';
+COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
+    'Spreads a table cache over the nodes of a Citus cluster; functions then work from every node.';
+COMMENT ON FUNCTION pgcache.at_key(text, bigint, text, text[]) IS
+    'Runs a call of a function on a distributed cache, as the nodes of Citus send it to each other.';
+COMMENT ON FUNCTION cache_delete(text, regclass) IS
+    'Removes an entry, and returns whether it was live.';
+COMMENT ON FUNCTION cache_delete_if(text, text, regclass) IS
+    'Removes an entry if its live value equals expected (unlock); NULL equals a negative entry.';
+COMMENT ON FUNCTION cache_delete_if_bytes(text, bytea, regclass) IS
+    'Compares and removes a bytea value as cache_delete_if() does.';
+COMMENT ON FUNCTION cache_delete_prefix(text, regclass) IS
+    'Removes all entries whose key begins with prefix, and returns how many were live.';
+COMMENT ON FUNCTION cache_take(text, regclass) IS
+    'Removes an entry and returns its live value.';
+COMMENT ON FUNCTION cache_take_bytes(text, regclass) IS
+    'Removes an entry and returns its live value as bytea.';
+COMMENT ON FUNCTION cache_get_many(text[], regclass) IS
+    'Returns one row for each requested key, in request order, with a NULL value for a miss.';
+COMMENT ON FUNCTION cache_get_many_bytes(text[], regclass) IS
+    'Returns the result of cache_get_many() as bytea.';
+COMMENT ON FUNCTION cache_lookup_many(text[], regclass) IS
+    'Returns one row for each requested key, in request order, and distinguishes a miss (found is false) from a negative entry (found is true, value is NULL).';
+COMMENT ON FUNCTION cache_lookup_many_bytes(text[], regclass) IS
+    'Returns the result of cache_lookup_many() as bytea.';
+COMMENT ON FUNCTION cache_set_many(text[], text[], interval, regclass) IS
+    'Stores several entries as cache_set() does, and returns their number; if a key is given twice, its last value wins.';
+COMMENT ON FUNCTION cache_set_many_bytes(text[], bytea[], interval, regclass) IS
+    'Stores bytea values as cache_set_many() does.';
+COMMENT ON FUNCTION cache_delete_many(text[], regclass) IS
+    'Removes several entries, and returns how many were live.';
+COMMENT ON FUNCTION cache_fetch(text, text, interval, regclass) IS
+    'Returns the live value; otherwise runs loader, one query for one value with the key as $1, and stores and returns its result; of many callers, one runs the loader.';
+COMMENT ON FUNCTION cache_fetch_json(text, text, interval, regclass) IS
+    'Returns the result of cache_fetch() as jsonb.';
+COMMENT ON FUNCTION cache_fetch_bytes(text, text, interval, regclass) IS
+    'Returns the result of cache_fetch() as bytea.';
+COMMENT ON FUNCTION cache_lease(text, interval, regclass) IS
+    'Returns a value that is computed outside of the database, or the right to compute it; state is hit, stale, win (compute it, then call cache_set_leased()) or busy; use it in FROM.';
+COMMENT ON FUNCTION cache_lease_bytes(text, interval, regclass) IS
+    'Returns the result of cache_lease() with a bytea value, which cache_set_leased_bytes() stores.';
+COMMENT ON FUNCTION cache_set_leased(text, text, bigint, interval, regclass) IS
+    'Stores a value only if the lease is still good (it has not expired, and the key has not changed since), and returns whether it did.';
+COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regclass) IS
+    'Stores a bytea value as cache_set_leased() does.';
+COMMENT ON FUNCTION cache_release(text, bigint, regclass) IS
+    'Gives up a lease, so that the next caller wins, and returns whether the lease was still good.';
+COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision) IS
+    'Changes how a cache is refreshed; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
+COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
+    'Names the cache and the key in the condition of the trigger of a dependency.';
+COMMENT ON FUNCTION pgcache.invalidate() IS
+    'Invalidates entries as the row trigger of a table on which a cache depends; cache_depend() creates the trigger.';
+COMMENT ON FUNCTION pgcache.invalidate_all() IS
+    'Invalidates entries as the truncate trigger of a table on which a cache depends; cache_depend() creates the trigger.';
+COMMENT ON FUNCTION cache_depend(regclass, text, regclass) IS
+    'Makes a cache depend on a table: when a change of a row commits, the entry whose key is key_expression over the old and the new row is removed with that commit.';
+COMMENT ON FUNCTION cache_undepend(regclass, regclass) IS
+    'Removes all dependencies of a cache on a table.';
+COMMENT ON FUNCTION cache_watch(regclass) IS
+    'Turns notifications of changes on, and returns the channel for LISTEN.';
+COMMENT ON FUNCTION cache_unwatch(regclass) IS
+    'Turns notifications of changes off.';
+COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
+    'Counts a hit, and returns whether this fixed window allows it, how many more hits it would allow, and how long to wait; use it in FROM.';
+COMMENT ON FUNCTION cache_expire(regclass, integer) IS
+    'Removes up to max_rows expired rows of one cache, or of all caches that the caller may delete from, then rows beyond max_entries, and returns how many had expired.';
+COMMENT ON FUNCTION cache_schedule_expiry(text) IS
+    'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';
+COMMENT ON FUNCTION pgcache.cache_settings(regclass) IS
+    'Returns the settings in one row of pgcache.caches.';
+COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS
+    'Returns the columns of pgcache.caches that cache_tune() sets.';
+COMMENT ON FUNCTION pgcache.hiding(regclass) IS
+    'Returns whether plain SQL sees no expired row of a cache, and if it may see one, the reason; used by pgcache.caches.';
+COMMENT ON FUNCTION pgcache.put_default(regclass) IS
+    'Gives the column expires_at of a table cache the DEFAULT of its ttl, as cache_create() does, and adds the trigger that a partition of another table needs; for a cache restored from an older dump.';
+COMMENT ON VIEW pgcache.all_caches IS
+    'Lists the oids of all caches of this database.';
+COMMENT ON COLUMN pgcache.all_caches.cache IS
+    'Identifies the relation by its oid.';
+COMMENT ON VIEW pgcache.caches IS
+    'Lists every cache that the current user may SELECT from, with its settings.';
+COMMENT ON COLUMN pgcache.caches.cache IS
+    'Names the relation.';
+COMMENT ON COLUMN pgcache.caches.storage IS
+    'Shows the storage: unlogged, logged or memory.';
+COMMENT ON COLUMN pgcache.caches.value_type IS
+    'Shows the type of the values: text, jsonb or bytea.';
+COMMENT ON COLUMN pgcache.caches.ttl IS
+    'Shows the default ttl; NULL means that entries written without a ttl do not expire.';
+COMMENT ON COLUMN pgcache.caches.max_entries IS
+    'Limits the number of entries that a sweep keeps; NULL means no limit.';
+COMMENT ON COLUMN pgcache.caches.grace IS
+    'Shows how long past its deadline an entry may be served as stale; NULL means not at all.';
+COMMENT ON COLUMN pgcache.caches.negative_ttl IS
+    'Shows the ttl of negative entries that a loader makes; NULL means the ttl of values.';
+COMMENT ON COLUMN pgcache.caches.ttl_jitter IS
+    'Shows the share of a ttl by which it is shortened at most; NULL means 0.';
+COMMENT ON COLUMN pgcache.caches.early_refresh IS
+    'Shows the factor of early refresh; NULL means none.';
+COMMENT ON COLUMN pgcache.caches.hides_expired IS
+    'Tells whether plain SQL on this server sees no expired row of the cache.';
+COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
+    'Explains why plain SQL may see expired rows; NULL if it does not.';
+COMMENT ON VIEW pgcache.prepared IS
+    'Lists the caches that prepared transactions have changed; until COMMIT PREPARED or ROLLBACK PREPARED, no other session copies, leases or loads their changed keys, or any key if the whole cache changed.';
+COMMENT ON COLUMN pgcache.prepared.gid IS
+    'Shows the identifier under which the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.cache IS
+    'Names the relation, or shows its oid if only that transaction sees it.';
+COMMENT ON COLUMN pgcache.prepared.owner IS
+    'Names the role that prepared the transaction.';
+COMMENT ON COLUMN pgcache.prepared.prepared IS
+    'Shows when the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.age IS
+    'Shows how long ago the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.whole_cache IS
+    'Tells whether the whole cache counts as changed: it was altered, dropped, emptied or changed in more than 10,000 keys, or the server has restarted since.';
+COMMENT ON FUNCTION pgcache.figures() IS
+    'Returns the figures of pgcache.stats.';
+COMMENT ON FUNCTION pgcache.sweep_figures() IS
+    'Returns the figures of sweeps in pgcache.stats.';
+COMMENT ON VIEW pgcache.stats IS
+    'Shows figures of each cache of this database since the server started or pgcache.reset_stats(), what its sweeps left, and its bytes now.';
+COMMENT ON COLUMN pgcache.stats.cache IS
+    'Names the relation.';
+COMMENT ON COLUMN pgcache.stats.hot_hits IS
+    'Counts reads served from the hot tier, which for a memory cache are all hits.';
+COMMENT ON COLUMN pgcache.stats.table_hits IS
+    'Counts reads served from the table.';
+COMMENT ON COLUMN pgcache.stats.misses IS
+    'Counts reads that found no live entry.';
+COMMENT ON COLUMN pgcache.stats.sets IS
+    'Counts entries that functions stored, including add, replace, cas, incr, fetch and batches, but not plain SQL or touch.';
+COMMENT ON COLUMN pgcache.stats.deletes IS
+    'Counts live entries that functions removed by delete, delete_if, delete_many, delete_prefix and take, but not by plain SQL.';
+COMMENT ON COLUMN pgcache.stats.expired IS
+    'Counts rows, copies and memory entries removed because of time.';
+COMMENT ON COLUMN pgcache.stats.evicted IS
+    'Counts copies and memory entries removed from the hot tier to make room.';
+COMMENT ON COLUMN pgcache.stats.invalidated IS
+    'Counts copies removed because their rows changed.';
+COMMENT ON COLUMN pgcache.stats.hot_entries IS
+    'Counts the entries in the hot tier now.';
+COMMENT ON COLUMN pgcache.stats.hot_bytes IS
+    'Shows the bytes that these entries take in the hot tier, in whole granules of 64 bytes.';
+COMMENT ON COLUMN pgcache.stats.trimmed IS
+    'Counts rows removed because of max_entries.';
+COMMENT ON COLUMN pgcache.stats.last_sweep IS
+    'Shows when the last sweep of the whole table ended; NULL if none has, or for a memory cache.';
+COMMENT ON COLUMN pgcache.stats.sweep_lag IS
+    'Shows how long the row that waited longest had been expired when the last sweep found it.';
+COMMENT ON COLUMN pgcache.stats.waiting IS
+    'Estimates the expired rows that the last sweep left.';
+COMMENT ON COLUMN pgcache.stats.bytes IS
+    'Shows the bytes of the table, its indexes and TOAST on disk, or hot_bytes for a memory cache.';
+COMMENT ON FUNCTION pgcache.tier_figures() IS
+    'Returns the figures of pgcache.hot_tier.';
+COMMENT ON VIEW pgcache.hot_tier IS
+    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free) and counts (entries, evictions, rejected, lock_waits, pending).';
+COMMENT ON COLUMN pgcache.hot_tier.size IS
+    'Shows the bytes of shared memory of the hot tier, which are at most pgcache.hot_size.';
+COMMENT ON COLUMN pgcache.hot_tier.used IS
+    'Shows the bytes in use, which are size minus free.';
+COMMENT ON COLUMN pgcache.hot_tier.entries IS
+    'Counts the entries, which are copies of rows and entries of memory caches.';
+COMMENT ON COLUMN pgcache.hot_tier.evictions IS
+    'Counts entries removed to make room since the server started or pgcache.reset_stats().';
+COMMENT ON COLUMN pgcache.hot_tier.rejected IS
+    'Counts values that are too long for the hot tier, which are not copied or which a memory cache rejects.';
+COMMENT ON COLUMN pgcache.hot_tier.lock_waits IS
+    'Counts how often a process had to wait for a lock of the hot tier.';
+COMMENT ON COLUMN pgcache.hot_tier.bookkeeping IS
+    'Shows the bytes of the index, locks, slots, leases and page tables.';
+COMMENT ON COLUMN pgcache.hot_tier.holes IS
+    'Shows the bytes that are lost inside pages in use.';
+COMMENT ON COLUMN pgcache.hot_tier.free IS
+    'Shows the bytes in free pages.';
+COMMENT ON COLUMN pgcache.hot_tier.pending IS
+    'Counts writers that are committing; one that stays for minutes waits for a standby or is a defect.';
+COMMENT ON FUNCTION pgcache.reset_stats(regclass) IS
+    'Resets to 0 the figures of one cache, or of all caches in this database, of the hot tier and of the Redis protocol.';
+COMMENT ON FUNCTION pgcache.verify(regclass) IS
+    'Returns copies in the hot tier that differ from their rows; any result means that pgcache has a defect.';
+COMMENT ON FUNCTION pgcache.table_path_taken() IS
+    'Returns how often this session accessed a table directly by key, and how often by a kept plan; pgcache.table_path chooses.';
+COMMENT ON FUNCTION pgcache.resp_clients_now() IS
+    'Returns the clients in pgcache.resp_clients: those of the caller''s roles, or all for members of pg_monitor.';
+COMMENT ON VIEW pgcache.resp_clients IS
+    'Lists clients of the Redis protocol: those of the caller''s roles, or all for members of pg_monitor; the view is empty if the Redis protocol is off.';
+COMMENT ON COLUMN pgcache.resp_clients.id IS
+    'Identifies the client for pgcache.resp_kill(), as CLIENT ID does; the server uses a number once while it runs.';
+COMMENT ON COLUMN pgcache.resp_clients.pid IS
+    'Identifies the process that owns the connection.';
+COMMENT ON COLUMN pgcache.resp_clients.role IS
+    'Names the role of the client; NULL if the client has not authenticated.';
+COMMENT ON COLUMN pgcache.resp_clients.name IS
+    'Shows the name set by CLIENT SETNAME.';
+COMMENT ON COLUMN pgcache.resp_clients.library IS
+    'Shows the name and version of the library set by CLIENT SETINFO.';
+COMMENT ON COLUMN pgcache.resp_clients.address IS
+    'Shows the address of the client, or the path of the unix socket.';
+COMMENT ON COLUMN pgcache.resp_clients.connected_at IS
+    'Shows when the client connected.';
+COMMENT ON COLUMN pgcache.resp_clients.last_request_at IS
+    'Shows when the last request of the client arrived.';
+COMMENT ON COLUMN pgcache.resp_clients.database IS
+    'Shows the database number chosen by SELECT, which is a position in pgcache.resp_caches.';
+COMMENT ON COLUMN pgcache.resp_clients.protocol IS
+    'Shows the version of the protocol, 2 or 3.';
+COMMENT ON COLUMN pgcache.resp_clients.last_command IS
+    'Names the last command without its arguments; unknown if it is not a command.';
+COMMENT ON COLUMN pgcache.resp_clients.commands IS
+    'Counts the commands that the client has sent.';
+COMMENT ON COLUMN pgcache.resp_clients.in_transaction IS
+    'Tells whether the client is between MULTI and EXEC.';
+COMMENT ON COLUMN pgcache.resp_clients.channels IS
+    'Counts the channels and patterns to which the client subscribes.';
+COMMENT ON COLUMN pgcache.resp_clients.unread_bytes IS
+    'Shows the bytes of memory for requests that have arrived in part.';
+COMMENT ON COLUMN pgcache.resp_clients.unsent_bytes IS
+    'Shows the bytes of replies that the client has not taken yet.';
+COMMENT ON FUNCTION pgcache.resp_kill(bigint) IS
+    'Terminates a client of the Redis protocol, and returns false if no client has this id.';
+COMMENT ON FUNCTION pgcache.resp_figures() IS
+    'Returns the figures of pgcache.resp_stats.';
+COMMENT ON VIEW pgcache.resp_stats IS
+    'Shows figures of the Redis protocol since the server started or the last reset; the view is empty if the Redis protocol is off.';
+COMMENT ON COLUMN pgcache.resp_stats.clients IS
+    'Counts the clients that are connected now.';
+COMMENT ON COLUMN pgcache.resp_stats.connections IS
+    'Counts the connections that were accepted.';
+COMMENT ON COLUMN pgcache.resp_stats.rejected IS
+    'Counts the connections that were rejected because of pgcache.resp_max_clients.';
+COMMENT ON COLUMN pgcache.resp_stats.cut_off IS
+    'Counts clients that were disconnected because they did not read (pgcache.resp_max_output), their command failed or they missed messages.';
+COMMENT ON COLUMN pgcache.resp_stats.killed IS
+    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill().';
+COMMENT ON COLUMN pgcache.resp_stats.commands IS
+    'Counts the commands that were answered.';
+COMMENT ON COLUMN pgcache.resp_stats.batches IS
+    'Counts the turns of clients in which commands were answered, each of which covers what arrived in one read, within bounds.';
+COMMENT ON COLUMN pgcache.resp_stats.largest_batch IS
+    'Shows the largest number of commands in one batch.';
+COMMENT ON COLUMN pgcache.resp_stats.hits IS
+    'Counts values that were requested and found.';
+COMMENT ON COLUMN pgcache.resp_stats.misses IS
+    'Counts values that were requested and not found.';
+COMMENT ON COLUMN pgcache.resp_stats.bytes_in IS
+    'Counts the bytes that clients have sent.';
+COMMENT ON COLUMN pgcache.resp_stats.bytes_out IS
+    'Counts the bytes that were sent to clients.';
+COMMENT ON COLUMN pgcache.resp_stats.failed_authentications IS
+    'Counts names and passwords that were rejected.';
+COMMENT ON COLUMN pgcache.resp_stats.failed_handshakes IS
+    'Counts connections whose TLS handshake failed.';
+COMMENT ON COLUMN pgcache.resp_stats.questions IS
+    'Counts requests to back processes, about passwords and privileges, that were answered.';
+COMMENT ON COLUMN pgcache.resp_stats.queue_depth IS
+    'Counts the requests and commands on tables that wait for a back process or are being processed now.';
+COMMENT ON COLUMN pgcache.resp_stats.queue_full IS
+    'Counts how often a client waited for a place in the queue.';
+COMMENT ON COLUMN pgcache.resp_stats.messages IS
+    'Counts messages of pgcache.publish() that were delivered, once for each process with subscribers.';
+COMMENT ON COLUMN pgcache.resp_stats.ring_overflows IS
+    'Counts how often messages were lost because a process did not take them in time, so that its subscribers were disconnected.';
+COMMENT ON COLUMN pgcache.resp_stats.tracked_keys IS
+    'Counts the keys of whose changes clients are notified by CLIENT TRACKING now.';
+COMMENT ON COLUMN pgcache.resp_stats.since IS
+    'Shows since when the figures are counted.';
+COMMENT ON FUNCTION pgcache.publish(text, text) IS
+    'Sends a message to the clients of the Redis protocol that subscribe to the channel, when the transaction commits.';
+COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
+    'Reports in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it.';

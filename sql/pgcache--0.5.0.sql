@@ -16,26 +16,26 @@ CREATE FUNCTION pgcache.record() RETURNS trigger
     AS 'MODULE_PATHNAME', 'record_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.record() IS
-    'row trigger of every table cache; its arguments are the cache''s settings, changed by cache_alter()';
+    'Tracks row changes as the row trigger of every table cache; its arguments are the settings of the cache, which cache_alter() changes.';
 
 -- Names the columns of an attached table: BEFORE UPDATE OF key, value, deadline, and never fires.
 CREATE FUNCTION pgcache.columns() RETURNS trigger
     AS 'MODULE_PATHNAME', 'columns_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.columns() IS
-    'disabled trigger by which cache_attach() notes the columns of a table';
+    'Stores the names of the columns of a table that cache_attach() made a cache, as a trigger that is disabled.';
 
 CREATE FUNCTION pgcache.record_truncate() RETURNS trigger
     AS 'MODULE_PATHNAME', 'record_truncate_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.record_truncate() IS
-    'truncate trigger of every table cache';
+    'Tracks TRUNCATE as the truncate trigger of every table cache.';
 
 CREATE FUNCTION pgcache.counter_sum(value text, delta bigint) RETURNS text
     AS 'MODULE_PATHNAME', 'counter_sum_wrapper'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgcache.counter_sum(text, bigint) IS
-    'the sum behind cache_incr(); 22P02 when value is no decimal integer, 22003 on overflow';
+    'Computes the sum for cache_incr(), and raises 22P02 if value is not a decimal integer, and 22003 on overflow.';
 
 -- What plain SQL sees of a cache: the planner puts pgcache.live(expires_at) on every scan of one ------
 
@@ -43,14 +43,14 @@ CREATE FUNCTION pgcache.live_support(request internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'live_support_wrapper'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgcache.live_support(internal) IS
-    'tells the planner how many rows pgcache.live() leaves';
+    'Tells the planner how many rows pgcache.live() keeps.';
 
 CREATE FUNCTION pgcache.live(expires_at timestamptz) RETURNS boolean
     AS 'MODULE_PATHNAME', 'live_wrapper'
     LANGUAGE C STABLE PARALLEL SAFE
     SUPPORT pgcache.live_support;
 COMMENT ON FUNCTION pgcache.live(timestamptz) IS
-    'whether plain SQL sees a row with this deadline; reads the clock once for each scan; true for NULL, with pgcache.show_expired and for foreign keys';
+    'Returns whether plain SQL sees a row with this deadline; reads the clock once for each scan, and returns true for NULL, with pgcache.show_expired and for foreign keys.';
 -- Who reads a cache runs it, whatever default privileges say.
 GRANT EXECUTE ON FUNCTION pgcache.live(timestamptz) TO PUBLIC;
 
@@ -59,21 +59,21 @@ CREATE FUNCTION pgcache.live_unix(deadline bigint, per_second integer) RETURNS b
     LANGUAGE C STABLE PARALLEL SAFE
     SUPPORT pgcache.live_support;
 COMMENT ON FUNCTION pgcache.live_unix(bigint, integer) IS
-    'whether plain SQL sees a row whose deadline is this Unix time, with so many units a second; zero and less are never, as NULL is';
+    'Returns whether plain SQL sees a row whose deadline is this Unix time, with that many units per second; zero and negative numbers mean no expiry, as NULL does.';
 GRANT EXECUTE ON FUNCTION pgcache.live_unix(bigint, integer) TO PUBLIC;
 
 CREATE FUNCTION pgcache.renew(key text, cache regclass, former text) RETURNS text
     AS 'MODULE_PATHNAME', 'renew_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.renew(text, regclass, text) IS
-    'the key; where the planner has put it into a statement that writes this key, the expired row under it goes first, unless it is the key that the row has had';
+    'Returns the key; in a statement that writes this key, where the planner puts the call, first removes the expired row under the key, unless the written row had the key before.';
 GRANT EXECUTE ON FUNCTION pgcache.renew(text, regclass, text) TO PUBLIC;
 
 CREATE FUNCTION pgcache.renew_copied(key text, cache regclass) RETURNS boolean
     AS 'MODULE_PATHNAME', 'renew_copied_wrapper'
     LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.renew_copied(text, regclass) IS
-    'true; where we have put it at the end of the condition of COPY, the expired row under this key goes first';
+    'Returns true; in the condition of a COPY, where pgcache puts the call, first removes the expired row under the key.';
 GRANT EXECUTE ON FUNCTION pgcache.renew_copied(text, regclass) TO PUBLIC;
 
 -- Looks before each row of a cache that is a partition of a plain table.
@@ -81,7 +81,7 @@ CREATE FUNCTION pgcache.renew_row() RETURNS trigger
     AS 'MODULE_PATHNAME', 'renew_row_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.renew_row() IS
-    'row trigger of a cache that is a partition of a table that is none: the expired row under the key that is written goes first';
+    'Removes the expired row under the key that is written, as the row trigger of a cache that is a partition of a table that is not a cache.';
 
 -- A memory cache: a view over its live entries ----------------------------------------------------
 
@@ -90,7 +90,7 @@ CREATE FUNCTION pgcache.memory_entries(settings text) RETURNS SETOF record
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 1000;
 COMMENT ON FUNCTION pgcache.memory_entries(text) IS
-    'the live entries of the memory cache whose view has these settings; needs SELECT on that view';
+    'Returns the live entries of the memory cache whose view has these settings; needs SELECT on that view.';
 
 -- Caches as such ---------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ CREATE FUNCTION cache_forever() RETURNS interval
     AS 'MODULE_PATHNAME', 'cache_forever_wrapper'
     LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION cache_forever() IS
-    'the ttl that means no expiry';
+    'Returns the ttl that means no expiry.';
 
 CREATE FUNCTION cache_create(
     name text,
@@ -112,7 +112,7 @@ CREATE FUNCTION cache_create(
     AS 'MODULE_PATHNAME', 'cache_create_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_create(text, interval, text, regtype, bigint, interval, boolean) IS
-    'makes a cache, owned by the caller; storage: unlogged, logged or memory; value_type: text, jsonb or bytea';
+    'Creates a cache that the caller owns; storage is unlogged, logged or memory, and value_type is text, jsonb or bytea.';
 
 CREATE FUNCTION cache_alter(
     cache regclass,
@@ -123,7 +123,7 @@ CREATE FUNCTION cache_alter(
     AS 'MODULE_PATHNAME', 'cache_alter_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_alter(regclass, interval, bigint, interval) IS
-    'changes settings of a cache; NULL leaves as is; cache_forever(), 0 and an interval of 0 remove the default ttl, the limit, the grace';
+    'Changes settings of a cache; NULL keeps a setting, and cache_forever(), 0 and an interval of 0 remove the default ttl, the limit and the grace.';
 
 CREATE FUNCTION cache_attach(
     tab regclass,
@@ -138,25 +138,25 @@ CREATE FUNCTION cache_attach(
     AS 'MODULE_PATHNAME', 'cache_attach_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_attach(regclass, interval, name, name, name, bigint, interval, text) IS
-    'makes a cache of a table that somebody else has made; expires_unit is s or ms where its deadlines are Unix times';
+    'Makes an existing table a cache; expires_unit is s or ms if its deadlines are Unix times.';
 
 CREATE FUNCTION cache_detach(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_detach_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_detach(regclass) IS
-    'makes a plain table of a cache again, with its rows, columns, indexes and privileges';
+    'Turns a cache back into a plain table with its rows, columns, indexes and privileges.';
 
 CREATE FUNCTION cache_drop(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_drop_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_drop(regclass) IS
-    'drops a cache with its entries; DROP TABLE does the same';
+    'Drops a cache with its entries, as DROP TABLE or, for a memory cache, DROP VIEW does.';
 
 CREATE FUNCTION cache_clear(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_clear_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_clear(regclass) IS
-    'removes all entries of a cache, like TRUNCATE and with its lock';
+    'Removes all entries of a cache, like TRUNCATE and with its lock.';
 
 -- The cache that is used when none is named ------------------------------------------------------
 
@@ -178,7 +178,7 @@ CREATE FUNCTION cache_set(
     AS 'MODULE_PATHNAME', 'cache_set_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set(text, text, interval, regclass) IS
-    'inserts or overwrites an entry, deadline included; a NULL value makes a negative entry';
+    'Inserts or overwrites an entry, including its deadline; a NULL value makes a negative entry.';
 
 CREATE FUNCTION cache_set_json(
     key text,
@@ -189,7 +189,7 @@ CREATE FUNCTION cache_set_json(
     AS 'MODULE_PATHNAME', 'cache_set_json_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_json(text, jsonb, interval, regclass) IS
-    'cache_set() for a jsonb value';
+    'Stores a jsonb value as cache_set() does.';
 
 CREATE FUNCTION cache_set_bytes(
     key text,
@@ -200,7 +200,7 @@ CREATE FUNCTION cache_set_bytes(
     AS 'MODULE_PATHNAME', 'cache_set_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_bytes(text, bytea, interval, regclass) IS
-    'cache_set() for a bytea value';
+    'Stores a bytea value as cache_set() does.';
 
 CREATE FUNCTION cache_add(
     key text,
@@ -211,7 +211,7 @@ CREATE FUNCTION cache_add(
     AS 'MODULE_PATHNAME', 'cache_add_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_add(text, text, interval, regclass) IS
-    'stores only if no live entry is there; says whether it did';
+    'Stores a value only if the key has no live entry, and returns whether it did.';
 
 CREATE FUNCTION cache_add_bytes(
     key text,
@@ -222,7 +222,7 @@ CREATE FUNCTION cache_add_bytes(
     AS 'MODULE_PATHNAME', 'cache_add_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_add_bytes(text, bytea, interval, regclass) IS
-    'cache_add() for a bytea value';
+    'Stores a bytea value as cache_add() does.';
 
 CREATE FUNCTION cache_replace(
     key text,
@@ -233,7 +233,7 @@ CREATE FUNCTION cache_replace(
     AS 'MODULE_PATHNAME', 'cache_replace_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_replace(text, text, interval, regclass) IS
-    'stores only if a live entry is there; says whether it did';
+    'Stores a value only if the key has a live entry, and returns whether it did.';
 
 CREATE FUNCTION cache_replace_bytes(
     key text,
@@ -244,7 +244,7 @@ CREATE FUNCTION cache_replace_bytes(
     AS 'MODULE_PATHNAME', 'cache_replace_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_replace_bytes(text, bytea, interval, regclass) IS
-    'cache_replace() for a bytea value';
+    'Stores a bytea value as cache_replace() does.';
 
 CREATE FUNCTION cache_cas(
     key text,
@@ -256,7 +256,7 @@ CREATE FUNCTION cache_cas(
     AS 'MODULE_PATHNAME', 'cache_cas_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_cas(text, text, text, interval, regclass) IS
-    'compare and set: overwrites only if the live value equals expected; NULL equals an absent or negative entry';
+    'Overwrites an entry only if its live value equals expected (compare and set); NULL equals an absent or negative entry.';
 
 CREATE FUNCTION cache_cas_bytes(
     key text,
@@ -268,7 +268,7 @@ CREATE FUNCTION cache_cas_bytes(
     AS 'MODULE_PATHNAME', 'cache_cas_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_cas_bytes(text, bytea, bytea, interval, regclass) IS
-    'cache_cas() for bytea values';
+    'Compares and overwrites bytea values as cache_cas() does.';
 
 CREATE FUNCTION cache_incr(
     key text,
@@ -279,7 +279,7 @@ CREATE FUNCTION cache_incr(
     AS 'MODULE_PATHNAME', 'cache_incr_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_incr(text, bigint, interval, regclass) IS
-    'adds to a counter and returns the sum; ttl counts only when the entry is created';
+    'Adds to a counter and returns the sum; ttl applies only if the call creates the entry.';
 
 CREATE FUNCTION cache_incr_existing(
     key text,
@@ -289,7 +289,7 @@ CREATE FUNCTION cache_incr_existing(
     AS 'MODULE_PATHNAME', 'cache_incr_existing_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_incr_existing(text, bigint, regclass) IS
-    'adds to a counter that is there and returns the sum; NULL if there is no live entry, and none is made';
+    'Adds to an existing counter and returns the sum; returns NULL if there is no live entry, and creates none.';
 
 CREATE FUNCTION cache_touch(
     key text,
@@ -299,13 +299,13 @@ CREATE FUNCTION cache_touch(
     AS 'MODULE_PATHNAME', 'cache_touch_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_touch(text, interval, regclass) IS
-    'gives a live entry a new deadline; says whether there was one';
+    'Gives a live entry a new deadline, and returns whether such an entry exists.';
 
 CREATE FUNCTION cache_persist(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
     AS 'MODULE_PATHNAME', 'cache_persist_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_persist(text, regclass) IS
-    'takes away a live entry''s deadline; says whether there was an entry';
+    'Removes the deadline of a live entry, and returns whether such an entry exists.';
 
 -- Reading ----------------------------------------------------------------------------------------
 
@@ -313,19 +313,19 @@ CREATE FUNCTION cache_get(key text, cache regclass DEFAULT 'pgcache.main') RETUR
     AS 'MODULE_PATHNAME', 'cache_get_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_get(text, regclass) IS
-    'the live value; NULL on a miss and for a negative entry';
+    'Returns the live value, or NULL on a miss and for a negative entry.';
 
 CREATE FUNCTION cache_get_json(key text, cache regclass DEFAULT 'pgcache.main') RETURNS jsonb
     AS 'MODULE_PATHNAME', 'cache_get_json_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_get_json(text, regclass) IS
-    'cache_get() as jsonb';
+    'Returns the result of cache_get() as jsonb.';
 
 CREATE FUNCTION cache_get_bytes(key text, cache regclass DEFAULT 'pgcache.main') RETURNS bytea
     AS 'MODULE_PATHNAME', 'cache_get_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_get_bytes(text, regclass) IS
-    'cache_get() as bytea';
+    'Returns the result of cache_get() as bytea.';
 
 CREATE FUNCTION cache_get_touch(
     key text,
@@ -335,7 +335,7 @@ CREATE FUNCTION cache_get_touch(
     AS 'MODULE_PATHNAME', 'cache_get_touch_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_get_touch(text, interval, regclass) IS
-    'cache_get() that also gives the entry a new deadline (sliding expiry)';
+    'Returns the result of cache_get() and also gives the entry a new deadline (sliding expiry).';
 
 CREATE FUNCTION cache_get_touch_bytes(
     key text,
@@ -345,7 +345,7 @@ CREATE FUNCTION cache_get_touch_bytes(
     AS 'MODULE_PATHNAME', 'cache_get_touch_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_get_touch_bytes(text, interval, regclass) IS
-    'cache_get_touch() as bytea';
+    'Returns the result of cache_get_touch() as bytea.';
 
 CREATE FUNCTION cache_lookup(
     key text,
@@ -357,7 +357,7 @@ CREATE FUNCTION cache_lookup(
     AS 'MODULE_PATHNAME', 'cache_lookup_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_lookup(text, regclass) IS
-    'always one row; tells a miss (found is false) from a negative entry (found, value is NULL); use it in FROM';
+    'Returns exactly one row, which distinguishes a miss (found is false) from a negative entry (found is true, value is NULL); use it in FROM.';
 
 CREATE FUNCTION cache_lookup_bytes(
     key text,
@@ -369,19 +369,19 @@ CREATE FUNCTION cache_lookup_bytes(
     AS 'MODULE_PATHNAME', 'cache_lookup_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_lookup_bytes(text, regclass) IS
-    'cache_lookup() as bytea';
+    'Returns the result of cache_lookup() as bytea.';
 
 CREATE FUNCTION cache_exists(key text, cache regclass DEFAULT 'pgcache.main') RETURNS boolean
     AS 'MODULE_PATHNAME', 'cache_exists_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_exists(text, regclass) IS
-    'whether a live entry is there, negative ones included';
+    'Returns whether the key has a live entry, including a negative one.';
 
 CREATE FUNCTION cache_ttl(key text, cache regclass DEFAULT 'pgcache.main') RETURNS interval
     AS 'MODULE_PATHNAME', 'cache_ttl_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_ttl(text, regclass) IS
-    'time left; NULL for no expiry and for no entry';
+    'Returns the time left until an entry expires, or NULL if it does not expire or does not exist.';
 
 CREATE FUNCTION cache_scan(
     prefix text DEFAULT '',
@@ -393,7 +393,7 @@ CREATE FUNCTION cache_scan(
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_scan(text, text, integer, regclass) IS
-    'live entries in key order (collation C), a page at a time: pass the last key as after';
+    'Returns live entries in key order (collation C), one page at a time: pass the last key as after.';
 
 CREATE FUNCTION cache_scan_bytes(
     prefix text DEFAULT '',
@@ -405,7 +405,7 @@ CREATE FUNCTION cache_scan_bytes(
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_scan_bytes(text, text, integer, regclass) IS
-    'cache_scan() as bytea';
+    'Returns the result of cache_scan() as bytea.';
 
 CREATE FUNCTION cache_keys(
     prefix text DEFAULT '',
@@ -417,27 +417,27 @@ CREATE FUNCTION cache_keys(
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_keys(text, text, integer, regclass) IS
-    'live keys in order (collation C), a page at a time as in cache_scan(), without their values';
+    'Returns live keys in order (collation C) without their values, one page at a time as in cache_scan().';
 
 CREATE FUNCTION cache_count(cache regclass DEFAULT 'pgcache.main') RETURNS bigint
     AS 'MODULE_PATHNAME', 'cache_count_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION cache_count(regclass) IS
-    'how many live entries there are, negative ones included';
+    'Returns the number of live entries, including negative ones.';
 
 -- Where keys are spread over several servers (docs/scaling.md).
 CREATE FUNCTION pgcache.node_of(cache regclass, key text, nodes integer DEFAULT NULL) RETURNS integer
     AS 'MODULE_PATHNAME', 'node_of_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.node_of(regclass, text, integer) IS
-    'which of so many servers, from 0 on, has a key: the remainder of the hash partition that it falls into';
+    'Returns which of so many servers, counted from 0, has a key: the remainder of the hash partition into which the key falls.';
 
 -- A cache over the nodes of Citus (docs/scaling.md).
 CREATE FUNCTION cache_distribute(cache regclass, shard_count integer DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_distribute_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
-    'spreads a table cache over the nodes of a Citus cluster; functions then work from every node';
+    'Spreads a table cache over the nodes of a Citus cluster; functions then work from every node.';
 
 -- What the nodes of Citus send each other. STRICT, because Citus looks up the node of a NULL key and crashes. It does what its caller may do by SQL, and the settings are those in which
 -- a result is read as it was meant.
@@ -450,7 +450,7 @@ CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments t
     SET TimeZone TO 'UTC'
     SET bytea_output TO 'hex';
 COMMENT ON FUNCTION pgcache.at_key(text, bigint, text, text[]) IS
-    'what the nodes of Citus send each other: a call of a function on a distributed cache';
+    'Runs a call of a function on a distributed cache, as the nodes of Citus send it to each other.';
 
 -- Removing ---------------------------------------------------------------------------------------
 
@@ -458,7 +458,7 @@ CREATE FUNCTION cache_delete(key text, cache regclass DEFAULT 'pgcache.main') RE
     AS 'MODULE_PATHNAME', 'cache_delete_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_delete(text, regclass) IS
-    'removes an entry; says whether a live one was there';
+    'Removes an entry, and returns whether it was live.';
 
 CREATE FUNCTION cache_delete_if(
     key text,
@@ -468,7 +468,7 @@ CREATE FUNCTION cache_delete_if(
     AS 'MODULE_PATHNAME', 'cache_delete_if_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_delete_if(text, text, regclass) IS
-    'removes an entry if its live value equals expected (unlock); NULL equals a negative entry';
+    'Removes an entry if its live value equals expected (unlock); NULL equals a negative entry.';
 
 CREATE FUNCTION cache_delete_if_bytes(
     key text,
@@ -478,25 +478,25 @@ CREATE FUNCTION cache_delete_if_bytes(
     AS 'MODULE_PATHNAME', 'cache_delete_if_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_delete_if_bytes(text, bytea, regclass) IS
-    'cache_delete_if() for a bytea value';
+    'Compares and removes a bytea value as cache_delete_if() does.';
 
 CREATE FUNCTION cache_delete_prefix(prefix text, cache regclass DEFAULT 'pgcache.main') RETURNS bigint
     AS 'MODULE_PATHNAME', 'cache_delete_prefix_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_delete_prefix(text, regclass) IS
-    'removes all entries whose key begins with prefix; returns how many were live';
+    'Removes all entries whose key begins with prefix, and returns how many were live.';
 
 CREATE FUNCTION cache_take(key text, cache regclass DEFAULT 'pgcache.main') RETURNS text
     AS 'MODULE_PATHNAME', 'cache_take_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_take(text, regclass) IS
-    'removes an entry and returns its live value';
+    'Removes an entry and returns its live value.';
 
 CREATE FUNCTION cache_take_bytes(key text, cache regclass DEFAULT 'pgcache.main') RETURNS bytea
     AS 'MODULE_PATHNAME', 'cache_take_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_take_bytes(text, regclass) IS
-    'cache_take() as bytea';
+    'Removes an entry and returns its live value as bytea.';
 
 -- Several at once --------------------------------------------------------------------------------
 
@@ -505,14 +505,14 @@ CREATE FUNCTION cache_get_many(keys text[], cache regclass DEFAULT 'pgcache.main
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_get_many(text[], regclass) IS
-    'one row for each requested key, in request order, value NULL for a miss';
+    'Returns one row for each requested key, in request order, with a NULL value for a miss.';
 
 CREATE FUNCTION cache_get_many_bytes(keys text[], cache regclass DEFAULT 'pgcache.main') RETURNS TABLE (key text, value bytea)
     AS 'MODULE_PATHNAME', 'cache_get_many_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_get_many_bytes(text[], regclass) IS
-    'cache_get_many() as bytea';
+    'Returns the result of cache_get_many() as bytea.';
 
 CREATE FUNCTION cache_lookup_many(keys text[], cache regclass DEFAULT 'pgcache.main')
     RETURNS TABLE (key text, found boolean, value text, expires_at timestamptz)
@@ -520,7 +520,7 @@ CREATE FUNCTION cache_lookup_many(keys text[], cache regclass DEFAULT 'pgcache.m
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_lookup_many(text[], regclass) IS
-    'one row for each requested key, in request order; tells a miss (found is false) from a negative entry (found, value is NULL)';
+    'Returns one row for each requested key, in request order, and distinguishes a miss (found is false) from a negative entry (found is true, value is NULL).';
 
 CREATE FUNCTION cache_lookup_many_bytes(keys text[], cache regclass DEFAULT 'pgcache.main')
     RETURNS TABLE (key text, found boolean, value bytea, expires_at timestamptz)
@@ -528,7 +528,7 @@ CREATE FUNCTION cache_lookup_many_bytes(keys text[], cache regclass DEFAULT 'pgc
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION cache_lookup_many_bytes(text[], regclass) IS
-    'cache_lookup_many() as bytea';
+    'Returns the result of cache_lookup_many() as bytea.';
 
 CREATE FUNCTION cache_set_many(
     keys text[],
@@ -539,7 +539,7 @@ CREATE FUNCTION cache_set_many(
     AS 'MODULE_PATHNAME', 'cache_set_many_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_many(text[], text[], interval, regclass) IS
-    'cache_set() of several; of a key given twice the last value wins; returns the number of entries';
+    'Stores several entries as cache_set() does, and returns their number; if a key is given twice, its last value wins.';
 
 CREATE FUNCTION cache_set_many_bytes(
     keys text[],
@@ -550,13 +550,13 @@ CREATE FUNCTION cache_set_many_bytes(
     AS 'MODULE_PATHNAME', 'cache_set_many_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_many_bytes(text[], bytea[], interval, regclass) IS
-    'cache_set_many() for bytea values';
+    'Stores bytea values as cache_set_many() does.';
 
 CREATE FUNCTION cache_delete_many(keys text[], cache regclass DEFAULT 'pgcache.main') RETURNS bigint
     AS 'MODULE_PATHNAME', 'cache_delete_many_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_delete_many(text[], regclass) IS
-    'removes several entries; returns how many were live';
+    'Removes several entries, and returns how many were live.';
 
 -- One refresh at a time ---------------------------------------------------------------------------
 
@@ -569,7 +569,7 @@ CREATE FUNCTION cache_fetch(
     AS 'MODULE_PATHNAME', 'cache_fetch_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_fetch(text, text, interval, regclass) IS
-    'the live value; else runs loader, one query for one value with the key as $1, stores and returns it; of many callers one loads';
+    'Returns the live value; otherwise runs loader, one query for one value with the key as $1, and stores and returns its result; of many callers, one runs the loader.';
 
 CREATE FUNCTION cache_fetch_json(
     key text,
@@ -580,7 +580,7 @@ CREATE FUNCTION cache_fetch_json(
     AS 'MODULE_PATHNAME', 'cache_fetch_json_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_fetch_json(text, text, interval, regclass) IS
-    'cache_fetch() as jsonb';
+    'Returns the result of cache_fetch() as jsonb.';
 
 CREATE FUNCTION cache_fetch_bytes(
     key text,
@@ -591,7 +591,7 @@ CREATE FUNCTION cache_fetch_bytes(
     AS 'MODULE_PATHNAME', 'cache_fetch_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_fetch_bytes(text, text, interval, regclass) IS
-    'cache_fetch() as bytea';
+    'Returns the result of cache_fetch() as bytea.';
 
 CREATE FUNCTION cache_lease(
     key text,
@@ -604,7 +604,7 @@ CREATE FUNCTION cache_lease(
     AS 'MODULE_PATHNAME', 'cache_lease_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_lease(text, interval, regclass) IS
-    'for values computed outside of the database; state: hit, stale, win (compute it, then cache_set_leased), busy; use it in FROM';
+    'Returns a value that is computed outside of the database, or the right to compute it; state is hit, stale, win (compute it, then call cache_set_leased()) or busy; use it in FROM.';
 
 CREATE FUNCTION cache_lease_bytes(
     key text,
@@ -617,7 +617,7 @@ CREATE FUNCTION cache_lease_bytes(
     AS 'MODULE_PATHNAME', 'cache_lease_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_lease_bytes(text, interval, regclass) IS
-    'cache_lease() with a bytea value; then cache_set_leased_bytes';
+    'Returns the result of cache_lease() with a bytea value, which cache_set_leased_bytes() stores.';
 
 CREATE FUNCTION cache_set_leased(
     key text,
@@ -629,7 +629,7 @@ CREATE FUNCTION cache_set_leased(
     AS 'MODULE_PATHNAME', 'cache_set_leased_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_leased(text, text, bigint, interval, regclass) IS
-    'stores only if the lease is still good: not expired, and the key not changed since; says whether it did';
+    'Stores a value only if the lease is still good (it has not expired, and the key has not changed since), and returns whether it did.';
 
 CREATE FUNCTION cache_set_leased_bytes(
     key text,
@@ -641,7 +641,7 @@ CREATE FUNCTION cache_set_leased_bytes(
     AS 'MODULE_PATHNAME', 'cache_set_leased_bytes_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regclass) IS
-    'cache_set_leased() for a bytea value';
+    'Stores a bytea value as cache_set_leased() does.';
 
 CREATE FUNCTION cache_release(
     key text,
@@ -651,7 +651,7 @@ CREATE FUNCTION cache_release(
     AS 'MODULE_PATHNAME', 'cache_release_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_release(text, bigint, regclass) IS
-    'gives a lease up, so that the next caller wins; says whether it was still good';
+    'Gives up a lease, so that the next caller wins, and returns whether the lease was still good.';
 
 CREATE FUNCTION cache_tune(
     cache regclass,
@@ -662,7 +662,7 @@ CREATE FUNCTION cache_tune(
     AS 'MODULE_PATHNAME', 'cache_tune_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision) IS
-    'changes how a cache is refreshed; NULL leaves as is; cache_forever() removes the ttl of negative entries, 0 the others';
+    'Changes how a cache is refreshed; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 
 -- Invalidation and limits ------------------------------------------------------------------------
 
@@ -673,19 +673,19 @@ CREATE FUNCTION pgcache.depends(cache regclass, key text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN true;
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
-    'names the cache and the key in the condition of a dependency''s trigger';
+    'Names the cache and the key in the condition of the trigger of a dependency.';
 
 CREATE FUNCTION pgcache.invalidate() RETURNS trigger
     AS 'MODULE_PATHNAME', 'invalidate_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.invalidate() IS
-    'row trigger of a table on which a cache depends, made by cache_depend()';
+    'Invalidates entries as the row trigger of a table on which a cache depends; cache_depend() creates the trigger.';
 
 CREATE FUNCTION pgcache.invalidate_all() RETURNS trigger
     AS 'MODULE_PATHNAME', 'invalidate_all_wrapper'
     LANGUAGE C;
 COMMENT ON FUNCTION pgcache.invalidate_all() IS
-    'truncate trigger of a table on which a cache depends, made by cache_depend()';
+    'Invalidates entries as the truncate trigger of a table on which a cache depends; cache_depend() creates the trigger.';
 
 CREATE FUNCTION cache_depend(
     source regclass,
@@ -695,25 +695,25 @@ CREATE FUNCTION cache_depend(
     AS 'MODULE_PATHNAME', 'cache_depend_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_depend(regclass, text, regclass) IS
-    'when a row of source changes and commits, the entry whose key is key_expression over the old and the new row is gone with that commit';
+    'Makes a cache depend on a table: when a change of a row commits, the entry whose key is key_expression over the old and the new row is removed with that commit.';
 
 CREATE FUNCTION cache_undepend(source regclass, cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_undepend_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_undepend(regclass, regclass) IS
-    'removes all dependencies of a cache on a table';
+    'Removes all dependencies of a cache on a table.';
 
 CREATE FUNCTION cache_watch(cache regclass) RETURNS text
     AS 'MODULE_PATHNAME', 'cache_watch_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_watch(regclass) IS
-    'turns notifications of changes on; returns the channel for LISTEN';
+    'Turns notifications of changes on, and returns the channel for LISTEN.';
 
 CREATE FUNCTION cache_unwatch(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_unwatch_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_unwatch(regclass) IS
-    'turns notifications of changes off';
+    'Turns notifications of changes off.';
 
 CREATE FUNCTION cache_rate_limit(
     key text,
@@ -727,7 +727,7 @@ CREATE FUNCTION cache_rate_limit(
     AS 'MODULE_PATHNAME', 'cache_rate_limit_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
-    'counts a hit: whether this fixed window lets it through, how many more it would, and how long to wait; use it in FROM';
+    'Counts a hit, and returns whether this fixed window allows it, how many more hits it would allow, and how long to wait; use it in FROM.';
 
 -- Expiry -----------------------------------------------------------------------------------------
 
@@ -735,13 +735,13 @@ CREATE FUNCTION cache_expire(cache regclass DEFAULT NULL, max_rows integer DEFAU
     AS 'MODULE_PATHNAME', 'cache_expire_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_expire(regclass, integer) IS
-    'removes up to max_rows expired rows of one cache, or of all that the caller may delete from, then rows beyond max_entries; returns how many had expired';
+    'Removes up to max_rows expired rows of one cache, or of all caches that the caller may delete from, then rows beyond max_entries, and returns how many had expired.';
 
 CREATE FUNCTION cache_schedule_expiry(schedule text DEFAULT '10 seconds') RETURNS text
     AS 'MODULE_PATHNAME', 'cache_schedule_expiry_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_schedule_expiry(text) IS
-    'makes or updates the pg_cron job that expires this database''s caches; NULL removes it; says what it did';
+    'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';
 
 -- What there is ----------------------------------------------------------------------------------
 
@@ -756,7 +756,7 @@ CREATE FUNCTION pgcache.cache_settings(
     AS 'MODULE_PATHNAME', 'cache_settings_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.cache_settings(regclass) IS
-    'one row of pgcache.caches';
+    'Returns the settings in one row of pgcache.caches.';
 
 CREATE FUNCTION pgcache.refresh_settings(
     cache regclass,
@@ -767,7 +767,7 @@ CREATE FUNCTION pgcache.refresh_settings(
     AS 'MODULE_PATHNAME', 'refresh_settings_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS
-    'the columns of pgcache.caches that cache_tune() sets';
+    'Returns the columns of pgcache.caches that cache_tune() sets.';
 
 -- Every relation that is a cache: tables by their trigger, memory caches by their view.
 CREATE FUNCTION pgcache.hiding(
@@ -778,13 +778,13 @@ CREATE FUNCTION pgcache.hiding(
     AS 'MODULE_PATHNAME', 'hiding_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.hiding(regclass) IS
-    'whether plain SQL sees no expired row of a cache, and why it may; behind pgcache.caches';
+    'Returns whether plain SQL sees no expired row of a cache, and if it may see one, the reason; used by pgcache.caches.';
 
 CREATE FUNCTION pgcache.put_default(cache regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'put_default_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.put_default(regclass) IS
-    'gives the column expires_at of a table cache the DEFAULT that the cache''s ttl stands for, as cache_create() does, and the trigger that a partition of another table needs; for a cache that an older dump has brought back';
+    'Gives the column expires_at of a table cache the DEFAULT of its ttl, as cache_create() does, and adds the trigger that a partition of another table needs; for a cache restored from an older dump.';
 
 CREATE VIEW pgcache.all_caches AS
     SELECT t.tgrelid AS cache
@@ -804,7 +804,9 @@ CREATE VIEW pgcache.all_caches AS
                 WHERE n.nspname OPERATOR(pg_catalog.=) 'pgcache'
                   AND p.proname OPERATOR(pg_catalog.=) 'memory_entries');
 COMMENT ON VIEW pgcache.all_caches IS
-    'the oids of all caches of this database';
+    'Lists the oids of all caches of this database.';
+COMMENT ON COLUMN pgcache.all_caches.cache IS
+    'Identifies the relation by its oid.';
 GRANT SELECT ON pgcache.all_caches TO PUBLIC;
 
 CREATE VIEW pgcache.caches AS
@@ -825,7 +827,29 @@ CREATE VIEW pgcache.caches AS
      CROSS JOIN LATERAL pgcache.hiding(a.cache) AS h
      WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
 COMMENT ON VIEW pgcache.caches IS
-    'every cache that the current user may SELECT from, with its settings';
+    'Lists every cache that the current user may SELECT from, with its settings.';
+COMMENT ON COLUMN pgcache.caches.cache IS
+    'Names the relation.';
+COMMENT ON COLUMN pgcache.caches.storage IS
+    'Shows the storage: unlogged, logged or memory.';
+COMMENT ON COLUMN pgcache.caches.value_type IS
+    'Shows the type of the values: text, jsonb or bytea.';
+COMMENT ON COLUMN pgcache.caches.ttl IS
+    'Shows the default ttl; NULL means that entries written without a ttl do not expire.';
+COMMENT ON COLUMN pgcache.caches.max_entries IS
+    'Limits the number of entries that a sweep keeps; NULL means no limit.';
+COMMENT ON COLUMN pgcache.caches.grace IS
+    'Shows how long past its deadline an entry may be served as stale; NULL means not at all.';
+COMMENT ON COLUMN pgcache.caches.negative_ttl IS
+    'Shows the ttl of negative entries that a loader makes; NULL means the ttl of values.';
+COMMENT ON COLUMN pgcache.caches.ttl_jitter IS
+    'Shows the share of a ttl by which it is shortened at most; NULL means 0.';
+COMMENT ON COLUMN pgcache.caches.early_refresh IS
+    'Shows the factor of early refresh; NULL means none.';
+COMMENT ON COLUMN pgcache.caches.hides_expired IS
+    'Tells whether plain SQL on this server sees no expired row of the cache.';
+COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
+    'Explains why plain SQL may see expired rows; NULL if it does not.';
 GRANT SELECT ON pgcache.caches TO PUBLIC;
 
 -- Locks say which caches a prepared transaction has changed: they are there without preload, too, and
@@ -852,7 +876,19 @@ CREATE VIEW pgcache.prepared AS
      WHERE p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()
      GROUP BY p.gid, l.objid, p.owner, p.prepared;
 COMMENT ON VIEW pgcache.prepared IS
-    'caches that prepared transactions have changed: of their keys, or of the whole cache, nothing is copied, leased or loaded for others until COMMIT PREPARED or ROLLBACK PREPARED';
+    'Lists the caches that prepared transactions have changed; until COMMIT PREPARED or ROLLBACK PREPARED, no other session copies, leases or loads their changed keys, or any key if the whole cache changed.';
+COMMENT ON COLUMN pgcache.prepared.gid IS
+    'Shows the identifier under which the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.cache IS
+    'Names the relation, or shows its oid if only that transaction sees it.';
+COMMENT ON COLUMN pgcache.prepared.owner IS
+    'Names the role that prepared the transaction.';
+COMMENT ON COLUMN pgcache.prepared.prepared IS
+    'Shows when the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.age IS
+    'Shows how long ago the transaction was prepared.';
+COMMENT ON COLUMN pgcache.prepared.whole_cache IS
+    'Tells whether the whole cache counts as changed: it was altered, dropped, emptied or changed in more than 10,000 keys, or the server has restarted since.';
 GRANT SELECT ON pgcache.prepared TO PUBLIC;
 
 -- The hot tier: figures for monitoring, and its check ---------------------------------------------
@@ -873,7 +909,7 @@ CREATE FUNCTION pgcache.figures(
     AS 'MODULE_PATHNAME', 'figures_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.figures() IS
-    'figures behind pgcache.stats';
+    'Returns the figures of pgcache.stats.';
 
 -- What sweeps leave behind: nulls without preload.
 CREATE FUNCTION pgcache.sweep_figures(
@@ -886,7 +922,7 @@ CREATE FUNCTION pgcache.sweep_figures(
     AS 'MODULE_PATHNAME', 'sweep_figures_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.sweep_figures() IS
-    'figures of sweeps behind pgcache.stats';
+    'Returns the figures of sweeps in pgcache.stats.';
 REVOKE ALL ON FUNCTION pgcache.sweep_figures() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgcache.sweep_figures() TO pg_monitor;
 
@@ -914,7 +950,39 @@ CREATE VIEW pgcache.stats AS
       LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache
       LEFT JOIN pgcache.sweep_figures() AS w ON w.cache OPERATOR(pg_catalog.=) a.cache;
 COMMENT ON VIEW pgcache.stats IS
-    'figures of each cache of this database since the server started or pgcache.reset_stats(), what its sweeps left, and its bytes now';
+    'Shows figures of each cache of this database since the server started or pgcache.reset_stats(), what its sweeps left, and its bytes now.';
+COMMENT ON COLUMN pgcache.stats.cache IS
+    'Names the relation.';
+COMMENT ON COLUMN pgcache.stats.hot_hits IS
+    'Counts reads served from the hot tier, which for a memory cache are all hits.';
+COMMENT ON COLUMN pgcache.stats.table_hits IS
+    'Counts reads served from the table.';
+COMMENT ON COLUMN pgcache.stats.misses IS
+    'Counts reads that found no live entry.';
+COMMENT ON COLUMN pgcache.stats.sets IS
+    'Counts entries that functions stored, including add, replace, cas, incr, fetch and batches, but not plain SQL or touch.';
+COMMENT ON COLUMN pgcache.stats.deletes IS
+    'Counts live entries that functions removed by delete, delete_if, delete_many, delete_prefix and take, but not by plain SQL.';
+COMMENT ON COLUMN pgcache.stats.expired IS
+    'Counts rows, copies and memory entries removed because of time.';
+COMMENT ON COLUMN pgcache.stats.evicted IS
+    'Counts copies and memory entries removed from the hot tier to make room.';
+COMMENT ON COLUMN pgcache.stats.invalidated IS
+    'Counts copies removed because their rows changed.';
+COMMENT ON COLUMN pgcache.stats.hot_entries IS
+    'Counts the entries in the hot tier now.';
+COMMENT ON COLUMN pgcache.stats.hot_bytes IS
+    'Shows the bytes that these entries take in the hot tier, in whole granules of 64 bytes.';
+COMMENT ON COLUMN pgcache.stats.trimmed IS
+    'Counts rows removed because of max_entries.';
+COMMENT ON COLUMN pgcache.stats.last_sweep IS
+    'Shows when the last sweep of the whole table ended; NULL if none has, or for a memory cache.';
+COMMENT ON COLUMN pgcache.stats.sweep_lag IS
+    'Shows how long the row that waited longest had been expired when the last sweep found it.';
+COMMENT ON COLUMN pgcache.stats.waiting IS
+    'Estimates the expired rows that the last sweep left.';
+COMMENT ON COLUMN pgcache.stats.bytes IS
+    'Shows the bytes of the table, its indexes and TOAST on disk, or hot_bytes for a memory cache.';
 
 CREATE FUNCTION pgcache.tier_figures(
     OUT size bigint,
@@ -931,24 +999,44 @@ CREATE FUNCTION pgcache.tier_figures(
     AS 'MODULE_PATHNAME', 'tier_figures_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.tier_figures() IS
-    'figures behind pgcache.hot_tier';
+    'Returns the figures of pgcache.hot_tier.';
 
 CREATE VIEW pgcache.hot_tier AS
     SELECT * FROM pgcache.tier_figures();
 COMMENT ON VIEW pgcache.hot_tier IS
-    'the hot tier of this server: bytes (size, used, bookkeeping, holes, free) and counts (entries, evictions, rejected, lock_waits, pending)';
+    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free) and counts (entries, evictions, rejected, lock_waits, pending).';
+COMMENT ON COLUMN pgcache.hot_tier.size IS
+    'Shows the bytes of shared memory of the hot tier, which are at most pgcache.hot_size.';
+COMMENT ON COLUMN pgcache.hot_tier.used IS
+    'Shows the bytes in use, which are size minus free.';
+COMMENT ON COLUMN pgcache.hot_tier.entries IS
+    'Counts the entries, which are copies of rows and entries of memory caches.';
+COMMENT ON COLUMN pgcache.hot_tier.evictions IS
+    'Counts entries removed to make room since the server started or pgcache.reset_stats().';
+COMMENT ON COLUMN pgcache.hot_tier.rejected IS
+    'Counts values that are too long for the hot tier, which are not copied or which a memory cache rejects.';
+COMMENT ON COLUMN pgcache.hot_tier.lock_waits IS
+    'Counts how often a process had to wait for a lock of the hot tier.';
+COMMENT ON COLUMN pgcache.hot_tier.bookkeeping IS
+    'Shows the bytes of the index, locks, slots, leases and page tables.';
+COMMENT ON COLUMN pgcache.hot_tier.holes IS
+    'Shows the bytes that are lost inside pages in use.';
+COMMENT ON COLUMN pgcache.hot_tier.free IS
+    'Shows the bytes in free pages.';
+COMMENT ON COLUMN pgcache.hot_tier.pending IS
+    'Counts writers that are committing; one that stays for minutes waits for a standby or is a defect.';
 
 CREATE FUNCTION pgcache.reset_stats(cache regclass DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'reset_stats_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.reset_stats(regclass) IS
-    'sets the figures of one cache, or of all in this database, of the tier and of the Redis protocol, back to 0';
+    'Resets to 0 the figures of one cache, or of all caches in this database, of the hot tier and of the Redis protocol.';
 
 CREATE FUNCTION pgcache.verify(cache regclass) RETURNS TABLE (key text, hot_value text, table_value text)
     AS 'MODULE_PATHNAME', 'verify_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.verify(regclass) IS
-    'copies in the hot tier that differ from their rows: none, or pgcache has a defect';
+    'Returns copies in the hot tier that differ from their rows; any result means that pgcache has a defect.';
 
 CREATE FUNCTION pgcache.table_path_taken(
     OUT direct bigint,
@@ -957,7 +1045,7 @@ CREATE FUNCTION pgcache.table_path_taken(
     AS 'MODULE_PATHNAME', 'table_path_taken_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.table_path_taken() IS
-    'how often this session has gone to a table by key directly, and how often by a kept plan; pgcache.table_path chooses';
+    'Returns how often this session accessed a table directly by key, and how often by a kept plan; pgcache.table_path chooses.';
 
 -- Keys never appear in figures, but who reads what how often is not everybody's business.
 REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_stats(regclass)
@@ -989,7 +1077,7 @@ CREATE FUNCTION pgcache.resp_clients_now() RETURNS TABLE (
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 100;
 COMMENT ON FUNCTION pgcache.resp_clients_now() IS
-    'clients behind pgcache.resp_clients: those of the caller''s roles, all for members of pg_monitor';
+    'Returns the clients in pgcache.resp_clients: those of the caller''s roles, or all for members of pg_monitor.';
 -- It shows nobody what is not theirs, whatever default privileges say.
 GRANT EXECUTE ON FUNCTION pgcache.resp_clients_now() TO PUBLIC;
 
@@ -999,14 +1087,46 @@ CREATE VIEW pgcache.resp_clients AS
            c.channels, c.unread_bytes, c.unsent_bytes
       FROM pgcache.resp_clients_now() AS c;
 COMMENT ON VIEW pgcache.resp_clients IS
-    'clients of the Redis protocol: one''s own, all for members of pg_monitor; none where nothing listens';
+    'Lists clients of the Redis protocol: those of the caller''s roles, or all for members of pg_monitor; the view is empty if the Redis protocol is off.';
+COMMENT ON COLUMN pgcache.resp_clients.id IS
+    'Identifies the client for pgcache.resp_kill(), as CLIENT ID does; the server uses a number once while it runs.';
+COMMENT ON COLUMN pgcache.resp_clients.pid IS
+    'Identifies the process that owns the connection.';
+COMMENT ON COLUMN pgcache.resp_clients.role IS
+    'Names the role of the client; NULL if the client has not authenticated.';
+COMMENT ON COLUMN pgcache.resp_clients.name IS
+    'Shows the name set by CLIENT SETNAME.';
+COMMENT ON COLUMN pgcache.resp_clients.library IS
+    'Shows the name and version of the library set by CLIENT SETINFO.';
+COMMENT ON COLUMN pgcache.resp_clients.address IS
+    'Shows the address of the client, or the path of the unix socket.';
+COMMENT ON COLUMN pgcache.resp_clients.connected_at IS
+    'Shows when the client connected.';
+COMMENT ON COLUMN pgcache.resp_clients.last_request_at IS
+    'Shows when the last request of the client arrived.';
+COMMENT ON COLUMN pgcache.resp_clients.database IS
+    'Shows the database number chosen by SELECT, which is a position in pgcache.resp_caches.';
+COMMENT ON COLUMN pgcache.resp_clients.protocol IS
+    'Shows the version of the protocol, 2 or 3.';
+COMMENT ON COLUMN pgcache.resp_clients.last_command IS
+    'Names the last command without its arguments; unknown if it is not a command.';
+COMMENT ON COLUMN pgcache.resp_clients.commands IS
+    'Counts the commands that the client has sent.';
+COMMENT ON COLUMN pgcache.resp_clients.in_transaction IS
+    'Tells whether the client is between MULTI and EXEC.';
+COMMENT ON COLUMN pgcache.resp_clients.channels IS
+    'Counts the channels and patterns to which the client subscribes.';
+COMMENT ON COLUMN pgcache.resp_clients.unread_bytes IS
+    'Shows the bytes of memory for requests that have arrived in part.';
+COMMENT ON COLUMN pgcache.resp_clients.unsent_bytes IS
+    'Shows the bytes of replies that the client has not taken yet.';
 GRANT SELECT ON pgcache.resp_clients TO PUBLIC;
 
 CREATE FUNCTION pgcache.resp_kill(id bigint) RETURNS boolean
     AS 'MODULE_PATHNAME', 'resp_kill_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.resp_kill(bigint) IS
-    'ends a client of the Redis protocol; false if there is none of this number';
+    'Terminates a client of the Redis protocol, and returns false if no client has this id.';
 
 CREATE FUNCTION pgcache.resp_figures() RETURNS TABLE (
     clients bigint,
@@ -1035,18 +1155,60 @@ CREATE FUNCTION pgcache.resp_figures() RETURNS TABLE (
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
     ROWS 1;
 COMMENT ON FUNCTION pgcache.resp_figures() IS
-    'figures behind pgcache.resp_stats';
+    'Returns the figures of pgcache.resp_stats.';
 
 CREATE VIEW pgcache.resp_stats AS
     SELECT * FROM pgcache.resp_figures();
 COMMENT ON VIEW pgcache.resp_stats IS
-    'figures of the Redis protocol since the server started or they were set back; no row where nothing listens';
+    'Shows figures of the Redis protocol since the server started or the last reset; the view is empty if the Redis protocol is off.';
+COMMENT ON COLUMN pgcache.resp_stats.clients IS
+    'Counts the clients that are connected now.';
+COMMENT ON COLUMN pgcache.resp_stats.connections IS
+    'Counts the connections that were accepted.';
+COMMENT ON COLUMN pgcache.resp_stats.rejected IS
+    'Counts the connections that were rejected because of pgcache.resp_max_clients.';
+COMMENT ON COLUMN pgcache.resp_stats.cut_off IS
+    'Counts clients that were disconnected because they did not read (pgcache.resp_max_output), their command failed or they missed messages.';
+COMMENT ON COLUMN pgcache.resp_stats.killed IS
+    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill().';
+COMMENT ON COLUMN pgcache.resp_stats.commands IS
+    'Counts the commands that were answered.';
+COMMENT ON COLUMN pgcache.resp_stats.batches IS
+    'Counts the turns of clients in which commands were answered, each of which covers what arrived in one read, within bounds.';
+COMMENT ON COLUMN pgcache.resp_stats.largest_batch IS
+    'Shows the largest number of commands in one batch.';
+COMMENT ON COLUMN pgcache.resp_stats.hits IS
+    'Counts values that were requested and found.';
+COMMENT ON COLUMN pgcache.resp_stats.misses IS
+    'Counts values that were requested and not found.';
+COMMENT ON COLUMN pgcache.resp_stats.bytes_in IS
+    'Counts the bytes that clients have sent.';
+COMMENT ON COLUMN pgcache.resp_stats.bytes_out IS
+    'Counts the bytes that were sent to clients.';
+COMMENT ON COLUMN pgcache.resp_stats.failed_authentications IS
+    'Counts names and passwords that were rejected.';
+COMMENT ON COLUMN pgcache.resp_stats.failed_handshakes IS
+    'Counts connections whose TLS handshake failed.';
+COMMENT ON COLUMN pgcache.resp_stats.questions IS
+    'Counts requests to back processes, about passwords and privileges, that were answered.';
+COMMENT ON COLUMN pgcache.resp_stats.queue_depth IS
+    'Counts the requests and commands on tables that wait for a back process or are being processed now.';
+COMMENT ON COLUMN pgcache.resp_stats.queue_full IS
+    'Counts how often a client waited for a place in the queue.';
+COMMENT ON COLUMN pgcache.resp_stats.messages IS
+    'Counts messages of pgcache.publish() that were delivered, once for each process with subscribers.';
+COMMENT ON COLUMN pgcache.resp_stats.ring_overflows IS
+    'Counts how often messages were lost because a process did not take them in time, so that its subscribers were disconnected.';
+COMMENT ON COLUMN pgcache.resp_stats.tracked_keys IS
+    'Counts the keys of whose changes clients are notified by CLIENT TRACKING now.';
+COMMENT ON COLUMN pgcache.resp_stats.since IS
+    'Shows since when the figures are counted.';
 
 CREATE FUNCTION pgcache.publish(channel text, message text) RETURNS void
     AS 'MODULE_PATHNAME', 'publish_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.publish(text, text) IS
-    'sends a message to the clients of the Redis protocol that read the channel, when the transaction commits';
+    'Sends a message to the clients of the Redis protocol that subscribe to the channel, when the transaction commits.';
 
 -- Figures are not everybody's business; and programs trust what comes by a channel.
 REVOKE ALL ON FUNCTION pgcache.resp_figures(), pgcache.publish(text, text) FROM PUBLIC;
@@ -1063,7 +1225,7 @@ CREATE FUNCTION pgcache.tell_what_is_missing() RETURNS void
     AS 'MODULE_PATHNAME', 'tell_what_is_missing_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
-    'says in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it';
+    'Reports in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it.';
 
 -- It shows shared_preload_libraries, which not everybody may read.
 REVOKE ALL ON FUNCTION pgcache.tell_what_is_missing() FROM PUBLIC;

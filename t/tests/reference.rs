@@ -90,15 +90,6 @@ fn name(function: &Function) -> &str {
     function.signature.split('(').next().unwrap_or("")
 }
 
-/// A comment as a sentence: a capital, unless it begins with a function's name, and a full stop.
-fn sentence(comment: &str) -> String {
-    let (first, rest) = comment.split_at(1);
-    match comment.starts_with("cache_") {
-        true => format!("{comment}."),
-        false => format!("{}{rest}.", first.to_uppercase()),
-    }
-}
-
 #[test]
 fn its_entries_begin_with_the_comments() {
     let mut session = Cluster::shared().database().connect();
@@ -108,7 +99,7 @@ fn its_entries_begin_with_the_comments() {
             name(&function)
         ));
         assert!(
-            function.prose.starts_with(&sentence(&comment)),
+            function.prose.starts_with(&comment),
             "{}: {comment}\nand not: {}",
             name(&function),
             function.prose
@@ -119,7 +110,71 @@ fn its_entries_begin_with_the_comments() {
             "SELECT obj_description('{}'::regclass, 'pg_class')",
             view.name
         ));
-        assert!(view.prose.starts_with(&sentence(&comment)), "{}", view.name);
+        assert!(view.prose.starts_with(&comment), "{}", view.name);
+    }
+}
+
+/// Lists each function, view, column and setting of the extension with the description that psql shows.
+const DESCRIBED: &str = r"
+    SELECT p.oid::regprocedure || '', obj_description(p.oid, 'pg_proc')
+      FROM pg_proc AS p
+      JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+      JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache'
+    UNION ALL
+    SELECT c.oid::regclass || coalesce('.' || a.attname, ''), col_description(c.oid, coalesce(a.attnum, 0))
+      FROM pg_class AS c
+      JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+      JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache'
+     CROSS JOIN LATERAL (
+           SELECT NULL::name AS attname, 0::int2 AS attnum
+           UNION ALL
+           SELECT attname, attnum FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) AS a
+     WHERE c.relkind = 'v' AND c.oid <> 'pgcache.resp'::regclass
+    UNION ALL
+    SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pgcache.%'";
+
+/// Tells whether a text is one sentence that begins with a verb in the third person.
+fn is_sentence(text: &str) -> bool {
+    let verb = text.split(' ').next().unwrap_or_default();
+    let next = |(at, _)| {
+        let after: &str = &text[at + 2..];
+        after.starts_with(char::is_uppercase)
+    };
+    verb.starts_with(char::is_uppercase)
+        && verb.ends_with('s')
+        && text.ends_with('.')
+        && !text.match_indices(". ").any(next)
+}
+
+#[test]
+fn every_function_view_column_and_setting_is_described_by_one_sentence_with_its_verb_first() {
+    let mut session = Cluster::hot().database().connect();
+    session.run("SELECT cache_forever()"); // loads the library where it is not preloaded
+    let described = session.lines(DESCRIBED);
+    assert!(described.len() > 200, "{}", described.len());
+    let wrong: Vec<_> = described
+        .iter()
+        .filter(|line| {
+            !line
+                .split_once('|')
+                .is_some_and(|(_, text)| is_sentence(text))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_description_that_is_no_such_sentence_is_found() {
+    for (text, good) in [
+        ("Returns the live value.", true),
+        ("Counts reads of more than 1.5 ms. or so.", true),
+        ("", false),
+        ("the live value", false),
+        ("Returns the live value", false),
+        ("Live value.", false),
+        ("Returns the live value. It may be NULL.", false),
+    ] {
+        assert_eq!(is_sentence(text), good, "{text}");
     }
 }
 
