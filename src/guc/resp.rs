@@ -210,7 +210,7 @@ pub(super) fn define(preloading: bool) {
     text(
         c"pgcache.resp_database",
         c"Sets the database whose caches the Redis protocol serves.",
-        c"The server serves one database.",
+        c"The Redis protocol serves one database of the server.",
         &DATABASE,
         at_start(preloading),
     );
