@@ -24,7 +24,7 @@ impl Error {
                 "The view pgcache.caches lists the caches that you may read. To create a cache use cache_create(), and to turn a table into a cache use cache_attach()."
             }
             Error::Distributed(_) => {
-                "Turn it into a local table with undistribute_table(), or use plain SQL. The page docs/scaling.md describes how to spread caches over servers."
+                "Turn the table into a local table with undistribute_table(), or use plain SQL. The page docs/scaling.md describes how to spread caches over servers."
             }
             Error::OverShards(_) => {
                 "The page docs/scaling.md lists the functions that work on distributed caches."
@@ -78,8 +78,8 @@ impl Error {
             Error::UnknownUnit(_) => {
                 "Use s or ms for a column that holds a Unix time, and omit expires_unit for a column of type timestamptz."
             }
-            Error::DetachedView(_) => "Drop it with cache_drop().",
-            Error::DetachedMain => "It belongs to the extension; use another cache.",
+            Error::DetachedView(_) => "Drop the memory cache with cache_drop().",
+            Error::DetachedMain => "pgcache.main belongs to the extension; use another cache.",
             Error::GeneratedColumns => "Write to the table with SQL.",
             Error::GeneratedTtl => "Omit ttl, or change the expression that computes the deadline.",
             Error::KeyBeyondColumn => "Use a shorter key, or make the column longer.",

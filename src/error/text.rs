@@ -72,7 +72,7 @@ impl Error {
             Error::DroppedExtension => {
                 "extension \"pgcache\" was dropped while the statement ran".into()
             }
-            Error::NoSuchView => "there is no memory cache with these settings".into(),
+            Error::NoSuchView => "memory cache with these settings does not exist".into(),
             Error::LockTimeout => "canceling statement due to lock timeout".into(),
             Error::DefinitionChanged => {
                 "definition of the cache changed while a statement used it".into()
@@ -184,7 +184,7 @@ impl Error {
             Error::BrokenCache(_, why) | Error::Unattachable(_, why, _) => Some(why.clone()),
             Error::AttachedKind(_, why, _) | Error::Undistributable(_, why) => Some((*why).into()),
             Error::Distributed(_) => {
-                Some("Its rows are on shards, which the functions of pgcache do not search.".into())
+                Some("The rows of the table are on shards, which the functions of pgcache do not search.".into())
             }
             Error::TemporaryView(_) => Some("A temporary view has no entries.".into()),
             Error::LoaderNoQuery(text) | Error::LoaderColumns(text) | Error::LoaderRows(text) => {

@@ -91,7 +91,7 @@ fn change_and_remove(session: &mut Client, others: &[String]) {
     assert!(told.contains("removed"), "{told}");
     assert_eq!(jobs(session), others);
     let told = session.text("SELECT cache_schedule_expiry(NULL)");
-    assert!(told.contains("no job"), "{told}");
+    assert!(told.contains("does not exist"), "{told}");
 }
 
 #[test]

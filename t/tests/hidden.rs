@@ -36,7 +36,9 @@ fn a_session_hides_them_from_the_moment_on_at_which_it_loads_the_library() {
     assert_eq!(session.number("SELECT counted()"), 2);
     let why = hides(&mut session);
     assert!(
-        why.starts_with("false neither shared_preload_libraries nor session_preload_libraries"),
+        why.starts_with(
+            "false pgcache is in neither shared_preload_libraries nor session_preload_libraries"
+        ),
         "{why}"
     );
     assert_eq!(session.number(COUNT), 1);
@@ -98,7 +100,7 @@ fn a_role_that_may_only_select_sees_live_rows() {
 #[test]
 fn a_database_whose_extension_is_older_shows_them_until_it_is_updated() {
     let cluster = Cluster::shared();
-    for version in ["0.1.0", "0.2.0", "0.3.0", "0.4.0"] {
+    for version in ["0.1.0", "0.2.0", "0.3.0"] {
         let database = cluster.empty_database("");
         let mut session = database.connect();
         session.run(&format!("CREATE EXTENSION pgcache VERSION '{version}'"));

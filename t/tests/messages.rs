@@ -219,7 +219,7 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_get('k', 4294967295::oid::regclass)",
     ),
     (
-        "there is no memory cache with these settings",
+        "memory cache with these settings does not exist",
         "SELECT * FROM pgcache.memory_entries('id=7') AS e (k text, v text, e timestamptz)",
     ),
     ("cache \"…\" already exists", "SELECT cache_create('c')"),

@@ -139,7 +139,7 @@ fn keys_that_sql_could_not_read_are_refused_and_missed() {
             &[b"SETRANGE", key, b"1", b"v"],
         ] {
             let error = client.ask_bytes(request).error();
-            assert!(error.starts_with("ERR a key has"), "{error}");
+            assert!(error.starts_with("ERR a key must have"), "{error}");
         }
         assert_eq!(client.ask_bytes(&[b"GET", key]), Reply::Null);
         assert_eq!(client.ask_bytes(&[b"DEL", key]), integer(0));

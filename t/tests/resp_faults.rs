@@ -53,7 +53,7 @@ fn without_descriptors_those_who_are_there_are_served() {
     let says = || {
         door.cluster
             .log_text()
-            .matches("takes no connections now")
+            .matches("could not accept a connection of the Redis protocol")
             .count()
     };
     wait_until("the log says so", || says() == 1);

@@ -349,7 +349,7 @@ fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
         .unwrap();
     assert_eq!(door.client().ask(&["PING"]), Reply::status("PONG"));
     let says = |address: IpAddr| {
-        let line = format!("cannot listen on {address}:{port}\n");
+        let line = format!("could not listen on {address}:{port} for the Redis protocol\n");
         door.cluster.log_text().matches(&line).count()
     };
     // A process that another test has forked just now keeps a listener open until it is the program that it is to be:

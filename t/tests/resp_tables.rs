@@ -652,7 +652,7 @@ fn copy_goes_from_one_table_to_another() {
     assert_eq!(bytes.ask_bytes(&[b"SET", b"k", b"\xff"]), ok());
     let refused = bytes.ask(&["COPY", "k", "x", "DB", "2"]).error();
     assert!(
-        refused.starts_with("ERR this cache holds text"),
+        refused.starts_with("ERR value is not valid text"),
         "{refused}"
     );
     let mut app = client_as(&door, "app", "0");
