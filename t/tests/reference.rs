@@ -167,7 +167,7 @@ fn every_function_view_column_and_setting_is_described_by_one_sentence_with_its_
 fn a_description_that_is_no_such_sentence_is_found() {
     for (text, good) in [
         ("Returns the live value.", true),
-        ("Counts reads of more than 1.5 ms. or so.", true),
+        ("Returns up to 1.5 values.", true),
         ("", false),
         ("the live value", false),
         ("Returns the live value", false),
