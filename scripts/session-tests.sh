@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments go to
-# libtest; what the tests are told beyond that (PGCACHE_PRELOAD and so on) is in the caller's environment.
+# libtest; the caller's environment has the rest (PGCACHE_PRELOAD and so on).
 # scripts/sessions.py runs the program, prints a line for each test, and says which were slow.
 
 session_tests() {

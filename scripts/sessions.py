@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Runs the program of the session tests and reports: a line for each test, what failed and why, the ten slowest, and
-what tests left behind on their servers.
+"""Runs the program of the session tests and reports: a line for each test, failures with their output, the ten slowest, and
+leftovers of tests on their servers.
 
 A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; else it fails. On a machine with
 more work than cores the budget grows by the load for each core, since a test cannot know what else runs.
@@ -32,8 +32,8 @@ def crowding():
 
 
 def events(words):
-    """What the program says, line by line: libtest's own as dictionaries, what tests print as it is."""
-    environment = os.environ | {"RUSTC_BOOTSTRAP": "1"}  # libtest tells times only to who has asked for the unstable
+    """Yields the program's output line by line: libtest's events as dictionaries, lines that tests print as text."""
+    environment = os.environ | {"RUSTC_BOOTSTRAP": "1"}  # libtest reports times only as an unstable feature
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment, errors="replace")
     for line in process.stdout:
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests, cheapest first, in throwaway clusters. What is missing gets installed; a component that must be tested and
-# cannot run is a failure. The last line is the count.
+# Runs the tests, cheapest first, in throwaway clusters. Installs missing components; one that must be tested and cannot
+# run is a failure. The last line is the count.
 #
 # Usage: test.sh         the parts that each change must pass
 #        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else those of
@@ -29,7 +29,7 @@ need rust server python pgbouncer
 ! wanted smokes || need redis memcached charts valgrind
 need_files 4096 'make test'
 
-# What did not run, because it cannot be had here or has not changed; said at the end, and no failure.
+# Parts that did not run, because they cannot be had here or have not changed; listed at the end, and no failure.
 absent=()
 passed=0 failed=0 seconds=()
 
@@ -147,7 +147,7 @@ session_part() {
         ${modules[@]+"${modules[@]}"} "$@"
 }
 
-# What needs no server.
+# The parts that need no server.
 lints() {
     one_test lint-format scripts/lint.sh format
     one_test lint-pages scripts/lint.sh pages prose
@@ -220,8 +220,8 @@ smokes() {
     scripts/need.sh etcd || absent+=("etcd beside pgcache in bench/run.sh kv, which cannot be had here")
 }
 
-# The examples, the programs of docs/drivers.md, and others' software over attached tables. What is not here and cannot be
-# had is named at the end.
+# The examples, the programs of docs/drivers.md, and other projects' software over attached tables. Missing languages are
+# listed at the end.
 examples() {
     local language languages=(python) shops=(python) attached=(cache_table.py)
     for language in node go ruby java php; do
@@ -257,7 +257,7 @@ xa() {
     fi
 }
 
-# Clients of Redis, unchanged, beside a Redis. What is not here and cannot be had is named at the end.
+# Clients of Redis, unchanged, beside a Redis. Missing ones are listed at the end.
 clients() {
     local programs=(redis-cli redis-py django django-tests redis-rs)
     clients_of node 'the clients in node' node-redis node-redis-cached ioredis stores
@@ -280,7 +280,7 @@ clients_of() {
     fi
 }
 
-# The stores of frameworks, by the frameworks' own tests. What is not here and cannot be had is named at the end.
+# The stores of frameworks, by the frameworks' own tests. Missing ones are listed at the end.
 stores() {
     local needs words names=()
     for needs in stores/*/needs; do
@@ -309,7 +309,7 @@ one() {
     fi
 }
 
-# Only where Postgres itself was built from source may pg_cron be out of reach; a package must be there.
+# Only where Postgres itself was built from source may pg_cron be out of reach; a package must have it.
 cron=0
 if [[ $PARTS == *sessions* ]]; then
     if scripts/need.sh cron; then

@@ -1,7 +1,7 @@
 -- pgcache 0.5.0: a cache that lives in Postgres
 --
 -- Every SQL function, grouped as in docs/reference.md. The cache_* functions go to the
--- schema that CREATE EXTENSION was told (else the first of search_path); everything internal lies
+-- schema that CREATE EXTENSION names (else the first of search_path); everything internal lies
 -- in schema pgcache. Reads are PARALLEL RESTRICTED: a worker process could not see what its own
 -- session has written a moment ago.
 
@@ -10,7 +10,7 @@
 CREATE SCHEMA pgcache;
 GRANT USAGE ON SCHEMA pgcache TO PUBLIC;
 
--- What makes a table a cache: its row trigger, whose arguments are the settings ------------------
+-- A table is a cache by its row trigger, whose arguments are the settings -------------------------
 
 CREATE FUNCTION pgcache.record() RETURNS trigger
     AS 'MODULE_PATHNAME', 'record_wrapper'
@@ -51,7 +51,7 @@ CREATE FUNCTION pgcache.live(expires_at timestamptz) RETURNS boolean
     SUPPORT pgcache.live_support;
 COMMENT ON FUNCTION pgcache.live(timestamptz) IS
     'Returns whether plain SQL sees a row with this deadline; reads the clock once for each scan, and returns true for NULL, with pgcache.show_expired and for foreign keys.';
--- Who reads a cache runs it, whatever default privileges say.
+-- Every role that reads a cache runs it, so default privileges must not take it away.
 GRANT EXECUTE ON FUNCTION pgcache.live(timestamptz) TO PUBLIC;
 
 CREATE FUNCTION pgcache.live_unix(deadline bigint, per_second integer) RETURNS boolean
@@ -162,7 +162,7 @@ COMMENT ON FUNCTION cache_clear(regclass) IS
 
 -- It comes here because the functions below name it in their defaults. Nothing is granted on it.
 -- A dump brings back its entries; its settings are those of this file. Every argument is given with its
--- type: whoever may create functions in that schema could have put a cache_create(text) beside this one.
+-- type: a role that may create functions in that schema could have put a cache_create(text) beside this one.
 SELECT @extschema@.cache_create('pgcache.main'::pg_catalog.text, NULL::pg_catalog.interval, 'unlogged'::pg_catalog.text,
        'pg_catalog.text'::pg_catalog.regtype, NULL::pg_catalog.int8, NULL::pg_catalog.interval, false);
 SELECT pg_catalog.pg_extension_config_dump('pgcache.main', '');
@@ -439,8 +439,8 @@ CREATE FUNCTION cache_distribute(cache regclass, shard_count integer DEFAULT NUL
 COMMENT ON FUNCTION cache_distribute(regclass, integer) IS
     'Spreads a table cache over the nodes of a Citus cluster; functions then work from every node.';
 
--- What the nodes of Citus send each other. STRICT, because Citus looks up the node of a NULL key and crashes. It does what its caller may do by SQL, and the settings are those in which
--- a result is read as it was meant.
+-- The nodes of Citus send each other these calls. STRICT, because Citus looks up the node of a NULL key and crashes. A
+-- call does only what its caller may do by SQL. Its settings are those by which the sender reads the result.
 CREATE FUNCTION pgcache.at_key(key text, node bigint, function text, arguments text[]) RETURNS text[]
     AS 'MODULE_PATHNAME', 'at_key_wrapper'
     LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
@@ -911,7 +911,7 @@ CREATE FUNCTION pgcache.figures(
 COMMENT ON FUNCTION pgcache.figures() IS
     'Returns the figures of pgcache.stats.';
 
--- What sweeps leave behind: nulls without preload.
+-- The figures of sweeps are null without preload.
 CREATE FUNCTION pgcache.sweep_figures(
     OUT cache oid,
     OUT trimmed bigint,
@@ -1047,7 +1047,7 @@ CREATE FUNCTION pgcache.table_path_taken(
 COMMENT ON FUNCTION pgcache.table_path_taken() IS
     'Returns how often this session accessed a table directly by key, and how often by a kept plan; pgcache.table_path chooses.';
 
--- Keys never appear in figures, but who reads what how often is not everybody's business.
+-- Keys never appear in figures, but not every role may know how often a cache is read.
 REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_stats(regclass)
     FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pgcache.figures(), pgcache.tier_figures() TO pg_monitor;
@@ -1078,7 +1078,7 @@ CREATE FUNCTION pgcache.resp_clients_now() RETURNS TABLE (
     ROWS 100;
 COMMENT ON FUNCTION pgcache.resp_clients_now() IS
     'Returns the clients in pgcache.resp_clients: those of the caller''s roles, or all for members of pg_monitor.';
--- It shows nobody what is not theirs, whatever default privileges say.
+-- It shows each role its own clients alone, so default privileges must not take it away.
 GRANT EXECUTE ON FUNCTION pgcache.resp_clients_now() TO PUBLIC;
 
 CREATE VIEW pgcache.resp_clients AS
@@ -1216,7 +1216,7 @@ GRANT EXECUTE ON FUNCTION pgcache.resp_figures() TO pg_monitor;
 GRANT SELECT ON pgcache.resp_stats TO pg_monitor;
 
 -- The cache of database 0 of the Redis protocol, unless pgcache.resp_caches names others. Nothing is
--- granted on it. It belongs to the extension, and what it holds is nobody's data: a dump has the grants
+-- granted on it. It belongs to the extension, and a dump does not have its entries: it has the grants
 -- on it only.
 SELECT @extschema@.cache_create('pgcache.resp'::pg_catalog.text, NULL::pg_catalog.interval, 'memory'::pg_catalog.text,
        'pg_catalog.bytea'::pg_catalog.regtype, NULL::pg_catalog.int8, NULL::pg_catalog.interval, false);

@@ -26,7 +26,7 @@ pub struct Cluster {
     pub(crate) port: u16,
     /// The library that moves the server's wall clock, where a test does.
     clock: Option<PathBuf>,
-    /// What stands in the server's environment besides.
+    /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
     /// A test stopped, killed or configured this server, so no other test may take it.
     is_spoiled: AtomicBool,
@@ -47,7 +47,7 @@ pub enum Shutdown {
     Smart,
 }
 
-/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are told at once. Nothing
+/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are found at once. Nothing
 /// sweeps behind a test's back.
 const BASE: &[&str] = &[
     "listen_addresses = ''",
@@ -222,7 +222,7 @@ impl Cluster {
         provoked.push(words);
     }
 
-    /// What no test asks for: a PANIC, and an internal error, which only a defect raises.
+    /// Returns the first PANIC or internal error in the log that the test did not provoke: only a defect raises one.
     pub(crate) fn bad_line(&self) -> Option<String> {
         let provoked = self.provoked.lock().expect("nobody fails with these");
         let log = self.log_text();
@@ -350,7 +350,7 @@ impl Cluster {
         assert!(self.try_kill_backend(pid), "not a backend of this cluster");
     }
 
-    /// Kills a server process that may have ended already; whether it was there.
+    /// Kills a server process that may have ended already; returns whether it existed.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
         self.spoil();
         // The shell's own kill: a small system has no program of that name.
@@ -409,14 +409,14 @@ impl Cluster {
             .connect(NoTls)
     }
 
-    /// A session as superuser, and what it is told besides its results.
+    /// A session as superuser, and the notices that it receives.
     pub fn connect_hearing(&self, database: &str) -> (Client, Receiver<DbError>) {
         let (sender, notices) = channel();
         let session = Config::new()
             .host_path(&self.folder)
             .user("postgres")
             .dbname(database)
-            // Nobody need listen.
+            // The receiver may be gone.
             .notice_callback(move |notice| drop(sender.send(notice)))
             .connect(NoTls)
             .unwrap_or_else(|error| panic!("no session in {database}: {error:?}"));

@@ -1,5 +1,5 @@
-//! What must hold of a server when its test has ended, so that the next test finds it as new: nothing of the test is
-//! left in it, and the product has left nothing behind either.
+//! Checks a server whose test has ended, so that the next test finds it as new: neither the test nor the product has left
+//! anything behind.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ struct Idle {
 static POOL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// What this test has taken.
+    /// The servers that this test has taken.
     static SCOPE: RefCell<Scope> = const { RefCell::new(Scope { test: String::new(), taken: Vec::new() }) };
     /// The test has panicked.
     static FAILED: Cell<bool> = const { Cell::new(false) };
@@ -204,7 +204,7 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     }
 }
 
-/// Writes what a test left behind where `make test` looks.
+/// Reports a leftover of a test in the file that `make test` reads.
 fn report(test: &str, left: &str) {
     let file = Stage::current().run.join("leftovers");
     let mut file = std::fs::File::options()

@@ -9,10 +9,10 @@ use crate::stage::{Stage, succeed};
 /// The database that others are copied from: it has the extension.
 pub const WITH_EXTENSION: &str = "pgcache_template";
 
-/// What is in a fresh data folder.
+/// The contents of a fresh data folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Template {
-    /// What initdb makes.
+    /// As initdb makes it.
     Bare,
     /// The database [`WITH_EXTENSION`], too.
     WithExtension,
