@@ -41,6 +41,7 @@ help:
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 50 minutes)'
 	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
 	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
+	@echo 'make power           sets one deliberate fault after the other and runs the test that must fail with it'
 	@echo 'make lint            formatting, clippy, types of all majors, shell scripts, floors, pages'
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
@@ -61,7 +62,7 @@ demo:
 test:
 	@scripts/test.sh $(ONE)
 
-test-all cassert valgrind postgres-check upgrade-check citus-check leaks audit coverage deb deb-check binaries binaries-check dist docker-check:
+test-all cassert valgrind postgres-check upgrade-check citus-check leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -83,7 +84,7 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check citus-check leaks soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check citus-check leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS

@@ -160,7 +160,10 @@ pub fn define(preloading: bool) {
     define_leases();
     resp::define(preloading);
     #[cfg(feature = "pauses")]
-    crate::pg::session::pause::define();
+    {
+        crate::pg::session::pause::define();
+        crate::pg::session::fault::define(preloading);
+    }
     // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.
     crate::pg::session::reserve_settings_prefix(c"pgcache");
 }

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
 use crate::pg::session;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::value::convert;
@@ -85,6 +86,10 @@ fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> O
     pause::at(Window::TokenToSnapshot);
     let entry = table::get(cache, key.key, grace);
     pause::at(Window::ReadToFill);
+    let token = match fault::on(Fault::TokenAfterSnapshot) {
+        true => copies::token(cache, key),
+        false => token,
+    };
     count_read(cache, Figure::TableHits, entry.is_some());
     if let (Some(token), Some(entry)) = (token, &entry) {
         copies::fill(cache, key, &token, entry);
@@ -445,6 +450,9 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
 
 /// A deletion that finds no row still says that what is being computed for the key is out of date.
 fn note_deletion(cache: &Cache, key: Key) {
+    if fault::on(Fault::DeletionNotNoted) {
+        return;
+    }
     changes::note_outdated(cache.relation);
     changes::note_key(cache.relation, key.text().bytes());
 }

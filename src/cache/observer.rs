@@ -15,6 +15,7 @@ use super::open::removal;
 use super::table::renew;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{applied, callbacks, ending, source};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::table::probe;
 
@@ -35,7 +36,9 @@ pub fn register() {
         died: vacuum_need::note_dead,
         truncated: |relation| {
             notify::note_clear(relation);
-            changes::note_table(relation, Extent::Rows);
+            if !fault::on(Fault::TruncateNotNoted) {
+                changes::note_table(relation, Extent::Rows);
+            }
         },
         depended_on: |cache, key| {
             pending::note(cache, key);
@@ -55,7 +58,11 @@ pub fn register() {
             pending::note_placed(cache);
             ending::ask_for();
         },
-        altered: |relation| changes::note_table(relation, Extent::Definition),
+        altered: |relation| {
+            if !fault::on(Fault::DefinitionNotNoted) {
+                changes::note_table(relation, Extent::Definition);
+            }
+        },
         created: changes::note_created,
         dropped: changes::note_dropped,
         database_dropped: changes::note_database_dropped,
@@ -106,7 +113,12 @@ fn at_moment(moment: Moment) {
             remove_what_depends();
             notify::at_commit();
             setup::at_commit();
-            changes::mark();
+            if !fault::on(Fault::MarkedAfterCommit) {
+                changes::mark();
+            }
+            if fault::on(Fault::UnmarkedBeforeVisible) {
+                changes::unmark(true);
+            }
             pause::at(Window::MarkToVisible);
         }
         // The same. With something to tell the transaction cannot be prepared: Postgres says so.
@@ -140,6 +152,9 @@ fn at_moment(moment: Moment) {
             notify::forget();
             setup::forget();
             pause::at(Window::VisibleToUnmark);
+            if fault::on(Fault::MarkedAfterCommit) {
+                changes::mark();
+            }
             changes::unmark(true);
             // Who hears of it finds no older entry any more.
             publish::send();
@@ -150,6 +165,9 @@ fn at_moment(moment: Moment) {
             notify::forget();
             setup::forget();
             changes::unmark(false);
+            if fault::on(Fault::SentOnRollback) {
+                publish::send();
+            }
             publish::forget();
             held::end(false);
         }

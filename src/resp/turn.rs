@@ -15,6 +15,7 @@ use super::shared::Core;
 use super::slow;
 use super::tracking::turns as tracking;
 use crate::pg::session::clock;
+use crate::pg::session::fault::{self, Fault};
 
 /// A turn ends after so many commands, or so much time: others wait.
 const COMMANDS: u32 = 512;
@@ -111,7 +112,9 @@ fn send(
     replies: &mut Writer,
     amid_reply: bool,
 ) -> std::io::Result<()> {
-    tracking::drain(core, Some(client));
+    if !fault::on(Fault::NotDrainedBeforeReply) {
+        tracking::drain(core, Some(client));
+    }
     if client.is_amid_reply() {
         return client.send_replies(replies);
     }
@@ -125,7 +128,10 @@ fn send(
     if amid_reply {
         client.send(&pushed)?;
     }
-    client.send(&again)
+    match fault::on(Fault::NotToldAgain) {
+        true => Ok(()),
+        false => client.send(&again),
+    }
 }
 
 /// Ends once the last replies are sent.

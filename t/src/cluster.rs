@@ -161,6 +161,9 @@ impl Cluster {
         if std::env::var("PGCACHE_PRELOAD").is_ok_and(|preload| preload == "1") {
             self.configure(&["shared_preload_libraries = 'pgcache'"]);
         }
+        if let Ok(fault) = std::env::var("PGCACHE_FAULT") {
+            self.configure(&[&format!("pgcache.fault = '{fault}'")]);
+        }
         if let Ok(path) = std::env::var("PGCACHE_TABLE_PATH") {
             self.configure(&[&format!("pgcache.table_path = '{path}'")]);
         }

@@ -70,3 +70,4 @@ pub mod tier;
 pub mod upgrade;
 pub mod wait;
 pub mod ways;
+pub mod windows;

@@ -36,6 +36,28 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     }
 }
 
+/// The log of commits has COMMIT PREPARED before others see the rows.
+#[test]
+fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
+    let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
+    let database = cluster_database(&cluster);
+    let mut reader = database.connect();
+    thread::scope(|scope| {
+        let mut writer = database.connect();
+        writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'p'");
+        writer.run("SET synchronous_commit = on");
+        scope.spawn(move || writer.run("COMMIT PREPARED 'p'"));
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let pid = wait_for("the commit waits", || reader.value(waiting));
+        for _ in 0..3 {
+            assert_eq!(reader.text("SELECT cache_get('k', 'c')"), "old");
+        }
+        reader.run(&format!("SELECT pg_cancel_backend({pid})"));
+    });
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+    reader.nothing_pending();
+}
+
 fn cluster_database(cluster: &Cluster) -> pgcache_tests::database::Database<'_> {
     let mut session = cluster.connect("postgres");
     session.run("ALTER SYSTEM SET synchronous_commit = local");

@@ -8,6 +8,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::{wait_for, wait_until};
 use postgres::Client;
 
 /// A database with the cache `c`, whose key `k` is hot in the second session.
@@ -46,6 +47,80 @@ fn more_caches_than_slots_stay_right() {
     writer.run("DROP TABLE c0");
     writer.run("SELECT cache_set('k', '1', cache => 'm')");
     assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "1");
+}
+
+/// What such a writer changes, the server knows by the global pair alone.
+#[test]
+fn a_writer_without_a_slot_keeps_loaders_from_storing() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.hot_size = '2MB'",
+        "synchronous_standby_names = 'nobody'",
+        "synchronous_commit = local",
+    ]);
+    let database = cluster.database();
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    for i in 0..45 {
+        writer.run(&format!("SELECT cache_create('c{i}')"));
+        writer.run(&format!("SELECT cache_set('k', 'old', cache => 'c{i}')"));
+    }
+    writer.run("SELECT cache_create('c', storage => 'logged'), cache_create('own')");
+    let fetch = "SELECT cache_fetch('k', 'SELECT ''loaded''', cache => 'c')";
+    let row = "SELECT (SELECT value FROM c WHERE key = 'k')";
+    let remove = "SELECT cache_delete_prefix('k', 'c')";
+    thread::scope(|scope| {
+        let mut writer = database.connect();
+        writer.run("SET synchronous_commit = on");
+        let removes = format!("BEGIN; INSERT INTO c VALUES ('x', ''); {remove}; COMMIT");
+        scope.spawn(move || writer.run(&removes));
+        let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let pid = wait_for("the commit waits", || reader.value(waiting));
+        assert_eq!(reader.text(fetch), "loaded");
+        let stored = reader.value(row);
+        reader.run(&many_leases());
+        assert_eq!(reader.text(fetch), "loaded");
+        reader.run("COMMIT");
+        let stored_without_a_lease = reader.value(row);
+        reader.run(&format!("SELECT pg_cancel_backend({pid})"));
+        assert_eq!((stored, stored_without_a_lease), (None, None));
+    });
+    // Without a lease a token says that the removal has come and gone while the loader ran.
+    writer.run("BEGIN; SELECT pg_advisory_lock(42)");
+    thread::scope(|scope| {
+        let gate = "SELECT ''loaded'' FROM pg_advisory_lock_shared(42)";
+        let loader = scope.spawn(|| {
+            reader.run(&many_leases());
+            reader.run(&fetch.replace("SELECT ''loaded''", gate));
+            reader.run("COMMIT");
+        });
+        let mut watch = database.connect();
+        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'advisory'";
+        wait_until("the loader waits", || watch.holds(waits));
+        watch.run(remove);
+        writer.run("SELECT pg_advisory_unlock(42); COMMIT");
+        loader.join().expect("it is served");
+    });
+    assert_eq!(writer.value(row), None, "after the removal");
+    writer.nothing_pending();
+}
+
+/// Begins a transaction that has all the leases that it may have.
+fn many_leases() -> String {
+    let key = "'x' || pg_backend_pid() || '-' || g || clock_timestamp()";
+    format!(
+        "BEGIN; SELECT count(cache_fetch({key}, 'SELECT 1', cache => 'own')) FROM generate_series(1, 70) AS g"
+    )
+}
+
+/// The triggers were disabled before there was a slot, so nothing has suspended it.
+#[test]
+fn a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("BEGIN; SELECT cache_create('c'); ALTER TABLE c DISABLE TRIGGER ALL; COMMIT");
+    session.run("INSERT INTO c VALUES ('k', 'old')");
+    assert_eq!(session.agrees("k", "c").as_deref(), Some("old"));
+    session.run("UPDATE c SET value = 'new'");
+    assert_eq!(session.agrees("k", "c").as_deref(), Some("new"));
 }
 
 #[test]

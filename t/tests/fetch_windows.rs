@@ -10,39 +10,14 @@ use pgcache_tests::database::Database;
 use pgcache_tests::source::{UPDATE, with_source};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
+use pgcache_tests::windows::{
+    LOAD_TO_STORE, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN, VISIBLE_TO_UNMARK,
+    WRITTEN_TO_ASKED, is_inside, paused, stay_in, until_inside,
+};
 use postgres::Client;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
-
-/// Numbers of `pg::session::pause::Window`.
-const MARK_TO_VISIBLE: u32 = 0;
-const VISIBLE_TO_UNMARK: u32 = 1;
-const MARK_TO_REMOVE: u32 = 4;
-const LOAD_TO_STORE: u32 = 5;
-const TOLD_TO_WRITTEN: u32 = 6;
-const WRITTEN_TO_ASKED: u32 = 7;
-
-/// Nobody is kept longer in a window, should a test fail before it lets them go.
-const LONGEST: &str = "60s";
-
-fn paused(cluster: &Cluster) -> bool {
-    let mut session = cluster.database().connect();
-    session.holds("SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'pgcache.pause%'")
-}
-
-/// From now on this session stays in this window when it comes to it; the number of its backend.
-fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
-    session.run(&format!(
-        "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
-    ));
-    cluster.hold_windows(true);
-    session.number("SELECT pg_backend_pid()")
-}
-
-fn until_inside(watch: &mut Client, backend: i64, what: &str) {
-    wait_until(what, || is_inside(watch, backend));
-}
 
 /// Changes the source, and lets go who is in the window when that is done, or waits for them.
 fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) {
@@ -59,12 +34,6 @@ fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) 
         cluster.hold_windows(false);
         writer.join().expect("it commits");
     });
-}
-
-fn is_inside(watch: &mut Client, backend: i64) -> bool {
-    watch.holds(&format!(
-        "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"
-    ))
 }
 
 /// From now on everybody finds the new value, and nothing is left of the old one.

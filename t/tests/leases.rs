@@ -222,6 +222,20 @@ fn a_rolled_back_store_gives_the_lease_back() {
     assert_eq!(state(&mut other, "tab"), "hit");
 }
 
+/// The deletion cannot see the row that is stored, and voids the lease: the rollback does not bring it back.
+#[test]
+fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
+    let database = with_caches();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    let lease = win(&mut one, "tab");
+    one.run("BEGIN");
+    assert!(store(&mut one, lease, "tab"));
+    other.run("SELECT cache_delete('k', 'tab')");
+    one.run("ROLLBACK");
+    assert_eq!(state(&mut other, "tab"), "win");
+    assert!(!store(&mut one, lease, "tab"));
+}
+
 /// The row that the store waits for is written by a transaction that voids the lease: its value stays.
 #[test]
 fn a_store_that_waited_for_a_newer_value_is_undone() {

@@ -27,6 +27,7 @@ mod coherence_sessions;
 mod coherence_statements;
 mod coherence_storm;
 mod coherence_storm_sources;
+mod coherence_windows;
 mod coherence_writer;
 mod concurrency;
 mod crash_tier;

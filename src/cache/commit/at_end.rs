@@ -11,6 +11,7 @@ use crate::cache::lease::{held, load_token};
 use crate::cache::tier::slots;
 use crate::pg::catalog::relation;
 use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -50,39 +51,56 @@ impl Transaction {
     }
 
     pub(super) fn end(&mut self, committed: bool) {
-        let ended = std::mem::take(self);
+        let mut ended = std::mem::take(self);
         let Some(tier) = tier() else {
             return;
         };
-        if committed && tier.is_tracked() {
+        let asked = match fault::on(Fault::AsksTooEarly) {
+            true => ended.announced.is_some(),
+            false => tier.is_tracked(),
+        };
+        let tells = asked
+            && (committed || fault::on(Fault::RollbackTold))
+            && !fault::on(Fault::ToldBeforeVisible);
+        if tells && !fault::on(Fault::ToldAfterUnmark) {
             ended.tell(tier);
         }
         if let Some(announced) = ended.announced {
             tier.control().telling.end(announced);
         }
         if committed {
-            for cache in ended.outdated {
+            for &cache in &ended.outdated {
                 load_token::note_removal(tier, cache);
             }
         }
         if let Some(record) = ended.record {
             lowering::lower(tier, record, || Some(committed));
         }
-        ended.marks.undo(tier, committed);
+        if committed || !fault::on(Fault::AbortKeepsMarks) {
+            std::mem::take(&mut ended.marks).undo(tier, committed);
+        }
+        if tells && fault::on(Fault::ToldAfterUnmark) {
+            ended.tell(tier);
+        }
         let relations = ended.relations.into_one();
         free_slots(match committed {
+            true if fault::on(Fault::DroppedSlotKept) => Vec::new(),
+            false if fault::on(Fault::CreatedSlotKept) => Vec::new(),
             true => relations.dropped,
             false => relations.created,
         });
         if committed {
             for database in ended.databases {
+                if fault::on(Fault::DatabaseSlotsKept) {
+                    break;
+                }
                 slots::free_database(tier, database);
             }
         }
     }
 
     /// The commit is visible, and the marks still stand.
-    fn tell(&self, tier: &Tier) {
+    pub(super) fn tell(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
         for relation in whole.chain(self.late.iter().copied()) {
@@ -128,12 +146,17 @@ impl Transaction {
         for (list, mark) in lists {
             for relation in list {
                 let cache = CacheId::of(relation);
-                if slots::find(tier, cache).is_some() {
+                if slots::find(tier, cache).is_some() && !fault::on(Fault::PreparedDropKeepsSlot) {
                     memory::push(&mut later, mark(cache));
                 }
             }
         }
         for cache in held::take_stores() {
+            if fault::on(Fault::PreparedStoresNotCounted) {
+                tier.stores(cache)
+                    .fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                continue;
+            }
             memory::push(&mut later, Mark::Stores(cache));
         }
         self.marks.put_first(later);

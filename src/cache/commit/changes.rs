@@ -28,6 +28,7 @@ use crate::cache::model::key_set::Keys;
 use crate::pg::catalog::relation;
 use crate::pg::events::{self, Phase};
 use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::session::{lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
@@ -62,6 +63,9 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
                 return;
             }
             memory::push(&mut transaction.late, relation.to_u32());
+            if fault::on(Fault::LateWriteNotMarked) {
+                return;
+            }
             return transaction.marks.keys(
                 tier,
                 relation.to_u32(),
@@ -176,6 +180,9 @@ fn hand_over() {
         .and_then(|record| {
             with(|t| {
                 t.record = Some(record);
+                if fault::on(Fault::PrepareForgetsMarks) {
+                    std::mem::take(&mut t.marks).undo(tier, true);
+                }
                 t.marks.hand_over(tier, record)
             })
         });
@@ -216,6 +223,11 @@ pub fn mark() {
     with(|t| {
         t.mark();
         t.announce();
+        if fault::on(Fault::ToldBeforeVisible)
+            && let Some(tier) = tier()
+        {
+            t.tell(tier);
+        }
     });
 }
 
@@ -245,6 +257,9 @@ pub fn release_savepoint(level: i32) {
 pub fn roll_back_savepoint(level: i32) {
     let rolled_back = with(|t| {
         t.open.roll_back(level);
+        if fault::on(Fault::SavepointForgetsNotes) {
+            t.keys.clear();
+        }
         t.relations.roll_back(level)
     });
     free_slots(rolled_back.created);
@@ -253,7 +268,7 @@ pub fn roll_back_savepoint(level: i32) {
 
 /// Here the abort is recorded, and the files are still there.
 fn flush_abort_of(new_files: bool) {
-    if new_files {
+    if new_files && !fault::on(Fault::AbortNotFlushed) {
         transaction::flush_abort();
     }
 }

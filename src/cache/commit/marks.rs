@@ -17,6 +17,7 @@ use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::{slots, walk};
 use crate::error::Error;
 use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
@@ -75,10 +76,17 @@ impl Marks {
         }
         memory::push(&mut self.0, Mark::Cache(number));
         slot.pending_writers.fetch_add(1, SeqCst);
-        if extent == Extent::Definition {
+        if extent == Extent::Definition && !fault::on(Fault::NotSuspended) {
             slot.suspended.store(1, SeqCst);
         }
-        tier.renew_version(number);
+        if !fault::on(Fault::CacheKeepsVersion) {
+            tier.renew_version(number);
+        }
+        if fault::on(Fault::CacheNotPending)
+            && let Some(mark) = self.0.pop()
+        {
+            mark.undo(tier, None);
+        }
     }
 
     /// Keys of a table cache; with each whether its lease is void.
@@ -105,12 +113,21 @@ impl Marks {
             voids_lease,
         };
         memory::push(&mut self.0, mark);
+        let marked = match fault::on(Fault::MarkKeepsEntry) {
+            true => HotKey { bytes: b"", ..*key },
+            false => *key,
+        };
         let voided = tier.change(tier.region().partition_of(hash), |partition| {
-            partition.mark(key);
+            partition.mark(&marked);
             voids_lease && leases::void(tier, hash)
         });
         if voided {
             leases::wake_waiting(tier, hash);
+        }
+        if fault::on(Fault::KeyNotPending)
+            && let Some(mark) = self.0.pop()
+        {
+            mark.undo(tier, None);
         }
     }
 
@@ -171,6 +188,10 @@ impl Marks {
             tier.control().global_epoch.fetch_add(1, SeqCst);
             is_global = true;
         });
+        if is_global && fault::on(Fault::GlobalNotMarked) {
+            tier.control().global_pending_writers.fetch_sub(1, SeqCst);
+            is_global = false;
+        }
         if !is_global {
             self.0.pop();
         }

@@ -16,6 +16,7 @@ use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events::{self, RowChange};
 use crate::pg::memory;
 use crate::pg::session;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::transaction_local::TransactionLocal;
 
@@ -117,6 +118,9 @@ pub fn release_savepoint(level: i32) {
 
 /// The savepoint of this level was rolled back.
 pub fn roll_back_savepoint(level: i32) {
+    if fault::on(Fault::RollbackNotified) {
+        return release_savepoint(level);
+    }
     drop(with(|noted| noted.roll_back(level)));
 }
 

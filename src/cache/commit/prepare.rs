@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::cache::lease::lowering::{self, Mark, NO_SLOT};
 use crate::error::Error;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
@@ -48,6 +49,7 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
     };
     // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
     match slot {
+        _ if fault::on(Fault::OverflowDoesNotStand) => {}
         NO_SLOT => stand(tier, record, Mark::Global)?,
         slot => {
             stand(tier, record, Mark::Pending(slot))?;

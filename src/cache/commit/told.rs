@@ -22,6 +22,7 @@ use crate::cache::model::savepoints::Savepoints;
 use crate::cache::tier::slots;
 use crate::pg::events;
 use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction::Decided;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::ring;
@@ -80,7 +81,7 @@ impl Open {
     /// Whether a change that is noted now stands. Where it does not it is remembered.
     #[inline]
     pub fn stands(&mut self, tier: &Tier, relation: u32, key: Option<&[u8]>) -> bool {
-        !tier.is_tracked() || self.is_outermost(relation, key)
+        !tier.is_tracked() || fault::on(Fault::SavepointTold) || self.is_outermost(relation, key)
     }
 
     #[cold]
@@ -140,7 +141,8 @@ pub fn tell_cache(tier: &Tier, relation: u32) {
 /// Waits until whoever has committed what this transaction may have read has told of it: a reply must not
 /// come before that. At the end of a transaction that has read; takes microseconds, as it waits for no commit.
 pub fn wait_for_visible() {
-    let Some(tier) = tier().filter(|tier| tier.is_tracked()) else {
+    let Some(tier) = tier().filter(|tier| tier.is_tracked() && !fault::on(Fault::BackDoesNotWait))
+    else {
         return;
     };
     if lowering::lower_decided() || tier.prepared().any() {

@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, random, subtransaction, transaction};
 use crate::pg::shmem::tier::tier;
@@ -110,7 +111,7 @@ impl Fetch {
         lease: Option<Lease>,
         refresh: bool,
     ) -> Result<Entry, Error> {
-        if !refresh && sees_others(cache) {
+        if !refresh && sees_others(cache) && !fault::on(Fault::FetchLooksOnce) {
             let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
                 lease.map(held::release);
@@ -230,7 +231,8 @@ impl Fetch {
         }
         let keep = |done: &Result<(), Error>| {
             pause::at(Window::WrittenToAsked);
-            note_unless_stored(done.is_ok() && !leases::is_void(lease))
+            let holds = fault::on(Fault::LeaseNotAskedAfterStore) || !leases::is_void(lease);
+            note_unless_stored(done.is_ok() && holds)
         };
         stored_or_noted(subtransaction::keep_if(set, keep))
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::savepoints::{Join, Savepoints};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::cache_id::CacheId;
@@ -94,7 +95,8 @@ pub fn is_full() -> bool {
 /// with an xid, because others may wait for its rows, and not with a lease, because others may wait
 /// for that.
 pub fn may_wait() -> bool {
-    !transaction::has_xid() && count() == 0
+    (!transaction::has_xid() || fault::on(Fault::WriterWaitsForLease))
+        && (count() == 0 || fault::on(Fault::HolderMayWait))
 }
 
 /// Keeps a lease until the transaction, or the savepoint, ends.
@@ -162,6 +164,9 @@ pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
 
 /// The transaction has ended: others see what it stored, or never will.
 pub fn end(committed: bool) {
+    if !committed && fault::on(Fault::LeaseOutlivesError) {
+        return;
+    }
     with(std::mem::take).parts.into_one().end(committed);
 }
 

@@ -6,6 +6,7 @@
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::{Partition, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
@@ -84,6 +85,9 @@ fn wake(lease: Lease) {
 /// Voids the lease of a key; the caller holds its partition's lock exclusively, and calls
 /// [`wake_waiting`] after it if this says so.
 pub fn void(tier: &Tier, hash: u64) -> bool {
+    if fault::on(Fault::MarkVoidsNoLease) {
+        return false;
+    }
     tier.leases()
         .of(tier.region().partition_of(hash))
         .void(hash)
@@ -96,6 +100,9 @@ pub fn wake_waiting(tier: &Tier, hash: u64) {
 
 /// Voids all leases of a cache.
 pub fn void_all(tier: &Tier, cache: CacheId) {
+    if fault::on(Fault::CacheVoidsNoLeases) {
+        return;
+    }
     for partition in 0..tier.partitions() {
         let leases = tier.leases().of(partition);
         if !leases.is_empty() && tier.change(partition, |_| leases.void_all(cache)) {

@@ -16,6 +16,7 @@ use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -28,9 +29,10 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
     let pends = |slot| {
         tier.slot(slot).pending_writers.load(SeqCst) > 0 || unproven::is_suspended(tier, slot)
     };
-    stripe.pending_writers > 0
-        || tier.control().global_pending_writers.load(SeqCst) > 0
-        || cache.slot(tier).is_some_and(pends)
+    (stripe.pending_writers > 0 && !fault::on(Fault::LeaseWhileKeyPends))
+        || (tier.control().global_pending_writers.load(SeqCst) > 0
+            && !fault::on(Fault::LeaseWhileGlobalPends))
+        || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
 /// Entries of a cache were removed by a change that is visible now.
@@ -48,10 +50,10 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
 /// shared memory nobody knows of removals: then a cache without dependencies counts as having none.
 /// On a standby nobody knows either: what is replayed removes nothing.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
-    if !lock::one_snapshot_per_transaction() {
+    if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
     }
-    if transaction::snapshot_is_of_a_standby() {
+    if transaction::snapshot_is_of_a_standby() && !fault::on(Fault::StandbySnapshotStores) {
         return false;
     }
     if transaction::snapshot_is_latest() {
@@ -93,8 +95,10 @@ impl LoadToken {
 
     /// Comes after the row was written: a writer who marks later finds it.
     pub fn holds(&self, cache: &Cache) -> bool {
-        self.tier
-            .read(self.hash, |partition| self.holds_in(cache, &partition))
+        fault::on(Fault::TokenNotAskedAfterStore)
+            || self
+                .tier
+                .read(self.hash, |partition| self.holds_in(cache, &partition))
     }
 
     /// Whether it holds, asked by who has the partition's lock.
@@ -105,11 +109,21 @@ impl LoadToken {
 
 /// None while a writer pends. What a writer raises first is looked at last.
 fn see(tier: &Tier, cache: &Cache, stripe: Stripe) -> Option<Seen> {
-    let global_epoch = tier.control().global_epoch.load(SeqCst);
+    let global_epoch = match fault::on(Fault::LoadTokenGlobalNotCompared) {
+        true => 0,
+        false => tier.control().global_epoch.load(SeqCst),
+    };
     let of_slot = |slot| (slot, tier.slot(slot).version.load(SeqCst));
-    let cache_seen = cache.slot(tier).map(of_slot);
+    let cache_seen = cache
+        .slot(tier)
+        .map(of_slot)
+        .filter(|_| !fault::on(Fault::LoadTokenVersionNotCompared));
+    let stripe_seen = match fault::on(Fault::LoadTokenStripeNotCompared) {
+        true => Stripe::default(),
+        false => stripe,
+    };
     let seen = Seen {
-        stripe,
+        stripe: stripe_seen,
         cache: cache_seen,
         global_epoch,
     };

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::{leases, load_token};
 use crate::cache::tier::slots;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::{Item, Record};
@@ -81,7 +82,9 @@ impl Mark {
             Mark::Leases(cache) => leases::void_all(tier, cache),
             Mark::Cache(number) => {
                 let slot = tier.slot(number);
-                tier.renew_version(number);
+                if !fault::on(Fault::CacheKeepsVersion) {
+                    tier.renew_version(number);
+                }
                 slot.pending_writers.fetch_sub(1, SeqCst);
             }
             Mark::Pending(number) | Mark::FencedCache(number) => {
@@ -100,7 +103,11 @@ impl Mark {
             }
             Mark::DroppedByCommit(cache) if committed != Some(false) => slots::free(tier, cache),
             Mark::DroppedByAbort(cache) if committed != Some(true) => slots::free(tier, cache),
-            Mark::Told(cache) if committed != Some(false) && tier.is_tracked() => {
+            Mark::Told(cache)
+                if committed != Some(false)
+                    && tier.is_tracked()
+                    && !fault::on(Fault::RecordTellsNothing) =>
+            {
                 if let Some(slot) = slots::find(tier, cache) {
                     tier.tell_rows(slot);
                 }
@@ -207,7 +214,10 @@ pub fn lower_decided() -> bool {
     let Some(tier) = tier() else {
         return false;
     };
-    if !tier.prepared().any() || !transaction::can_ask_for_decided() {
+    if !tier.prepared().any()
+        || !transaction::can_ask_for_decided()
+        || fault::on(Fault::RecordNotLowered)
+    {
         return false;
     }
     let decided = transaction::Decided::ask();

@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::Text;
 
@@ -140,6 +141,7 @@ impl TierHandle {
         entry: Option<&Entry>,
     ) -> bool {
         match (self.live(partition, key), entry) {
+            _ if fault::on(Fault::DecisionNotJudged) => true,
             (None, None) => true,
             (Some(present), Some(entry)) => {
                 present.header().deadline == entry.deadline.unwrap_or(NO_DEADLINE)
@@ -154,6 +156,9 @@ impl TierHandle {
 
     /// Whether a transaction that commits right now, or is prepared, keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
+        if fault::on(Fault::FenceNotKept) {
+            return false;
+        }
         self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
             || unproven::is_suspended(self.tier, self.slot)
             || self.tier.control().fences.stands_before(hash)

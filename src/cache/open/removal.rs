@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::{inheritance, relation};
 use crate::pg::events::RowChange;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
@@ -178,9 +179,14 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
         Some(tier) => {
-            changes::mark_early();
+            if !fault::on(Fault::RemovedBeforeMark) {
+                changes::mark_early();
+            }
             pause::at(Window::MarkToRemove);
             // A transaction that was prepared before the server's start is counted no more.
+            if fault::on(Fault::RemovalDoesNotWait) {
+                return;
+            }
             if held::has_open_stores(tier, cache.id) || !unproven::is_cache_proven(tier, cache) {
                 remove_many::wait_for_unseen(cache, keys);
             }

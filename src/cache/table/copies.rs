@@ -18,6 +18,7 @@ use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::{HashedKey, hot_key};
 use crate::cache::tier::io;
 use crate::guc;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock, lock};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
@@ -37,8 +38,8 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     let tier = tier()?;
     let allowed = guc::hot_tier()
         && session::reads_committed_only()
-        && !cache.row_security
-        && !session::in_recovery();
+        && (!cache.row_security || fault::on(Fault::RowSecurityNotNoticed))
+        && (!session::in_recovery() || fault::on(Fault::StandbyUsesCopies));
     allowed.then_some(tier)
 }
 
@@ -49,7 +50,8 @@ pub fn lookup(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Option<
     let slot = cache.slot(tier)?;
     tier.region().prefetch_entry(key.hash);
     let valid = |header: &Header| {
-        tier.slot(slot).version.load(SeqCst) == header.version
+        (fault::on(Fault::CopyVersionNotCompared)
+            || tier.slot(slot).version.load(SeqCst) == header.version)
             && tier.cache_of(slot).is(cache.id, SeqCst)
     };
     let entry = io::copy_out(tier, &key.in_slot(slot), cache.value_type, grace, valid)?;
@@ -104,11 +106,11 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
 fn holds(tier: &Tier, token: &Token, cache: CacheId, stripe: Stripe) -> bool {
     let slot = tier.slot(token.slot);
     let control = tier.control();
-    stripe == token.stripe
-        && stripe.pending_writers == 0
-        && slot.version.load(SeqCst) == token.version
+    (stripe == token.stripe || fault::on(Fault::FillEpochNotCompared))
+        && (stripe.pending_writers == 0 || fault::on(Fault::StripePendingNotAsked))
+        && (slot.version.load(SeqCst) == token.version || fault::on(Fault::FillVersionNotCompared))
         && tier.cache_of(token.slot).is(cache, SeqCst)
-        && slot.pending_writers.load(SeqCst) == 0
+        && (slot.pending_writers.load(SeqCst) == 0 || fault::on(Fault::CachePendingNotAsked))
         && slot.suspended.load(SeqCst) == 0
         && control.global_epoch.load(SeqCst) == token.global_epoch
         && control.global_pending_writers.load(SeqCst) == 0
@@ -119,7 +121,11 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
     let Some(tier) = tier_for(cache) else {
         return;
     };
-    let Ok(record) = io::record(token.version, entry, cache.value_type) else {
+    let version = match fault::on(Fault::FillVersionNotCompared) {
+        true => tier.slot(token.slot).version.load(SeqCst),
+        false => token.version,
+    };
+    let Ok(record) = io::record(version, entry, cache.value_type) else {
         return;
     };
     if record.value.len() > guc::hot_max_value() {
@@ -146,10 +152,12 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
 /// finished ones have changed, so the facts read under it are present ones and stay so until the
 /// flag is down. A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
 fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
-    let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Verify) else {
+    let lock = lock::Brief::try_on(relation, lock::Mode::Verify);
+    if lock.is_none() && !fault::on(Fault::TriggersVerifiedWithoutLock) {
         return false;
-    };
-    let may_be_copied = registry::find(relation).is_ok_and(|cache| cache.may_be_copied);
+    }
+    let may_be_copied = registry::find(relation).is_ok_and(|cache| cache.may_be_copied)
+        || fault::on(Fault::TriggersNotVerified);
     if may_be_copied {
         tier.slot(slot).suspended.store(0, SeqCst);
     }

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
 use crate::pg::session::clock::INFINITY;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::table::new_row::{New, RowAction};
 use crate::pg::table::read::{self, Row, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
@@ -231,6 +232,9 @@ pub fn change<R>(
 
 /// What `pgcache.record()` does for a row that a statement writes.
 fn note(target: &Target, key: Key, change: events::RowChange) {
+    if fault::on(Fault::DirectWriteNotNoted) {
+        return;
+    }
     events::emit(|observer| {
         (observer.row)(
             target.relation,

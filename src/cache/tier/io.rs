@@ -12,6 +12,7 @@ use crate::cache::model::deadline;
 use crate::cache::model::entry::Entry;
 use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
@@ -27,7 +28,7 @@ thread_local! {
 /// Whether an entry of the tier is live at this moment; for ever if it has no deadline.
 #[inline]
 pub fn is_live(header: &Header, now: Timestamp) -> bool {
-    now < header.deadline
+    now < header.deadline || fault::on(Fault::ExpiredCopyServed)
 }
 
 /// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.

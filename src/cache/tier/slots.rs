@@ -13,6 +13,7 @@ use pgrx::pg_sys::Oid;
 
 use super::walk;
 use crate::pg::catalog::{database, relation};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
@@ -74,8 +75,9 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.reset_figures();
     slot.forget_loads();
     slot.memory_id.store(memory_id, SeqCst);
-    slot.suspended.store(1, SeqCst);
-    let may_be_recovered = transaction::most_prepared() > 0;
+    let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
+    slot.suspended.store(u32::from(begins_suspended), SeqCst);
+    let may_be_recovered = transaction::most_prepared() > 0 && !fault::on(Fault::RestartProves);
     slot.unproven.store(u32::from(may_be_recovered), SeqCst);
     tier.renew_version(number);
     tier.cache_of(number).store(Some(cache), SeqCst);
@@ -102,7 +104,7 @@ pub fn free(tier: &Tier, cache: CacheId) {
 /// memory cache, which may be evicted at any time, so one that is freed too early costs misses and
 /// nothing else. Elsewhere a relation that is not seen may be one that is being made.
 pub fn free_gone(tier: &Tier) {
-    if !session::in_recovery() {
+    if !session::in_recovery() || fault::on(Fault::GoneSlotsKept) {
         return;
     }
     for cache in tier.caches() {

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::pg::catalog::{columns, relation};
 use crate::pg::events::{self, DeadBytes, NotedBy, RowChange};
 use crate::pg::memory::emergency;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::value::key_type::KeyType;
 
 /// Tells Postgres that the functions below use calling convention version 1.
@@ -137,7 +138,7 @@ unsafe fn note_row(
     row: pg_sys::HeapTuple,
     change: RowChange,
 ) {
-    if row.is_null() {
+    if row.is_null() || fault::on(Fault::RowNotNoted) {
         return;
     }
     // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr

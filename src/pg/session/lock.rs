@@ -7,6 +7,7 @@
 
 use pgrx::pg_sys;
 
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::version;
 
 /// Strength of a lock, by what it is taken for.
@@ -66,6 +67,11 @@ pub fn one_snapshot_per_transaction() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
+/// Whether a reader gives its lock back before the transaction ends.
+fn gives_back() -> bool {
+    !one_snapshot_per_transaction() || fault::on(Fault::ReaderKeepsNoLock)
+}
+
 unsafe extern "C-unwind" {
     // Raises nothing for a lock that is held, so it is called without pgrx's guard.
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
@@ -85,7 +91,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !std::thread::panicking() && !one_snapshot_per_transaction() {
+        if !std::thread::panicking() && gives_back() {
             // SAFETY: taken by `on` under the same resource owner, in this call.
             unsafe { UnlockRelationOid(self.0, Mode::Read.number()) };
         }
@@ -128,7 +134,7 @@ pub struct Scope<'r> {
 impl Scope<'_> {
     /// None where locks must be kept: no relations are given, or the transaction has one snapshot.
     pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
-        if relations.is_empty() || one_snapshot_per_transaction() {
+        if relations.is_empty() || !gives_back() {
             return None;
         }
         // SAFETY: a function call always has a current resource owner, the parent of the new one.
@@ -200,6 +206,9 @@ const TOUCHED_AS_A_WHOLE: u16 = 2;
 /// ever waits for this. It lasts until the transaction is decided, over restarts, too. The relation gets
 /// a writer's lock: nobody drops it meanwhile, or alters it.
 pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
+    if fault::on(Fault::NotTouched) {
+        return;
+    }
     relation(cache, Mode::Write);
     let tags = [(TOUCHED, true), (TOUCHED_AS_A_WHOLE, as_a_whole)];
     for (number, _) in tags.into_iter().filter(|&(_, wanted)| wanted) {

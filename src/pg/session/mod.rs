@@ -5,6 +5,7 @@
 pub mod advisory;
 pub mod clock;
 pub mod failure;
+pub mod fault;
 pub mod hint;
 pub mod lock;
 pub mod notify;
@@ -17,6 +18,7 @@ pub mod transaction;
 pub mod transaction_local;
 pub mod wait;
 
+use self::fault::Fault;
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
@@ -48,8 +50,10 @@ pub fn is_superuser() -> bool {
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
     unsafe {
-        pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
-            && GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
+        (pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
+            || fault::on(Fault::OldSnapshotUsesCopies))
+            && (GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
+                || fault::on(Fault::WriterUsesCopies))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the transaction is and allows: writing, snapshots; and the durability of an abort.
 
+use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
 
 /// Whether tables can be written: not in a read-only transaction and not on a standby.
@@ -153,6 +154,9 @@ impl Decided {
                 pg_sys::TransactionIdIsInProgress(pg_sys::TransactionId::from_inner(xid as u32))
             }
         };
+        if fault::on(Fault::DecidedByLog) {
+            return outcome(xid) == Some(true) || !in_progress();
+        }
         self.next.saturating_sub(xid) > ROUND || !in_progress()
     }
 }

@@ -23,6 +23,7 @@ use pgrx::pg_sys;
 
 use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
+use crate::pg::session::fault::{self, Fault};
 
 /// Bytes of the tier for each record: 1,024 records in 64 MB.
 const BYTES_PER_RECORD: usize = 64 * 1024;
@@ -258,7 +259,8 @@ impl<'l> Partition<'l> {
     /// Whether a lease may still be used.
     pub fn holds(&self, hash: u64, id: u64, now: Timestamp) -> bool {
         self.find_id(hash, id).is_some_and(|record| {
-            record.state.load(Relaxed) == COMPUTING && record.deadline.load(Relaxed) > now
+            record.state.load(Relaxed) == COMPUTING
+                && (record.deadline.load(Relaxed) > now || fault::on(Fault::LeaseOutlivesDeadline))
         })
     }
 
@@ -284,7 +286,7 @@ impl<'l> Partition<'l> {
             return;
         };
         match record.state.load(Relaxed) {
-            STORED_VOID => self.free(record),
+            STORED_VOID if !fault::on(Fault::VoidLeaseComesBack) => self.free(record),
             _ => {
                 record.state.store(COMPUTING, Relaxed);
                 record.holder.store(0, Relaxed);

@@ -7,6 +7,7 @@ use super::rows::{self, Rows};
 use super::table::{Table, refused};
 use crate::cache::entries;
 use crate::cache::memory::raw::{New, Seen};
+use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::buffers::{value, with_buffers};
 use crate::resp::commands::refusal::Done;
 use crate::resp::commands::store::Store;
@@ -27,7 +28,7 @@ pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
         false => Rows::of(table),
     };
     let key = rows.key(key);
-    if locks && key.is_some() {
+    if locks && key.is_some() && !fault::on(Fault::WatchedRowNotLocked) {
         hold(table, &rows, &key)?;
     }
     with_buffers(|buffers| {

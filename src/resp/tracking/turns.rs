@@ -7,6 +7,7 @@ use super::tracked::{Mode, Tracked};
 use crate::cache::memory::raw::{self, Entries};
 use crate::cache::model::key::MAX_BYTES;
 use crate::pg::session::clock::Timestamp;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::ring::{self, Change};
 use crate::pg::shmem::tier::{self, Tier};
@@ -73,7 +74,9 @@ fn note_reads_of(
     }
     let is_table = target.is_table();
     let slot = tier::tier().and_then(|tier| target.cache.slot(tier));
-    let hears_all = !is_table || decided.may_be_hot && slot.is_some_and(hears_all);
+    let hears_all = !is_table
+        || decided.may_be_hot && slot.is_some_and(hears_all)
+        || fault::on(Fault::UnheardNotOwed);
     if !tracked.takes_reads() {
         // Who is told of prefixes keeps what it reads, too.
         let reads = tracked.mode == Mode::Broadcast && !hears_all;
@@ -94,6 +97,9 @@ fn note_reads_of(
         };
         if key.is_empty() || key.len() > MAX_BYTES {
             return; // there is never an entry
+        }
+        if fault::on(Fault::ReadNotNoted) {
+            return;
         }
         tracked.fresh = true;
         tracked.noted += 1;
@@ -180,6 +186,7 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
                 tracking.tell_key(&mut everybody, slot, key, author)
             }
             Change::Cache { slot } => tracking.tell_cache(&mut everybody, slot),
+            Change::Lost if fault::on(Fault::LostTellsNothing) => {}
             Change::Lost => tracking.tell_all(&mut everybody),
         }
     }

@@ -27,6 +27,7 @@ use crate::pg::resp::commits;
 use crate::pg::resp::desk::{Desk, Handed, Lane, Taken, Work};
 use crate::pg::resp::queue::{Kind, MOST_PROCESSES, Queue};
 use crate::pg::session::failure::Failure;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring;
 use crate::pg::worker::as_role::{self, Terms};
 use crate::pg::worker::background;
@@ -122,7 +123,7 @@ impl Bench {
     ) -> Result<usize, Failure> {
         let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
         let (tools, requests, desk) = (&mut self.tools, &self.requests, self.desk);
-        let number_of_back = self.number;
+        let (number_of_back, fronts) = (self.number, &mut self.fronts);
         tools.restart(longest);
         self.unreported = true;
         let done = as_role::in_transaction(terms, || {
@@ -161,6 +162,15 @@ impl Bench {
                     break;
                 }
             }
+            if fault::on(Fault::RepliedBeforeCommit) {
+                for job in jobs.iter_mut().take(done) {
+                    let replies = tools.replies.as_bytes().get(job.replies.clone());
+                    send(desk, fronts, job.taken.take(), replies.unwrap_or_default());
+                }
+                if let Some(queue) = Queue::of_server() {
+                    tell_fronts(fronts, &queue);
+                }
+            }
             drop(open);
             at.set(At::Commit);
             told::wait_for_visible();
@@ -168,7 +178,7 @@ impl Bench {
             done
         });
         // What an abort does not take back was left by whoever raised the error, or before.
-        if untidy.get() || done.is_err() {
+        if (untidy.get() || done.is_err()) && !fault::on(Fault::NotTidied) {
             tidy();
         }
         if tables::take_surprise()

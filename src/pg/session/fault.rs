@@ -1,0 +1,276 @@
+//! Deliberate faults, each of which leaves out one clause of what keeps a cache right: `make power` sets one after
+//! the other and runs the test that must fail with it.
+//!
+//! Only with the cargo feature `pauses`; without it [`on`] is false at compile time and the library contains no
+//! fault. The setting `pgcache.fault` names one for the whole server. It counts in every process from its start.
+
+/// Makes the enum of the faults. Each names the session test that fails with it.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident => $test:literal,)*) => {
+        /// A clause that is left out.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        /// The names of the faults, in the order of their numbers.
+        #[cfg(feature = "pauses")]
+        const NAMES: &[&str] = &[$(stringify!($fault),)*];
+    };
+}
+
+faults! {
+    // Notes: what a transaction has changed
+    /// The trigger of a cache does not note the row that a statement changes.
+    RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
+    /// A write past the executor does not note its key.
+    DirectWriteNotNoted => "coherence_limits::what_cache_set_stores_is_what_the_users_trigger_made_of_it",
+    /// TRUNCATE does not note the cache.
+    TruncateNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
+    /// A changed definition or trigger does not note the cache.
+    DefinitionNotNoted => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
+    /// A write after the marks of its transaction gets none.
+    LateWriteNotMarked => "coherence_writer::what_it_writes_before_the_commit_is_seen",
+    /// The rollback of a savepoint drops all noted keys.
+    SavepointForgetsNotes => "coherence_limits::however_a_transaction_ends_nothing_stays_marked",
+
+    // Marks: before the commit record
+    /// Marks are set when the commit is visible already.
+    MarkedAfterCommit => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
+    /// The mark of a key leaves its copy in the tier.
+    MarkKeepsEntry => "coherence_statements::after_any_statement_function_and_select_agree",
+    /// The mark of a key removes its copy and is undone at once.
+    KeyNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    /// The mark of a whole cache is undone at once.
+    CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    /// The mark of a whole cache leaves its version, and with it its copies.
+    CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
+    /// A writer whose cache finds no free slot does not mark the global pair.
+    GlobalNotMarked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// The mark of a key leaves its lease valid.
+    MarkVoidsNoLease => "leases::a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not",
+    /// The mark of a whole cache leaves its leases valid.
+    CacheVoidsNoLeases => "leases::clearing_and_truncating_void_all_leases_of_a_cache_and_no_others",
+    /// Dependent rows are removed before the marks stand.
+    RemovedBeforeMark => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
+    /// A deletion that finds no row does not note its key.
+    DeletionNotNoted => "fetch_commit::a_lease_that_is_won_while_a_deletion_commits_stores_nothing",
+
+    // Unmarks: after the end of the transaction
+    /// Marks are undone before the commit is visible.
+    UnmarkedBeforeVisible => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
+    /// A rollback after the marks leaves them.
+    AbortKeepsMarks => "coherence_limits::a_commit_that_fails_after_its_mark_takes_the_mark_back",
+    /// The record of an abort that removes files is not written to disk at once.
+    AbortNotFlushed => "faults::a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_down",
+
+    // Copies: look-ups and fills
+    /// A look-up serves copies of an earlier version of the cache.
+    CopyVersionNotCompared => "coherence_statements::after_any_statement_function_and_select_agree",
+    /// The token of a fill is taken after the row is read.
+    TokenAfterSnapshot => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
+    /// A fill does not compare the stripe with its token.
+    FillEpochNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
+    /// A fill takes the present version of the cache for that of its token.
+    FillVersionNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
+    /// A token is taken while a writer of the stripe is between mark and unmark.
+    StripePendingNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    /// A token is taken while a writer of the whole cache is between mark and unmark.
+    CachePendingNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    /// A transaction that has written reads and makes copies.
+    WriterUsesCopies => "coherence_statements::a_writer_sees_its_own_statement_at_once",
+    /// REPEATABLE READ reads and makes copies.
+    OldSnapshotUsesCopies => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
+    /// Copies are used where policies hide rows.
+    RowSecurityNotNoticed => "security::row_level_security_hides_what_was_hot_before_it_was_enabled",
+    /// A standby makes copies, which no replayed change removes.
+    StandbyUsesCopies => "standby::a_standby_misses_unlogged_entries_reads_logged_ones_refuses_writes_and_can_be_promoted",
+    /// A changed definition does not suspend copies.
+    NotSuspended => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
+    /// A suspended cache is filled again whatever its triggers are.
+    TriggersNotVerified => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
+    /// Triggers are verified without a lock that waits for who changes them.
+    TriggersVerifiedWithoutLock => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
+    /// A new slot is filled before the triggers of its cache are verified.
+    NewSlotNotSuspended => "coherence_limits::a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled",
+    /// A copy is served after its deadline.
+    ExpiredCopyServed => "expiry::a_long_transaction_does_not_keep_entries_alive",
+
+    // Slots
+    /// A dropped cache keeps its slot and its entries.
+    DroppedSlotKept => "oid_reuse::a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it",
+    /// A cache whose creation is rolled back keeps its slot.
+    CreatedSlotKept => "coherence_limits::creations_that_are_rolled_back_leave_no_slot",
+    /// A dropped database keeps the slots of its caches.
+    DatabaseSlotsKept => "coherence_limits::a_dropped_database_leaves_no_slot_and_no_entry",
+    /// A slot is taken for that of any memory cache with its oid.
+    MemoryIdNotCompared => "standby_slots::a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion",
+    /// A standby keeps the slots of caches whose DROP it has replayed.
+    GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
+
+    // Leases and loaded values
+    /// A lease or token is granted while a writer of the stripe is between mark and unmark.
+    LeaseWhileKeyPends => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
+    /// The same while a writer of the whole cache is.
+    LeaseWhileCachePends => "fetch_commit::a_whole_cache_that_is_marked_gives_no_lease",
+    /// The same while a writer without a slot is.
+    LeaseWhileGlobalPends => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// A removal passes over loaded rows that are not committed.
+    RemovalDoesNotWait => "fetch_commit::an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source",
+    /// A fetch keeps the row that it has written although its lease is void.
+    LeaseNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    /// A fetch without a lease keeps its row although its token no longer holds.
+    TokenNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    /// A load token does not compare the stripe.
+    LoadTokenStripeNotCompared => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    /// A load token does not compare the version of the cache.
+    LoadTokenVersionNotCompared => "fetch_commit::what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it",
+    /// A load token does not compare the global epoch.
+    LoadTokenGlobalNotCompared => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// A fetch under an old snapshot stores what it has loaded.
+    OldSnapshotStores => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
+    /// A snapshot of a standby counts as the latest after the promotion.
+    StandbySnapshotStores => "standby::an_old_snapshot_of_a_standby_stores_nothing",
+    /// A lease that was voided during a store is valid again after the rollback.
+    VoidLeaseComesBack => "leases::a_store_that_is_rolled_back_after_a_change_gives_no_lease_back",
+    /// A lease can be used after its deadline.
+    LeaseOutlivesDeadline => "leases::an_expired_lease_is_refused_and_goes_to_the_next",
+    /// A fetch that has won the lease does not look again.
+    FetchLooksOnce => "fetch::of_a_crowd_one_loads",
+    /// A transaction that has written waits for the lease of another one.
+    WriterWaitsForLease => "fetch::a_transaction_that_has_written_does_not_wait",
+    /// A session with a lease waits for another one.
+    HolderMayWait => "fetch::two_transactions_that_fetch_each_others_keys_do_not_hang",
+    /// A transaction that fails keeps its leases.
+    LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
+    /// Without preload a writer does not wait for who loads its keys.
+    LoadersNotKeptOut => "fetch_truth::without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else",
+
+    // Memory caches
+    /// An entry is stored although a fence stands.
+    FenceNotKept => "depend::a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible",
+    /// A value is stored under a lease that is void.
+    LeasedStoreNotJudged => "leases::clearing_and_truncating_void_all_leases_of_a_cache_and_no_others",
+    /// A decision over an entry is carried out although the entry has changed.
+    DecisionNotJudged => "memory_caches::counters_lose_nothing",
+
+    // Prepared transactions
+    /// PREPARE TRANSACTION undoes the marks.
+    PrepareForgetsMarks => "prepared::a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before",
+    /// Marks that find no room in the record are dropped.
+    OverflowDoesNotStand => "prepared::thousands_of_keys_are_marked_one_by_one_or_as_their_cache",
+    /// A DROP that was prepared keeps the slot.
+    PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
+    /// A prepared transaction that has stored loaded values is counted no more.
+    PreparedStoresNotCounted => "prepared::a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes",
+    /// PREPARE TRANSACTION takes no lock that says what it has changed.
+    NotTouched => "prepared_restart::a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier",
+    /// After a restart nobody asks what prepared transactions have changed.
+    RestartProves => "prepared_restart::a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier",
+    /// Nobody undoes the marks of a decided transaction.
+    RecordNotLowered => "prepared::marks_that_share_a_place_fall_together",
+    /// A transaction counts as decided as soon as the log of commits says so.
+    DecidedByLog => "coherence_commit::a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible",
+
+    // Client-side caching
+    /// A front does not note what a client that tracks has read.
+    ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
+    /// Whether anybody tracks is asked before the commit is visible.
+    AsksTooEarly => "resp_tracking_tables::who_begins_to_track_before_the_commit_is_told",
+    /// Clients are told of what was rolled back.
+    RollbackTold => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
+    /// Clients are told after new copies can be made.
+    ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    /// Clients are told before the commit is visible.
+    ToldBeforeVisible => "resp_tracking_tables_storm::no_client_keeps_an_old_row",
+    /// A back replies with rows whose writer has not told of them.
+    BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    /// Replies are sent before the changes that came before them.
+    NotDrainedBeforeReply => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    /// What is told during a read is not told again after its reply.
+    NotToldAgain => "resp_tracking_tables::what_is_told_while_a_read_is_under_way_is_told_again",
+    /// A front that was overtaken in the ring tells nothing.
+    LostTellsNothing => "resp_tracking_tables_storm::no_client_keeps_an_old_row",
+    /// Clients are told of what was rolled back to a savepoint.
+    SavepointTold => "resp_tracking_tables::what_a_savepoint_takes_back_is_not_told",
+    /// The record of a prepared transaction tells nothing.
+    RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_is_told_as_everything_when_it_is_committed",
+    /// Reads of a cache whose changes are not heard are not told at once.
+    UnheardNotOwed => "resp_tracking_tables::while_changes_go_unheard_each_read_is_told_at_once",
+
+    // The Redis protocol
+    /// A back replies before it commits.
+    RepliedBeforeCommit => "resp_table_standby::a_commit_that_waits_for_a_standby_stalls_nobody_else",
+    /// What a role may do counts after a REVOKE.
+    DecisionNeverVoid => "resp_front::a_revoke_acts_on_the_next_command",
+    /// EXEC runs although a watched row has changed.
+    WatchNotCompared => "resp_table_batches::an_exec_of_watched_keys_is_done_if_they_are_as_they_were",
+    /// EXEC does not lock the rows that it has compared.
+    WatchedRowNotLocked => "resp_table_batches::a_watched_key_stays_as_it_was_until_the_commit",
+    /// What code of a role has left in the session stays for the next one.
+    NotTidied => "resp_table_roles::a_trigger_leaves_nothing_for_the_next_role",
+    /// A message is sent although its transaction is rolled back.
+    SentOnRollback => "resp_publish::messages_are_sent_by_the_commit_in_order",
+
+    // Privileges, locks, deadlines
+    /// A call does not ask for its privileges.
+    PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_what_the_table_of_needs_says",
+    /// Privileges are not asked for again under the lock.
+    PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
+    /// REPEATABLE READ gives the lock on the cache back.
+    ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
+    /// Plain SQL sees expired rows.
+    ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
+    /// Watchers are told of what was rolled back to a savepoint.
+    RollbackNotified => "watch::each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback",
+}
+
+/// Whether this fault is on: never, because this library was built without the feature.
+#[cfg(not(feature = "pauses"))]
+#[inline(always)]
+pub const fn on(_fault: Fault) -> bool {
+    false
+}
+
+#[cfg(feature = "pauses")]
+pub use chosen::{define, on};
+
+#[cfg(feature = "pauses")]
+mod chosen {
+    use std::ffi::CString;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+    use super::{Fault, NAMES};
+
+    static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+    /// The number of the fault that is on, from 1; 0: none.
+    static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+
+    /// Defines `pgcache.fault` and reads it once. `preloading`: this is the postmaster.
+    pub fn define(preloading: bool) {
+        GucRegistry::define_string_guc(
+            c"pgcache.fault",
+            c"The one clause of pgcache's protocols that this server leaves out.",
+            c"For tests only; this library was built with the feature pauses.",
+            &SETTING,
+            match preloading {
+                true => GucContext::Postmaster,
+                false => GucContext::Sighup,
+            },
+            GucFlags::SUPERUSER_ONLY,
+        );
+        let given = SETTING.get().unwrap_or_default();
+        let number = NAMES
+            .iter()
+            .position(|name| name.as_bytes() == given.as_bytes());
+        CHOSEN.store(number.map_or(0, |number| number + 1), Relaxed);
+    }
+
+    /// Whether this fault is on.
+    #[inline]
+    pub fn on(fault: Fault) -> bool {
+        CHOSEN.load(Relaxed) == fault as usize + 1
+    }
+}

@@ -1,0 +1,48 @@
+//! Keeping a session in a window of a protocol, where the library was built with the cargo feature `pauses`
+//! (scripts/storm.sh, scripts/power.sh).
+
+use postgres::Client;
+
+use crate::ask::Ask;
+use crate::cluster::Cluster;
+use crate::wait::wait_until;
+
+// Numbers of `pg::session::pause::Window`.
+pub const MARK_TO_VISIBLE: u32 = 0;
+pub const VISIBLE_TO_UNMARK: u32 = 1;
+pub const TOKEN_TO_SNAPSHOT: u32 = 2;
+pub const READ_TO_FILL: u32 = 3;
+pub const MARK_TO_REMOVE: u32 = 4;
+pub const LOAD_TO_STORE: u32 = 5;
+pub const TOLD_TO_WRITTEN: u32 = 6;
+pub const WRITTEN_TO_ASKED: u32 = 7;
+
+/// Nobody is kept longer in a window, should a test fail before it lets them go.
+const LONGEST: &str = "60s";
+
+/// Whether the library has windows.
+pub fn paused(cluster: &Cluster) -> bool {
+    let mut session = cluster.database().connect();
+    session.holds("SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'pgcache.pause%'")
+}
+
+/// From now on this session stays in this window when it comes to it; the number of its backend.
+pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
+    session.run(&format!(
+        "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
+    ));
+    cluster.hold_windows(true);
+    session.number("SELECT pg_backend_pid()")
+}
+
+/// Waits until a backend is in its window.
+pub fn until_inside(watch: &mut Client, backend: i64, what: &str) {
+    wait_until(what, || is_inside(watch, backend));
+}
+
+/// Whether a backend is in its window.
+pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
+    watch.holds(&format!(
+        "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"
+    ))
+}
