@@ -28,7 +28,7 @@ rm -rf "$stage"
 cp -a "$STAGE" "$stage"
 cp --remove-destination "$BUILD/target/checked/libpgcache.so" "$stage$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 
-program=$(session_tests --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))/\1/p')
+program=$(session_tests --no-run 2>&1 | sed -n 's/.*Executable tests.main.rs (\(.*\)).*/\1/p' | xargs -r realpath)
 [ -x "$program" ] || die "the session tests could not be built: cargo test --package pgcache-tests --no-run"
 export program limit LOG
 export PGCACHE_BINDIR=$stage$("$PG_CONFIG" --bindir) PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1

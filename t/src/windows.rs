@@ -46,3 +46,22 @@ pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
         "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"
     ))
 }
+
+/// Lets go who stays in a window, and who waits for a standby, when an assertion fails beside them: a test that joins
+/// their threads would wait for them first.
+pub struct LetGo<'c>(pub &'c Cluster);
+
+impl Drop for LetGo<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            drop(std::fs::remove_file(self.0.data().join("pgcache.hold")));
+            let waiting =
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+            drop(
+                self.0
+                    .try_connect("postgres", "postgres")
+                    .map(|mut session| session.try_lines(waiting)),
+            );
+        }
+    }
+}

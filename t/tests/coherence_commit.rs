@@ -7,6 +7,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_for;
+use pgcache_tests::windows::LetGo;
 
 /// The commit is marked and waits for a standby that never comes, until it is cancelled or terminated.
 #[test]
@@ -43,6 +44,7 @@ fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let database = cluster_database(&cluster);
     let mut reader = database.connect();
     thread::scope(|scope| {
+        let _go = LetGo(&cluster);
         let mut writer = database.connect();
         writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'p'");
         writer.run("SET synchronous_commit = on");

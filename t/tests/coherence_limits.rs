@@ -9,6 +9,7 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::{wait_for, wait_until};
+use pgcache_tests::windows::LetGo;
 use postgres::Client;
 
 /// A database with the cache `c`, whose key `k` is hot in the second session.
@@ -68,6 +69,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     let row = "SELECT (SELECT value FROM c WHERE key = 'k')";
     let remove = "SELECT cache_delete_prefix('k', 'c')";
     thread::scope(|scope| {
+        let _go = LetGo(&cluster);
         let mut writer = database.connect();
         writer.run("SET synchronous_commit = on");
         let removes = format!("BEGIN; INSERT INTO c VALUES ('x', ''); {remove}; COMMIT");
@@ -86,6 +88,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     // Without a lease a token says that the removal has come and gone while the loader ran.
     writer.run("BEGIN; SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
+        let _go = LetGo(&cluster);
         let gate = "SELECT ''loaded'' FROM pg_advisory_lock_shared(42)";
         let loader = scope.spawn(|| {
             reader.run(&many_leases());

@@ -9,7 +9,8 @@ use pgcache_tests::database::Database;
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{
-    READ_TO_FILL, TOKEN_TO_SNAPSHOT, VISIBLE_TO_UNMARK, paused, stay_in, until_inside,
+    LetGo, MARK_TO_VISIBLE, READ_TO_FILL, TOKEN_TO_SNAPSHOT, VISIBLE_TO_UNMARK, paused, stay_in,
+    until_inside,
 };
 
 /// Of one key, and of more keys than a transaction remembers: then the whole cache is marked.
@@ -47,6 +48,7 @@ fn in_each_window_of_a_change_a_get_fills_nothing_old() {
                 reader.heat("k", "c");
             }
             thread::scope(|scope| {
+                let _go = LetGo(&cluster);
                 let mut writer = database.connect();
                 writer.run("SET synchronous_commit = on");
                 let backend = stay_in(&cluster, &mut writer, VISIBLE_TO_UNMARK);
@@ -87,6 +89,7 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
             let mut reader = database.connect();
             let backend = stay_in(&cluster, &mut reader, window);
             thread::scope(|scope| {
+                let _go = LetGo(&cluster);
                 let reader = scope.spawn(move || reader.text(GET));
                 until_inside(&mut writer, backend, change);
                 writer.run(change);
@@ -97,4 +100,31 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
             assert_eq!(writer.agrees("k", "c").as_deref(), Some("new"), "{change}");
         }
     }
+}
+
+/// A get that finds the cache suspended looks at the triggers while the commit that disables them is not visible yet.
+#[test]
+fn a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension() {
+    let cluster = Cluster::with_tier(&[]);
+    if !paused(&cluster) {
+        return;
+    }
+    let database = with_cache(&cluster);
+    let (mut reader, mut watch) = (database.connect(), database.connect());
+    reader.heat("k", "c");
+    thread::scope(|scope| {
+        let _go = LetGo(&cluster);
+        let mut owner = database.connect();
+        let backend = stay_in(&cluster, &mut owner, MARK_TO_VISIBLE);
+        let owner = scope.spawn(move || owner.run("ALTER TABLE c DISABLE TRIGGER ALL"));
+        until_inside(&mut watch, backend, "the triggers go");
+        for _ in 0..3 {
+            assert_eq!(reader.text(GET), "old");
+        }
+        cluster.hold_windows(false);
+        owner.join().expect("it commits");
+    });
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
+    watch.run("UPDATE c SET value = 'new' WHERE key = 'k'");
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
 }

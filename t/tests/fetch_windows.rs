@@ -11,7 +11,7 @@ use pgcache_tests::source::{UPDATE, with_source};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{
-    LOAD_TO_STORE, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN, VISIBLE_TO_UNMARK,
+    LOAD_TO_STORE, LetGo, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN, VISIBLE_TO_UNMARK,
     WRITTEN_TO_ASKED, is_inside, paused, stay_in, until_inside,
 };
 use postgres::Client;
@@ -24,6 +24,7 @@ fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) 
     let mut writer = database.connect();
     let backend = writer.number("SELECT pg_backend_pid()");
     thread::scope(|scope| {
+        let _go = LetGo(cluster);
         let writer = scope.spawn(move || writer.run(UPDATE));
         let waits = format!(
             "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event_type = 'Lock'"
@@ -70,6 +71,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
                 let backend = stay_in(&cluster, &mut reader, window);
                 let mut watch = database.connect();
                 thread::scope(|scope| {
+                    let _go = LetGo(&cluster);
                     let reader = scope.spawn(move || {
                         assert_eq!(reader.text(FETCH), "old");
                         reader.run("COMMIT");
@@ -102,6 +104,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
             let database = with_source(&cluster, storage);
             let mut reader = database.connect();
             thread::scope(|scope| {
+                let _go = LetGo(&cluster);
                 let mut writer = database.connect();
                 let backend = stay_in(&cluster, &mut writer, window);
                 let mut watch = database.connect();

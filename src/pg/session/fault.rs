@@ -24,11 +24,11 @@ faults! {
     /// The trigger of a cache does not note the row that a statement changes.
     RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
     /// A write past the executor does not note its key.
-    DirectWriteNotNoted => "coherence_limits::what_cache_set_stores_is_what_the_users_trigger_made_of_it",
+    DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
     /// TRUNCATE does not note the cache.
-    TruncateNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
+    TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.
-    DefinitionNotNoted => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
+    DefinitionNotNoted => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
     /// A write after the marks of its transaction gets none.
     LateWriteNotMarked => "coherence_writer::what_it_writes_before_the_commit_is_seen",
     /// The rollback of a savepoint drops all noted keys.
@@ -36,7 +36,7 @@ faults! {
 
     // Marks: before the commit record
     /// Marks are set when the commit is visible already.
-    MarkedAfterCommit => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
+    MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a key leaves its copy in the tier.
     MarkKeepsEntry => "coherence_statements::after_any_statement_function_and_select_agree",
     /// The mark of a key removes its copy and is undone at once.
@@ -86,11 +86,11 @@ faults! {
     /// A standby makes copies, which no replayed change removes.
     StandbyUsesCopies => "standby::a_standby_misses_unlogged_entries_reads_logged_ones_refuses_writes_and_can_be_promoted",
     /// A changed definition does not suspend copies.
-    NotSuspended => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
+    NotSuspended => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A suspended cache is filled again whatever its triggers are.
     TriggersNotVerified => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
     /// Triggers are verified without a lock that waits for who changes them.
-    TriggersVerifiedWithoutLock => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
+    TriggersVerifiedWithoutLock => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A new slot is filled before the triggers of its cache are verified.
     NewSlotNotSuspended => "coherence_limits::a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled",
     /// A copy is served after its deadline.
@@ -98,7 +98,7 @@ faults! {
 
     // Slots
     /// A dropped cache keeps its slot and its entries.
-    DroppedSlotKept => "oid_reuse::a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it",
+    DroppedSlotKept => "memory_definitions::dropping_it_or_rolling_back_its_creation_frees_all",
     /// A cache whose creation is rolled back keeps its slot.
     CreatedSlotKept => "coherence_limits::creations_that_are_rolled_back_leave_no_slot",
     /// A dropped database keeps the slots of its caches.
@@ -136,7 +136,7 @@ faults! {
     /// A lease can be used after its deadline.
     LeaseOutlivesDeadline => "leases::an_expired_lease_is_refused_and_goes_to_the_next",
     /// A fetch that has won the lease does not look again.
-    FetchLooksOnce => "fetch::of_a_crowd_one_loads",
+    FetchLooksOnce => "fetch_windows::a_fetch_that_wins_after_another_has_stored_loads_nothing",
     /// A transaction that has written waits for the lease of another one.
     WriterWaitsForLease => "fetch::a_transaction_that_has_written_does_not_wait",
     /// A session with a lease waits for another one.
