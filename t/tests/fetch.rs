@@ -265,6 +265,29 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
+/// Each loader has the lease of its key, and no row that the other one could wait for.
+#[test]
+fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
+    let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
+    thread::scope(|scope| {
+        let both = [("x", "y"), ("y", "x")].map(|(own, other)| {
+            let mut session = patient(&database);
+            scope.spawn(move || {
+                session.run("SET statement_timeout = '10s'");
+                session.text(&format!(
+                    "SELECT cache_fetch('{own}', 'SELECT pass(''a'') || \
+                     cache_fetch(''{other}'', ''SELECT ''''b'''''', cache => ''c'')', cache => 'c')"
+                ))
+            })
+        });
+        wait_for(&mut gate, 2, "wait_event = 'advisory'");
+        open(&mut gate);
+        for loader in both {
+            assert_eq!(loader.join().expect("it is not cancelled"), "ab");
+        }
+    });
+}
+
 /// The holder waits for a lock of the session that waits for the holder: no deadlock detector sees that circle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {

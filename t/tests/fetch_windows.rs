@@ -11,8 +11,8 @@ use pgcache_tests::source::{UPDATE, with_source};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{
-    LOAD_TO_STORE, LetGo, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN, VISIBLE_TO_UNMARK,
-    WRITTEN_TO_ASKED, is_inside, paused, stay_in, until_inside,
+    LOAD_TO_STORE, LOOK_TO_ASK, LetGo, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN,
+    VISIBLE_TO_UNMARK, WRITTEN_TO_ASKED, is_inside, paused, stay_in, until_inside,
 };
 use postgres::Client;
 
@@ -137,4 +137,27 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
     }
     cluster.connect("postgres").run("CREATE EXTENSION pgcache");
     cluster.connect("postgres").nothing_pending();
+}
+
+/// Two sessions have found nothing. The one that wins the lease second finds what the first has stored.
+#[test]
+fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
+    let cluster = Cluster::with_tier(&[]);
+    if !paused(&cluster) {
+        return;
+    }
+    for storage in ["unlogged", "memory"] {
+        let database = with_source(&cluster, storage);
+        let (mut late, mut watch) = (database.connect(), database.connect());
+        let backend = stay_in(&cluster, &mut late, LOOK_TO_ASK);
+        thread::scope(|scope| {
+            let _go = LetGo(&cluster);
+            let own = "SELECT cache_fetch('k', 'SELECT ''late''', cache => 'c')";
+            let late = scope.spawn(move || late.text(own));
+            until_inside(&mut watch, backend, storage);
+            assert_eq!(watch.text(FETCH), "old", "{storage}");
+            cluster.hold_windows(false);
+            assert_eq!(late.join().expect("it is served"), "old", "{storage}");
+        });
+    }
 }

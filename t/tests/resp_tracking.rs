@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::rng::Rng;
+use pgcache_tests::tables::Stopped;
 use pgcache_tests::wait::wait_until;
 
 use super::resp_differential::redis::Redis;
@@ -158,6 +159,25 @@ fn what_is_evicted_is_told() {
     assert_eq!(replies.len(), 5000);
     assert_eq!(told_of, [told(Some("old"))]);
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
+}
+
+/// The ring has room for a megabyte of changes.
+#[test]
+fn a_front_that_was_overtaken_tells_everything() {
+    let door = Door::start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut reader = tracking(&door, &[]);
+    reader.ask(&["GET", "k"]);
+    let stopped = Stopped::fronts_of(&door);
+    let changes = format!(
+        "SELECT cache_set('k', 'v', cache => '{CACHE}'), \
+         (SELECT count(cache_set(repeat('x', 400) || g, '', cache => '{CACHE}')) FROM generate_series(1, 5000) AS g)"
+    );
+    session
+        .batch_execute(&changes)
+        .expect("writers wait for nobody");
+    drop(stopped);
+    assert_eq!(next(&mut reader), told(None));
 }
 
 #[test]

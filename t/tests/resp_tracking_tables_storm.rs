@@ -10,6 +10,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::resp::{Client, Reply};
 use pgcache_tests::rng::Rng;
 use pgcache_tests::wait::wait_until;
+use pgcache_tests::windows::LetGo;
 use postgres::Client as Session;
 
 use super::resp_tracking::{messages, next, told};
@@ -227,12 +228,15 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
         }
         let mut client = reader(&door, &[]);
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("old"));
+        // Begins to track when the writer has looked for the last time before its commit is visible.
+        let mut late = None;
         writer.run(&format!(
             "SET pgcache.pause = '60s'; SET pgcache.pause_window = {window}"
         ));
         door.cluster.hold_windows(true);
         let backend = writer.number("SELECT pg_backend_pid()");
         thread::scope(|scope| {
+            let _go = LetGo(&door.cluster);
             let writer = scope.spawn(move || writer.run("UPDATE tab SET value = 'new'"));
             wait_until("it is in the window", || {
                 watch.holds(&format!(
@@ -243,8 +247,13 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
             if window == MARK_TO_VISIBLE {
                 assert_eq!(client.ask(&["GET", "l"]), Reply::bulk("old"));
                 assert_eq!(messages(&mut client), [], "window {window}");
+                late = Some(reader(&door, &[]));
+                let late = late.as_mut().expect("it has begun to track");
+                assert_eq!(late.ask(&["GET", "k"]), Reply::bulk("old"));
             } else {
                 assert!(client.send(&Client::request(&[b"GET", b"l"])));
+                // A back that does not wait has replied by then.
+                thread::sleep(Duration::from_millis(100));
             }
             door.cluster.hold_windows(false);
             writer.join().expect("it commits");
@@ -252,6 +261,9 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
         let mut heard = vec![next(&mut client), next(&mut client)];
         heard.sort_by_key(|message| format!("{message:?}"));
         assert_eq!(heard, [told(Some("k")), told(Some("l"))], "window {window}");
+        if let Some(late) = &mut late {
+            assert_eq!(next(late), told(Some("k")), "window {window}");
+        }
         if window == VISIBLE_TO_UNMARK {
             assert_eq!(client.reply(), Some(Reply::bulk("new")));
         }

@@ -51,6 +51,9 @@ impl Transaction {
     }
 
     pub(super) fn end(&mut self, committed: bool) {
+        if !committed && fault::on(Fault::RollbackTold) {
+            self.mark();
+        }
         let mut ended = std::mem::take(self);
         let Some(tier) = tier() else {
             return;

@@ -78,6 +78,7 @@ impl Fetch {
             if !may_store {
                 return live.map_or_else(|| self.load_only(&cache), Ok);
             }
+            pause::at(Window::LookToAsk);
             match ask::to_fetch(&cache, self.key) {
                 Turn::Mine(lease) => return self.load_once(&cache, lease, live.is_some()),
                 Turn::Untracked(token) => {

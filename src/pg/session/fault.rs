@@ -140,7 +140,7 @@ faults! {
     /// A transaction that has written waits for the lease of another one.
     WriterWaitsForLease => "fetch::a_transaction_that_has_written_does_not_wait",
     /// A session with a lease waits for another one.
-    HolderMayWait => "fetch::two_transactions_that_fetch_each_others_keys_do_not_hang",
+    HolderMayWait => "fetch::two_loaders_that_fetch_each_others_keys_do_not_wait",
     /// A transaction that fails keeps its leases.
     LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
     /// Without preload a writer does not wait for who loads its keys.
@@ -176,21 +176,21 @@ faults! {
     /// A front does not note what a client that tracks has read.
     ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
     /// Whether anybody tracks is asked before the commit is visible.
-    AsksTooEarly => "resp_tracking_tables::who_begins_to_track_before_the_commit_is_told",
+    AsksTooEarly => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// Clients are told of what was rolled back.
     RollbackTold => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
     /// Clients are told after new copies can be made.
     ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// Clients are told before the commit is visible.
-    ToldBeforeVisible => "resp_tracking_tables_storm::no_client_keeps_an_old_row",
+    ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// A back replies with rows whose writer has not told of them.
     BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// Replies are sent before the changes that came before them.
-    NotDrainedBeforeReply => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    NotDrainedBeforeReply => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
     /// What is told during a read is not told again after its reply.
     NotToldAgain => "resp_tracking_tables::what_is_told_while_a_read_is_under_way_is_told_again",
     /// A front that was overtaken in the ring tells nothing.
-    LostTellsNothing => "resp_tracking_tables_storm::no_client_keeps_an_old_row",
+    LostTellsNothing => "resp_tracking::a_front_that_was_overtaken_tells_everything",
     /// Clients are told of what was rolled back to a savepoint.
     SavepointTold => "resp_tracking_tables::what_a_savepoint_takes_back_is_not_told",
     /// The record of a prepared transaction tells nothing.

@@ -25,6 +25,8 @@ pub enum Window {
     ToldToWritten,
     /// A fetch has written the row, and not checked yet whether it may keep it.
     WrittenToAsked,
+    /// A fetch has found nothing, and not asked for the lease yet.
+    LookToAsk,
 }
 
 /// Does nothing: this library was built without the feature.
@@ -67,7 +69,7 @@ mod paused {
             c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
-            Window::WrittenToAsked as i32,
+            Window::LookToAsk as i32,
             GucContext::Suset,
             GucFlags::NO_SHOW_ALL,
         );
