@@ -316,6 +316,17 @@ impl Client {
         self.reply().expect("a reply comes")
     }
 
+    /// Whether nothing has come that was not read.
+    pub fn is_silent(&mut self) -> bool {
+        self.stream.set_patience(Some(Duration::from_millis(1)));
+        let mut room = [0; 1 << 10];
+        if let Ok(count) = self.stream.read(&mut room) {
+            self.unread.extend_from_slice(&room[..count]);
+        }
+        self.stream.set_patience(Some(PATIENCE));
+        self.at == self.unread.len()
+    }
+
     /// The next reply; None: the connection ended.
     pub fn reply(&mut self) -> Option<Reply> {
         let line = self.line()?;

@@ -100,6 +100,7 @@ fn a_commit_that_waits_for_a_standby_stalls_nobody_else() {
     assert_eq!(waiting(&door), 1);
     let counted = "SELECT count(*) FROM public.safe WHERE key ~ '^k'";
     assert_eq!(door.cluster.connect("postgres").number(counted), 0);
+    assert!(first.is_silent(), "its commit is not done");
     answers(&door);
     assert_eq!(reply(&mut first), OK());
     more.iter_mut()

@@ -32,7 +32,7 @@ faults! {
     /// A write after the marks of its transaction gets none.
     LateWriteNotMarked => "coherence_writer::what_it_writes_before_the_commit_is_seen",
     /// The rollback of a savepoint drops all noted keys.
-    SavepointForgetsNotes => "coherence_limits::however_a_transaction_ends_nothing_stays_marked",
+    SavepointForgetsNotes => "coherence_statements::after_any_statement_function_and_select_agree",
 
     // Marks: before the commit record
     /// Marks are set when the commit is visible already.
@@ -94,7 +94,7 @@ faults! {
     /// A new slot is filled before the triggers of its cache are verified.
     NewSlotNotSuspended => "coherence_limits::a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled",
     /// A copy is served after its deadline.
-    ExpiredCopyServed => "expiry::a_long_transaction_does_not_keep_entries_alive",
+    ExpiredCopyServed => "coherence_commit::expired_rows_go_with_their_copies",
 
     // Slots
     /// A dropped cache keeps its slot and its entries.
