@@ -23,7 +23,7 @@ const LONGEST: &str = "60s";
 
 /// Whether the library has windows.
 pub fn paused(cluster: &Cluster) -> bool {
-    let mut session = cluster.database().connect();
+    let mut session = cluster.connect("postgres");
     session.holds("SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'pgcache.pause%'")
 }
 

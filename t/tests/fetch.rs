@@ -283,7 +283,9 @@ fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
         wait_for(&mut gate, 2, "wait_event = 'advisory'");
         open(&mut gate);
         for loader in both {
-            assert_eq!(loader.join().expect("it is not cancelled"), "ab");
+            let value = loader.join().expect("it is not cancelled");
+            // It has found what the other one has stored, or loaded for itself.
+            assert!(["ab", "aab"].contains(&&value[..]), "{value}");
         }
     });
 }

@@ -177,7 +177,7 @@ fn a_front_that_was_overtaken_tells_everything() {
         .batch_execute(&changes)
         .expect("writers wait for nobody");
     drop(stopped);
-    assert_eq!(next(&mut reader), told(None));
+    assert_eq!(messages(&mut reader), [told(None)]);
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::cluster::Cluster;
 use pgcache_tests::resp::{Client, Reply};
 use pgcache_tests::rng::Rng;
-use pgcache_tests::wait::wait_until;
-use pgcache_tests::windows::LetGo;
+use pgcache_tests::windows::{
+    LetGo, MARK_TO_VISIBLE, VISIBLE_TO_UNMARK, paused, stay_in, until_inside,
+};
 use postgres::Client as Session;
 
 use super::resp_tracking::{messages, next, told};
@@ -198,15 +198,6 @@ fn no_client_keeps_an_old_row() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
-/// Numbers of `pg::session::pause::Window`.
-const MARK_TO_VISIBLE: u32 = 0;
-const VISIBLE_TO_UNMARK: u32 = 1;
-
-fn paused(cluster: &Cluster) -> bool {
-    let mut session = cluster.connect("postgres");
-    session.holds("SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'pgcache.pause%'")
-}
-
 /// In each window of a commit: a client that has read before it hears nothing as long as the commit is not told; what
 /// it reads meanwhile is what was before, or comes after what it is told; and when COMMIT has returned it has been told.
 #[test]
@@ -228,28 +219,15 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
         }
         let mut client = reader(&door, &[]);
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("old"));
-        // Begins to track when the writer has looked for the last time before its commit is visible.
-        let mut late = None;
-        writer.run(&format!(
-            "SET pgcache.pause = '60s'; SET pgcache.pause_window = {window}"
-        ));
-        door.cluster.hold_windows(true);
-        let backend = writer.number("SELECT pg_backend_pid()");
+        let backend = stay_in(&door.cluster, &mut writer, window);
         thread::scope(|scope| {
             let _go = LetGo(&door.cluster);
             let writer = scope.spawn(move || writer.run("UPDATE tab SET value = 'new'"));
-            wait_until("it is in the window", || {
-                watch.holds(&format!(
-                    "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"
-                ))
-            });
+            until_inside(&mut watch, backend, "it is in the window");
             assert_eq!(messages(&mut client), [], "window {window}");
             if window == MARK_TO_VISIBLE {
                 assert_eq!(client.ask(&["GET", "l"]), Reply::bulk("old"));
                 assert_eq!(messages(&mut client), [], "window {window}");
-                late = Some(reader(&door, &[]));
-                let late = late.as_mut().expect("it has begun to track");
-                assert_eq!(late.ask(&["GET", "k"]), Reply::bulk("old"));
             } else {
                 assert!(client.send(&Client::request(&[b"GET", b"l"])));
                 // A back that does not wait has replied by then.
@@ -261,11 +239,33 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
         let mut heard = vec![next(&mut client), next(&mut client)];
         heard.sort_by_key(|message| format!("{message:?}"));
         assert_eq!(heard, [told(Some("k")), told(Some("l"))], "window {window}");
-        if let Some(late) = &mut late {
-            assert_eq!(next(late), told(Some("k")), "window {window}");
-        }
         if window == VISIBLE_TO_UNMARK {
             assert_eq!(client.reply(), Some(Reply::bulk("new")));
         }
     }
+}
+
+/// Nobody tracked when the writer marked what it had changed.
+#[test]
+fn who_begins_to_track_right_before_a_commit_is_visible_is_told() {
+    let door = start("unlogged", &[]);
+    if !paused(&door.cluster) {
+        return;
+    }
+    let mut writer = door.cluster.connect("postgres");
+    let mut watch = door.cluster.connect("postgres");
+    writer.run(&format!("SELECT cache_set('k', 'old', cache => '{TABLE}')"));
+    warm(&mut watch, "k");
+    let backend = stay_in(&door.cluster, &mut writer, MARK_TO_VISIBLE);
+    let mut client = thread::scope(|scope| {
+        let _go = LetGo(&door.cluster);
+        let writer = scope.spawn(move || writer.run("UPDATE tab SET value = 'new'"));
+        until_inside(&mut watch, backend, "it is marked");
+        let mut client = reader(&door, &[]);
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("old"));
+        door.cluster.hold_windows(false);
+        writer.join().expect("it commits");
+        client
+    });
+    assert_eq!(messages(&mut client), [told(Some("k"))]);
 }

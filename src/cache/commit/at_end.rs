@@ -1,6 +1,8 @@
 //! What comes of a transaction's ledger: marks, what is undone after them, and who is told.
 
 use std::collections::hash_map::Entry;
+use std::thread::sleep;
+use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
@@ -83,6 +85,7 @@ impl Transaction {
             std::mem::take(&mut ended.marks).undo(tier, committed);
         }
         if tells && fault::on(Fault::ToldAfterUnmark) {
+            sleep(Duration::from_millis(100)); // what comes in between is seen
             ended.tell(tier);
         }
         let relations = ended.relations.into_one();

@@ -28,7 +28,7 @@ faults! {
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.
-    DefinitionNotNoted => "coherence_sessions::another_session_that_disables_triggers_is_noticed_in_the_middle_of_gets",
+    DefinitionNotNoted => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A write after the marks of its transaction gets none.
     LateWriteNotMarked => "coherence_writer::what_it_writes_before_the_commit_is_seen",
     /// The rollback of a savepoint drops all noted keys.
@@ -176,7 +176,7 @@ faults! {
     /// A front does not note what a client that tracks has read.
     ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
     /// Whether anybody tracks is asked before the commit is visible.
-    AsksTooEarly => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    AsksTooEarly => "resp_tracking_tables_storm::who_begins_to_track_right_before_a_commit_is_visible_is_told",
     /// Clients are told of what was rolled back.
     RollbackTold => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
     /// Clients are told after new copies can be made.
