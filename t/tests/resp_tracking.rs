@@ -161,6 +161,63 @@ fn what_is_evicted_is_told() {
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }
 
+/// The writer changes `a` and then `b`. Many commands before the one that reads `b` leave it the time for both.
+#[test]
+fn no_reply_is_newer_than_a_change_that_was_not_told() {
+    let door = Door::start(&[]);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = door.cluster.connect("postgres");
+            for number in 1.. {
+                let set = |key| {
+                    format!("SELECT cache_set_bytes('{key}', '{number}', cache => '{CACHE}');")
+                };
+                let both = set("a") + &set("b");
+                session.batch_execute(&both).expect("both can be set");
+                if stop.load(SeqCst) {
+                    return;
+                }
+            }
+        });
+        let mut client = tracking(&door, &[]);
+        let request = [
+            vec![Client::request(&[b"GET", b"other"]); 100].concat(),
+            Client::request(&[b"GET", b"b"]),
+        ];
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until {
+            assert!(client.send(&Client::request(&[b"GET", b"a"])));
+            let (kept, _) = number_after_messages(&mut client);
+            assert!(client.send(&request.concat()));
+            let mut is_told = false;
+            let mut read = 0;
+            for _ in 0..=100 {
+                let (number, told) = number_after_messages(&mut client);
+                is_told |= told;
+                read = number;
+            }
+            if read > kept && !is_told {
+                stop.store(true, SeqCst);
+                panic!("a was {kept}, b is {read}, and nothing was told");
+            }
+        }
+        stop.store(true, SeqCst);
+    });
+}
+
+/// The next reply, 0 for none, and whether messages came before it.
+fn number_after_messages(client: &mut Client) -> (u64, bool) {
+    let mut told = false;
+    loop {
+        match client.reply().expect("a reply comes") {
+            Reply::Push(_) => told = true,
+            Reply::Null => return (0, told),
+            number => return (number.text().parse().expect("a number"), told),
+        }
+    }
+}
+
 /// The ring has room for a megabyte of changes.
 #[test]
 fn a_front_that_was_overtaken_tells_everything() {

@@ -158,7 +158,7 @@ faults! {
     /// PREPARE TRANSACTION undoes the marks.
     PrepareForgetsMarks => "prepared::a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before",
     /// Marks that find no room in the record are dropped.
-    OverflowDoesNotStand => "prepared::thousands_of_keys_are_marked_one_by_one_or_as_their_cache",
+    OverflowDoesNotStand => "prepared::a_key_that_finds_no_room_is_not_copied_either",
     /// A DROP that was prepared keeps the slot.
     PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
     /// A prepared transaction that has stored loaded values is counted no more.
@@ -186,7 +186,7 @@ faults! {
     /// A back replies with rows whose writer has not told of them.
     BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// Replies are sent before the changes that came before them.
-    NotDrainedBeforeReply => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
+    NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_a_change_that_was_not_told",
     /// What is told during a read is not told again after its reply.
     NotToldAgain => "resp_tracking_tables::what_is_told_while_a_read_is_under_way_is_told_again",
     /// A front that was overtaken in the ring tells nothing.
