@@ -148,6 +148,10 @@ impl Fetch {
         if loaded.from_unstored {
             return self.unstored(cache, loaded.value);
         }
+        let token = match (fault::on(Fault::LoadTokenAfterLoad), tier()) {
+            (true, Some(tier)) => LoadToken::take(tier, cache, self.key),
+            _ => token,
+        };
         self.store(loaded.value, |cache, entry| match (cache.storage, &token) {
             (Storage::Memory, Some(token)) if !self.may_be_changing(cache) => {
                 memory_cache::set_if_unchanged(cache, self.key, &entry, token, refresh)

@@ -17,6 +17,7 @@ use super::transaction_local::TransactionLocal;
 use super::wait;
 use crate::error::Error;
 use crate::pg::events::{self, Phase};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::version;
 
 thread_local! {
@@ -78,6 +79,9 @@ impl Advisory {
 /// Serialises those who create a relation of one name: an advisory lock until the transaction ends.
 /// Two names meet by chance only, and then it costs a wait, never a wrong answer.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
+    if fault::on(Fault::NameNotLocked) {
+        return;
+    }
     let tag = of_name(schema, name).tag();
     // SAFETY: LockAcquire copies the tag. Unlike a relation's lock it does not read invalidation
     // messages, without which the relation made by whom we waited for would not be found.
@@ -95,6 +99,9 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
 /// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that
 /// we make.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
+    if fault::on(Fault::NameNotLocked) {
+        return;
+    }
     let tag = of_name(schema, name).tag();
     // SAFETY: taken by `name` under the same resource owner, in this call.
     as_transaction(|| unsafe {
@@ -110,10 +117,8 @@ fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    try_in(
-        advisory(LockKind::Sweep, relation.to_u32(), 0),
-        pg_sys::ExclusiveLock,
-    )
+    let sweep = advisory(LockKind::Sweep, relation.to_u32(), 0);
+    try_in(sweep, pg_sys::ExclusiveLock) || fault::on(Fault::SweptByMany)
 }
 
 /// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.

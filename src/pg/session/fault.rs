@@ -121,6 +121,8 @@ faults! {
     LeaseNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A fetch without a lease keeps its row although its token no longer holds.
     TokenNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    /// A fetch without a lease takes its token after it has loaded.
+    LoadTokenAfterLoad => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A load token does not compare the stripe.
     LoadTokenStripeNotCompared => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A load token does not compare the version of the cache.
@@ -217,8 +219,14 @@ faults! {
     PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_what_the_table_of_needs_says",
     /// Privileges are not asked for again under the lock.
     PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
+    /// Who has TRIGGER on a table makes it a cache, or says how.
+    TriggerOfAnybody => "others_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
     /// REPEATABLE READ gives the lock on the cache back.
     ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
+    /// A cache is swept by several transactions at once.
+    SweptByMany => "prepared::the_one_sweeper_of_a_cache_stays_the_one_until_his_transaction_ends",
+    /// Caches of one name are made by several transactions at once.
+    NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
     /// Watchers are told of what was rolled back to a savepoint.
