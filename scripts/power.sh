@@ -10,6 +10,7 @@
 # Usage: power.sh [FAULT...]      all faults, and mutants, when none is named
 #
 # Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 so many (0: none), JOBS=2 tests at a time.
+export PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server python
 
@@ -38,16 +39,13 @@ stage() {
     cp --remove-destination "$BUILD/target/checked/libpgcache.so" "$folder$("$PG_CONFIG" --pkglibdir)/pgcache.so"
 }
 
-[ -x "$BINDIR/postgres" ] || scripts/stage.sh
-step power-build "${build[@]}"
-stage power
-broken=$folder
+step power-build scripts/stage.sh
 
-program=$(session_tests --no-run 2>&1 | sed -n 's/.*Executable tests.main.rs (\(.*\)).*/\1/p' | xargs -r realpath)
+program=$(session_program)
 [ -x "$program" ] || die "the session tests could not be built: cargo test --package pgcache-tests --no-run"
 bindir=$("$PG_CONFIG" --bindir)
 export program limit LOG
-export PGCACHE_BINDIR=$broken$bindir PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
+export PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
 mkdir -p "$PGCACHE_RUN" "$LOG/power"
 [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$PGCACHE_RUN"
 
@@ -57,7 +55,7 @@ run_tests() (cd "$ROOT/t" && nice "$program" "$@")
 # FAULT TEST: runs the test with the fault, and prints a line of the table.
 try_fault() {
     local log=$LOG/power/$1.log began=$SECONDS status=0 seen
-    PGCACHE_FAULT=$1 timeout "$limit" nice "$program" --exact "$2" >"$log" 2>&1 || status=$?
+    PGCACHE_FAULT=$1 timeout "$limit" nice "$program" --test-threads 2 --exact "$2" >"$log" 2>&1 || status=$?
     case $status in
         0) seen='NOT SEEN' ;;
         124) seen='seen, by its time' ;;
@@ -71,7 +69,7 @@ try_fault() {
 try_mutant() {
     local log=$LOG/power/$1.log began=$SECONDS module test
     for module in $3; do
-        PGCACHE_FAULT=$1 timeout $((limit * 4)) nice "$program" "$module::" >"$log" 2>&1 && continue
+        PGCACHE_FAULT=$1 timeout $((limit * 4)) nice "$program" --test-threads 2 "$module::" >"$log" 2>&1 && continue
         test=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
         printf '%-28s %-18s %3d s  %s\n%33s%s\n' "$1" seen $((SECONDS - began)) "${test:-$module, by its time}" '' "$2"
         return

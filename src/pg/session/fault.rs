@@ -267,7 +267,7 @@ mod chosen {
                 true => GucContext::Postmaster,
                 false => GucContext::Sighup,
             },
-            GucFlags::SUPERUSER_ONLY,
+            GucFlags::SUPERUSER_ONLY | GucFlags::NO_SHOW_ALL,
         );
         let given = SETTING.get().unwrap_or_default();
         let number = NAMES
