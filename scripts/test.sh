@@ -204,6 +204,7 @@ unit_tests() {
 tools() {
     many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
     one_test bench-tests bench/run.sh tests
+    one_test bench-by-hand bench/run.sh by_hand --smoke --out "$ROOT/build/bench/smoke/by_hand-$$"
 }
 
 # Every workload of the benchmarks: that it runs and that its answers are right, no figures.
