@@ -1,5 +1,6 @@
 //! initdb takes seconds, a copy of its result does not: one template for all clusters of a run.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -29,9 +30,12 @@ pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
 fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();
-    let template = stage
-        .run
-        .join(format!("template-{}-{kind:?}", stage.major()));
+    let template = stage.run.join(match kind {
+        Template::Bare => format!("template-{}", stage.major()),
+        Template::WithExtension => {
+            format!("template-{}-{:x}", stage.major(), scripts_of(stage))
+        }
+    });
     if !template.exists() {
         let fresh = stage
             .run
@@ -54,6 +58,26 @@ fn initdb(stage: &Stage, data: &Path) {
     // Each server gets a copy: short segments of WAL are quick to copy.
     initdb.args(["--wal-segsize=1", "-D"]);
     succeed(initdb.arg(data));
+}
+
+/// Returns a number for the extension's control file and scripts: a template made by others is of no use.
+fn scripts_of(stage: &Stage) -> u64 {
+    let folder = succeed(stage.command("pg_config").arg("--sharedir")).stdout;
+    let folder = Path::new(String::from_utf8_lossy(&folder).trim()).join("extension");
+    let files = std::fs::read_dir(folder).expect("the server has extensions");
+    let mut paths: Vec<PathBuf> = files.filter_map(|file| Some(file.ok()?.path())).collect();
+    paths.retain(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("pgcache"))
+    });
+    paths.sort();
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        std::fs::read(path)
+            .expect("the script can be read")
+            .hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Makes [`WITH_EXTENSION`]. By a server as all are: a server of one user gives the extension the oids of what Postgres
