@@ -8,10 +8,11 @@ import os
 import re
 
 from . import key_distribution as kd, scripts
-from .base import Journal, insist, output, say
+from .base import Journal, ground, insist, output, say
 from .check import near, tier_for
 from .servers import DATABASE, Postgres, Setup
 from .systems import MEMORY
+from .tables import markdown
 
 SIZES = {
     "full": {"scale": 1.0, "seconds": 5, "transactions": 2_000},
@@ -25,6 +26,7 @@ PAST_THE_TIER = ("get_table", "mixed_cache")
 WRITES = {"set": 1, "upsert": 1, "mixed": kd.WRITE_SHARE}  # by the first word of a name: the share of its writes
 OLD = f"key < '{kd.PREFIX}2'"  # those that the setup made
 ROWS = 7  # of run.sh's table
+COUNTS = ("script", "transactions", "reads", "hits", "hot_hits", "entries", "overwritten")
 
 
 def add_options(parser):
@@ -42,11 +44,28 @@ def run(options):
             by_hand(server, name, ["-t", FEW])
             if not journal.has(name):
                 journal.add({"script": name, **judged(name, measure(server, name, options))})
-                say(f"{name:<22}{journal.rows[-1]}")
+                say(", ".join(f"{what} {count}" for what, count in zip(COUNTS, cells(journal.rows[-1])) if count != ""))
         table = rounds(server, options)
     insist(len(table.splitlines()) > ROWS, f"run.sh printed\n{table}")
     print(table)
-    journal.report(journal.rows, f"# The rounds by hand\n\n`bench/pgbench/run.sh {options.scale:g} {options.seconds:g}`:\n\n```text\n{table}```")
+    journal.report(journal.rows, render(journal, options, table))
+
+
+def cells(row):
+    return [row.get(name, "") for name in COUNTS]
+
+
+def render(journal, options, table):
+    return f"""# The rounds by hand
+
+{ground(journal.facts["machine"])}. Counts of the server for each script, {CLIENTS} clients:
+
+{markdown(COUNTS, map(cells, journal.rows))}
+
+`bench/pgbench/run.sh {options.scale:g} {options.seconds:g} {CLIENTS}`:
+
+```text
+{table}```"""
 
 
 def set_up(server, scale):
