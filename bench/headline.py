@@ -16,9 +16,9 @@ def about(options):
 
 
 def cells(summary, facts):
-    """Yields a row a system: requests a second, then processor time of the server for one of them."""
+    """Yields a row a system, Redis and its kind first: requests a second, then processor time of the server for one."""
     found = {(row["system"], row["workload"]): row for row in summary}
-    for system in ALL:
+    for system in sorted(ALL, key=lambda system: not system.is_redis):
         rows = [found.get((system.name, name)) for name in ORDER]
         if any(rows):
             yield (called(system, facts), *cell(rows, lambda row: f"{row['tps']:,.0f}"), *cell(rows, cpu_us))
