@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: from nothing to a cache in psql and a race with Redis, in a throwaway cluster.
 . "$(dirname "$0")/head.sh"
-need rust server cron redis
+need rust python server cron redis
 
 build_and_stage
 
