@@ -16,6 +16,7 @@ use super::slow;
 use super::tracking::turns as tracking;
 use crate::pg::session::clock;
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::pause::{self, Window};
 
 /// A turn ends after so many commands, or so much time: others wait.
 const COMMANDS: u32 = 512;
@@ -74,6 +75,7 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     let amid_reply = client.is_amid_reply();
     tracking::set_author(core, client.session.id);
     let before = core.figures.commands;
+    pause::at(Window::DrainToRead);
     let inside = core.several.map(|several| several.gate.enter());
     let after = run(core, client, read, now, &mut replies);
     drop(inside);

@@ -240,7 +240,7 @@ fn its_settings_are_the_servers() {
         "SELECT name, boot_val, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''), \
          coalesce(array_to_string(enumvals, ', '), CASE vartype WHEN 'bool' THEN 'on, off' ELSE 'a text' END), \
          context \
-         FROM pg_settings WHERE name LIKE 'pgcache.%' AND name NOT LIKE 'pgcache.pause%'",
+         FROM pg_settings WHERE name LIKE 'pgcache.%' AND name !~ '^pgcache.(pause|fault)'",
     );
     let shown = |line: &String| {
         let fields: Vec<&str> = line.split('|').collect();

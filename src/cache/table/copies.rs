@@ -19,7 +19,7 @@ use crate::cache::tier::hashed_key::{HashedKey, hot_key};
 use crate::cache::tier::io;
 use crate::guc;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::{self, clock, lock};
+use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -37,10 +37,18 @@ pub struct Token {
 fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     let tier = tier()?;
     let allowed = guc::hot_tier()
-        && session::reads_committed_only()
+        && may_use_copies()
         && (!cache.row_security || fault::on(Fault::RowSecurityNotNoticed))
         && (!session::in_recovery() || fault::on(Fault::StandbyUsesCopies));
     allowed.then_some(tier)
+}
+
+/// Whether this transaction may serve and make copies of committed rows.
+#[inline]
+fn may_use_copies() -> bool {
+    session::reads_committed_only()
+        || fault::on(Fault::WriterUsesCopies) && !lock::one_snapshot_per_transaction()
+        || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
 /// The copy of a live entry, or of one within this grace. Needs no lock on the table.

@@ -18,7 +18,6 @@ pub mod transaction;
 pub mod transaction_local;
 pub mod wait;
 
-use self::fault::Fault;
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
@@ -50,10 +49,8 @@ pub fn is_superuser() -> bool {
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
     unsafe {
-        (pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
-            || fault::on(Fault::OldSnapshotUsesCopies))
-            && (GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
-                || fault::on(Fault::WriterUsesCopies))
+        pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32
+            && GetTopTransactionIdIfAny() == pg_sys::InvalidTransactionId
     }
 }
 

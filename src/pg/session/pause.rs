@@ -27,6 +27,8 @@ pub enum Window {
     WrittenToAsked,
     /// A fetch has found nothing, and not asked for the lease yet.
     LookToAsk,
+    /// A front has told its clients what has changed, and not run their next commands yet.
+    DrainToRead,
 }
 
 /// Does nothing: this library was built without the feature.
@@ -69,7 +71,7 @@ mod paused {
             c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
-            Window::LookToAsk as i32,
+            Window::DrainToRead as i32,
             GucContext::Suset,
             GucFlags::NO_SHOW_ALL,
         );
