@@ -22,6 +22,8 @@ MODULES = {
     "src/cache/commit/publish.rs": "resp_publish prepared",
     "src/cache/commit/setup.rs": "messages",
     "src/cache/commit/prepare.rs": "prepared prepared_restart coherence_limits",
+    "src/cache/commit/changes.rs": "coherence_statements coherence_windows coherence_limits faults prepared "
+    "fetch_windows coherence_writer resp_tracking_tables",
     "src/cache/commit": "coherence_statements coherence_windows coherence_limits prepared fetch_windows oid_reuse "
     "coherence_commit coherence_writer resp_tracking_tables",
     "src/cache/lease/unproven.rs": "prepared_restart prepared",

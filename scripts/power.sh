@@ -43,14 +43,17 @@ step power-build scripts/stage.sh
 
 program=$(session_program)
 [ -x "$program" ] || die "the session tests could not be built: cargo test --package pgcache-tests --no-run"
-bindir=$("$PG_CONFIG" --bindir)
+programs=$("$PG_CONFIG" --bindir)
 export program limit LOG
 export PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
 mkdir -p "$PGCACHE_RUN" "$LOG/power"
+# Another build meanwhile takes nothing from us.
+cp "$program" "$PGCACHE_RUN/sessions"
+program=$PGCACHE_RUN/sessions
 [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$PGCACHE_RUN"
 
 # Where cargo runs the tests of a package.
-run_tests() (cd "$ROOT/t" && nice "$program" "$@")
+in_tests() (cd "$ROOT/t" && "$@")
 
 # FAULT TEST: runs the test with the fault, and prints a line of the table.
 try_fault() {
@@ -58,8 +61,9 @@ try_fault() {
     PGCACHE_FAULT=$1 timeout "$limit" nice "$program" --test-threads 2 --exact "$2" >"$log" 2>&1 || status=$?
     case $status in
         0) seen='NOT SEEN' ;;
+        101) seen=seen ;; # as a failed test ends
         124) seen='seen, by its time' ;;
-        *) seen=seen ;;
+        *) seen='DID NOT RUN' ;;
     esac
     grep -q '^running 1 test$' "$log" || seen='NO SUCH TEST'
     printf '%-28s %-18s %3d s  %s\n' "$1" "$seen" $((SECONDS - began)) "$2"
@@ -67,38 +71,39 @@ try_fault() {
 
 # MUTANT WHAT MODULES: runs one module after the other until a test fails.
 try_mutant() {
-    local log=$LOG/power/$1.log began=$SECONDS module test
+    local log=$LOG/power/$1.log began=$SECONDS seen='NOT SEEN' where=$3 module status
     for module in $3; do
-        PGCACHE_FAULT=$1 timeout $((limit * 4)) nice "$program" --test-threads 2 "$module::" >"$log" 2>&1 && continue
-        test=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
-        printf '%-28s %-18s %3d s  %s\n%33s%s\n' "$1" seen $((SECONDS - began)) "${test:-$module, by its time}" '' "$2"
-        return
+        status=0
+        PGCACHE_FAULT=$1 timeout $((limit * 4)) nice "$program" --test-threads 2 "$module::" >"$log" 2>&1 || status=$?
+        case $status in
+            0) continue ;;
+            101) seen=seen where=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1) ;;
+            124) seen='seen, by its time' where=$module ;;
+            *) seen='DID NOT RUN' where=$module ;;
+        esac
+        break
     done
-    printf '%-28s %-18s %3d s  %s\n%33s%s\n' "$1" 'NOT SEEN' $((SECONDS - began)) "$3" '' "$2"
+    printf '%-28s %-18s %3d s  %s\n%55s%s\n' "$1" "$seen" $((SECONDS - began)) "$where" '' "$2"
 }
 export -f try_fault try_mutant
 
 mapfile -t tests < <(printf '%s\n' "${faults[@]}" | cut -d ' ' -f 2 | sort -u)
-step power-control run_tests --exact --test-threads "$jobs" "${tests[@]}"
+step power-control in_tests nice "$program" --exact --test-threads "$jobs" "${tests[@]}"
 grep -q "^test result: ok. ${#tests[@]} passed" "$LOG/power-control.log" ||
     die "not all of the ${#tests[@]} tests ran (log: $LOG/power-control.log)."
 
-cd t
-printf '%s\n' "${faults[@]}" | xargs -P "$jobs" -L 1 bash -c 'try_fault "$@"' try | tee "$LOG/power.log"
-cd ..
+printf '%s\n' "${faults[@]}" | in_tests xargs -P "$jobs" -L 1 bash -c 'try_fault "$@"' try | tee "$LOG/power.log"
 
 if [ "$mutants" -gt 0 ]; then
     scripts/need.sh mutants
     PATH=$PATH:$(scripts/cache-dir.sh)/tools/bin
     step power-mutants scripts/mutants.py "$seed" "$mutants" "$BUILD/mutants" "${build[@]}" --message-format json
     stage mutants
-    export PGCACHE_BINDIR=$folder$bindir
+    export PGCACHE_BINDIR=$folder$programs
     say "mutants of SEED=$seed"
-    cd t
-    tr '\t' '\n' <"$LOG/power-mutants.log" | xargs -P "$jobs" -d '\n' -n 3 bash -c 'try_mutant "$@"' try | tee -a "$LOG/power.log"
-    cd ..
+    tr '\t' '\n' <"$LOG/power-mutants.log" | in_tests xargs -P "$jobs" -d '\n' -n 3 bash -c 'try_mutant "$@"' try | tee -a "$LOG/power.log"
 fi
 
-unseen=$(grep -c 'NOT SEEN\|NO SUCH TEST' "$LOG/power.log" || true)
+unseen=$(grep -c 'NOT SEEN\|NO SUCH TEST\|DID NOT RUN' "$LOG/power.log" || true)
 printf '%d faults and %d mutants, %d not seen, %d s\n' ${#faults[@]} "$mutants" "$unseen" $SECONDS
 [ "$unseen" = 0 ]

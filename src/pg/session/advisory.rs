@@ -117,8 +117,10 @@ fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    let sweep = advisory(LockKind::Sweep, relation.to_u32(), 0);
-    try_in(sweep, pg_sys::ExclusiveLock) || fault::on(Fault::SweptByMany)
+    try_in(
+        advisory(LockKind::Sweep, relation.to_u32(), 0),
+        pg_sys::ExclusiveLock,
+    )
 }
 
 /// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.

@@ -223,8 +223,6 @@ faults! {
     TriggerOfAnybody => "others_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
     /// REPEATABLE READ gives the lock on the cache back.
     ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
-    /// A cache is swept by several transactions at once.
-    SweptByMany => "prepared::the_one_sweeper_of_a_cache_stays_the_one_until_his_transaction_ends",
     /// Caches of one name are made by several transactions at once.
     NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
