@@ -99,10 +99,10 @@ PG_MAJOR := $(shell $(PG_CONFIG) --version | sed 's/^[^0-9]*\([0-9]*\).*/\1/')
 # One folder for each major, and for one with assertions: builds for several never overwrite each other.
 BUILD := build/pg$(PG_MAJOR)$(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure)),-cassert)
 
-# PROFILE=checked is the library of the tests (Cargo.toml): quick to build, with our assertions and the feature pauses.
-PROFILE = release
+# PGCACHE_PROFILE=checked is the library of the tests (Cargo.toml): quick to build, with our assertions and the feature pauses.
+PGCACHE_PROFILE = release
 CARGO_FEATURES = pg$(PG_MAJOR)
-ifeq ($(PROFILE),checked)
+ifeq ($(PGCACHE_PROFILE),checked)
 LIBRARY = $(BUILD)/checked/pgcache.so
 CARGO_FEATURES += pauses
 else
@@ -116,9 +116,9 @@ all: $(LIBRARY)
 
 $(LIBRARY): $(RUST_FILES)
 	CARGO_TARGET_DIR=$(BUILD)/target PGRX_PG_CONFIG_PATH=$(PG_CONFIG) \
-	    cargo build --profile $(PROFILE) --locked --package pgcache --no-default-features --features '$(CARGO_FEATURES)'
+	    cargo build --profile $(PGCACHE_PROFILE) --locked --package pgcache --no-default-features --features '$(CARGO_FEATURES)'
 	mkdir -p $(@D)
-	cp $(BUILD)/target/$(PROFILE)/libpgcache.so $@
+	cp $(BUILD)/target/$(PGCACHE_PROFILE)/libpgcache.so $@
 
 install: install-library
 install-library: $(LIBRARY) installdirs

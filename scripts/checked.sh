@@ -3,5 +3,5 @@
 # PG=17, and the library of the tests, which checks itself.
 
 unset PG_CONFIG
-export PG=${PG:-18} PROFILE=checked
+export PG=${PG:-18} PGCACHE_PROFILE=checked
 export PG=${PG%-cassert}-cassert

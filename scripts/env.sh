@@ -2,7 +2,7 @@
 # Sourced after need.sh server: where everything of this checkout lies, for the Postgres that
 # pg-config.sh names. Computes, creates no more than the run folder.
 #
-# PROFILE=checked, in the environment, is for tests: the library of that profile (Makefile), staged apart.
+# PGCACHE_PROFILE=checked, in the environment, is for tests: the library of that profile (Makefile), staged apart.
 #
 #   ROOT          the checkout                 PG_CONFIG, PG_MAJOR   the Postgres to build for
 #   BUILD, LOG    build/pgNN and its logs      RUN                   staged server and clusters
@@ -55,8 +55,8 @@ if ! as_server test -x "$BUILD" || [ ${#BUILD} -gt 70 ]; then
     mkdir -p "$RUN"
 fi
 
-export PROFILE=${PROFILE:-release}
+export PGCACHE_PROFILE=${PGCACHE_PROFILE:-release}
 STAGE=$RUN/stage
-[ "$PROFILE" = release ] || STAGE+=-$PROFILE
+[ "$PGCACHE_PROFILE" = release ] || STAGE+=-$PGCACHE_PROFILE
 # shellcheck disable=SC2034 # for those who source this
 BINDIR=$STAGE$("$PG_CONFIG" --bindir)

@@ -10,7 +10,7 @@
 # Usage: power.sh [FAULT...]      all faults, and mutants, when none is named
 #
 # Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 so many (0: none), JOBS=2 tests at a time.
-export PROFILE=checked
+export PGCACHE_PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server python
 

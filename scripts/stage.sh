@@ -27,7 +27,7 @@ if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
     origin >"$STAGE/origin"
 fi
 
-make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
+make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 
 # Beside copies of the sources: PGXS of a server that was not built in a folder of its own cannot do otherwise.
 mkdir -p "$BUILD/native"

@@ -35,7 +35,7 @@ step() {
 }
 
 build_and_stage() {
-    step build nice make -s all PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
+    step build nice make -s all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
     step stage scripts/stage.sh
 }
 

@@ -5,12 +5,12 @@
 #
 # Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
 #                                tree, to see that a broken protocol is caught.
-export PROFILE=checked
+export PGCACHE_PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server
 
 if [ -n "${SOURCE:-}" ]; then
-    make -s -C "$SOURCE" all PG_CONFIG="$PG_CONFIG" PROFILE=checked BUILD="$BUILD/of-another-tree"
+    make -s -C "$SOURCE" all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE=checked BUILD="$BUILD/of-another-tree"
     rm -rf "$STAGE-of-another-tree"
     cp -a "$STAGE" "$STAGE-of-another-tree"
     STAGE+=-of-another-tree

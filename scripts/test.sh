@@ -7,9 +7,9 @@
 #                        the crates
 #
 # Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, PARTS=all all of them,
-# WITHOUT="lint unit" all but these, SESSIONS="restart:: dump::" of the session tests only these. PROFILE=release: on the
+# WITHOUT="lint unit" all but these, SESSIONS="restart:: dump::" of the session tests only these. PGCACHE_PROFILE=release: on the
 # library as it is shipped.
-export PROFILE=${PROFILE:-checked}
+export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
 
 # `few-*` are the session tests for which that axis matters (below); the slow parts have all of them.
@@ -111,7 +111,7 @@ cargo_test() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --no
 # A subshell: what points at this cluster must not reach the tests that start their own.
 regress() (
     eval "$(scripts/cluster.sh env test)"
-    make -s installcheck "$@" PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
+    make -s installcheck "$@" PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 )
 
 # pg_regress on a server with this line in its configuration, with arguments of make.
@@ -328,7 +328,7 @@ fi
 ! wanted lint || lints
 ! wanted unit || unit_tests
 
-must build nice make -s all PG_CONFIG="$PG_CONFIG" PROFILE="$PROFILE"
+must build nice make -s all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 must stage scripts/stage.sh
 trap stop_cluster EXIT
 stop_cluster
