@@ -6,6 +6,11 @@ from .tables import cpu_us
 ORDER = ("read", "write", "mixed")
 HEAD = ("", *(f"{name}/s" for name in ORDER), *(f"{name}, CPU µs" for name in ORDER))
 EVEN = 0.9  # of the other or more: no loss that a short run could tell from chance
+NOISE, TICK = 0.2, 0.01  # cores; of a run so short that the clock of processor time did not tick
+BUSY = (
+    "Other programs took {} cores meanwhile, so these rates say little: run it again on an idle machine. Compared here "
+    "is what a second of the server's processor time does."
+)
 REDIS, TABLE, SQL, HOT_SQL, RESP = "redis", "table_unlogged", MEMORY.name, HOT.name, RESP_MEMORY.name
 
 
@@ -35,12 +40,15 @@ def called(system, facts):
     return f"{version}{comma}{options}" if system.is_redis and version else system.label
 
 
-def conclusions(summary):
-    """Leaves out a sentence whose systems were not measured."""
-    rates = {(row["system"], row["workload"]): row["tps"] for row in summary}
+def conclusions(summary, noise):
+    """Leaves out a sentence whose systems were not measured. `noise`: cores that other programs took. They take more from
+    one busy process than from many, so beside them the rates say nothing and processor time is compared."""
+    busy = noise > NOISE
+    rates = {(row["system"], row["workload"]): row["tps"] / (max(row["cpu"], TICK) if busy else 1) for row in summary}
     systems = {name for name, _ in rates}
     found = ((moving, {RESP, REDIS}), (caching, {HOT_SQL, SQL, TABLE}), (choosing, {RESP, SQL, REDIS}))
-    return [sentence(rates) for sentence, needed in found if needed <= systems]
+    said = [sentence(rates) for sentence, needed in found if needed <= systems]
+    return [BUSY.format(noise), *said] if busy else said
 
 
 def moving(rates):

@@ -131,9 +131,7 @@ def conclude(options, journal):
 
         charts.draw(options.out, summary, by_tool, options.seconds)
     print(f"\n{headline.about(options)}\n\n{tables.text(headline.HEAD, headline.cells(summary, journal.facts))}\n")
-    print("\n".join(headline.conclusions(summary)))
-    if (noise := journal.facts["other_cpu"]["median"]) > 0.2:
-        print(f"Other programs took {noise} cores meanwhile: run it again on an idle machine before you trust these figures.")
+    print("\n".join(headline.conclusions(summary, journal.facts["other_cpu"]["median"])))
     journal.report(summary, workloads_report.render(options, summary, by_tool, journal.facts))
 
 

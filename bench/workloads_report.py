@@ -43,7 +43,7 @@ measured. Client threads tried: {" and ".join(map(str, options.threads))}; the b
 
 def headlines(options, summary, facts):
     table = markdown(headline.HEAD, headline.cells(summary, facts))
-    return "\n\n".join(["## In short", headline.about(options), table, "\n".join(headline.conclusions(summary))])
+    return "\n\n".join(["## In short", headline.about(options), table, "\n".join(headline.conclusions(summary, facts["other_cpu"]["median"]))])
 
 
 def servers(facts):
