@@ -26,7 +26,7 @@ MODULES = {
     "fetch_windows coherence_writer resp_tracking_tables",
     "src/cache/commit": "coherence_statements coherence_windows coherence_limits prepared fetch_windows oid_reuse "
     "coherence_commit coherence_writer resp_tracking_tables",
-    "src/cache/lease/unproven.rs": "prepared_restart prepared",
+    "src/cache/lease/unproven.rs": "prepared_restart prepared fetch standby",
     "src/cache/lease/lowering.rs": "prepared prepared_restart coherence_limits resp_tracking_tables",
     "src/cache/lease": "leases fetch fetch_windows fetch_commit fetch_truth clock prepared",
     "src/cache/open": "depend privilege_matrix locks_and_rights rights_taken_away fetch_truth last_moment distributed",
