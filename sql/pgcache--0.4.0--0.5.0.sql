@@ -199,7 +199,7 @@ COMMENT ON COLUMN pgcache.caches.hides_expired IS
 COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
     'Explains why plain SQL may see expired rows; NULL if it does not.';
 COMMENT ON VIEW pgcache.prepared IS
-    'Lists the caches that prepared transactions have changed; until COMMIT PREPARED or ROLLBACK PREPARED, no other session copies, leases or loads their changed keys, or any key if the whole cache changed.';
+    'Lists the caches that prepared transactions have changed; until the transaction is decided, the hot tier gets no copies of the changed keys (of any key if whole_cache is true), and cache_fetch() and leases store nothing under them.';
 COMMENT ON COLUMN pgcache.prepared.gid IS
     'Shows the identifier under which the transaction was prepared.';
 COMMENT ON COLUMN pgcache.prepared.cache IS
@@ -279,7 +279,7 @@ COMMENT ON FUNCTION pgcache.reset_stats(regclass) IS
 COMMENT ON FUNCTION pgcache.verify(regclass) IS
     'Returns copies in the hot tier that differ from their rows; any result means that pgcache has a defect.';
 COMMENT ON FUNCTION pgcache.table_path_taken() IS
-    'Returns how often this session accessed a table directly by key, and how often by a kept plan; pgcache.table_path chooses.';
+    'Returns how often this session accessed tables directly by their index, and how often by a prepared plan; the setting pgcache.table_path selects the way.';
 COMMENT ON FUNCTION pgcache.resp_clients_now() IS
     'Returns the clients in pgcache.resp_clients: those of the caller''s roles, or all for members of pg_monitor.';
 COMMENT ON VIEW pgcache.resp_clients IS

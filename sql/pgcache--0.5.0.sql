@@ -876,7 +876,7 @@ CREATE VIEW pgcache.prepared AS
      WHERE p.database OPERATOR(pg_catalog.=) pg_catalog.current_database()
      GROUP BY p.gid, l.objid, p.owner, p.prepared;
 COMMENT ON VIEW pgcache.prepared IS
-    'Lists the caches that prepared transactions have changed; until COMMIT PREPARED or ROLLBACK PREPARED, no other session copies, leases or loads their changed keys, or any key if the whole cache changed.';
+    'Lists the caches that prepared transactions have changed; until the transaction is decided, the hot tier gets no copies of the changed keys (of any key if whole_cache is true), and cache_fetch() and leases store nothing under them.';
 COMMENT ON COLUMN pgcache.prepared.gid IS
     'Shows the identifier under which the transaction was prepared.';
 COMMENT ON COLUMN pgcache.prepared.cache IS
@@ -1045,7 +1045,7 @@ CREATE FUNCTION pgcache.table_path_taken(
     AS 'MODULE_PATHNAME', 'table_path_taken_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.table_path_taken() IS
-    'Returns how often this session accessed a table directly by key, and how often by a kept plan; pgcache.table_path chooses.';
+    'Returns how often this session accessed tables directly by their index, and how often by a prepared plan; the setting pgcache.table_path selects the way.';
 
 -- Keys never appear in figures, but not every role may know how often a cache is read.
 REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_stats(regclass)
