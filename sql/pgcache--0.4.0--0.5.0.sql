@@ -31,7 +31,7 @@ COMMENT ON FUNCTION cache_forever() IS
 COMMENT ON FUNCTION cache_create(text, interval, text, regtype, bigint, interval, boolean) IS
     'Creates a cache that the caller owns; storage is unlogged, logged or memory, and value_type is text, jsonb or bytea.';
 COMMENT ON FUNCTION cache_alter(regclass, interval, bigint, interval) IS
-    'Changes settings of a cache; NULL keeps a setting, and cache_forever(), 0 and an interval of 0 remove the default ttl, the limit and the grace.';
+    'Changes settings of a cache; NULL keeps a setting, cache_forever() removes the default ttl, 0 removes the limit, and an interval of 0 removes the grace.';
 COMMENT ON FUNCTION cache_attach(regclass, interval, name, name, name, bigint, interval, text) IS
     'Makes an existing table a cache; expires_unit is s or ms if its deadlines are Unix times.';
 COMMENT ON FUNCTION cache_detach(regclass) IS

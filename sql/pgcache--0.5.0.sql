@@ -123,7 +123,7 @@ CREATE FUNCTION cache_alter(
     AS 'MODULE_PATHNAME', 'cache_alter_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_alter(regclass, interval, bigint, interval) IS
-    'Changes settings of a cache; NULL keeps a setting, and cache_forever(), 0 and an interval of 0 remove the default ttl, the limit and the grace.';
+    'Changes settings of a cache; NULL keeps a setting, cache_forever() removes the default ttl, 0 removes the limit, and an interval of 0 removes the grace.';
 
 CREATE FUNCTION cache_attach(
     tab regclass,
