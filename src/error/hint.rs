@@ -113,7 +113,9 @@ impl Error {
             Error::NoSlot => {
                 "Raise pgcache.hot_size: the hot tier has a place for one cache per 512 kB."
             }
-            Error::EntryTooLarge(_) => "Raise pgcache.hot_max_value, or pgcache.hot_size.",
+            Error::EntryTooLarge(_) => {
+                "Raise pgcache.hot_max_value, and pgcache.hot_size if the value takes more than half of it, or use a table cache."
+            }
             Error::UnknownValueType => "The value type must be text, jsonb or bytea.",
             Error::NotJson => "Pass JSON, or use a text cache and the functions without _json.",
             Error::UnknownCharacter => {
