@@ -1200,7 +1200,7 @@ COMMENT ON COLUMN pgcache.resp_stats.messages IS
 COMMENT ON COLUMN pgcache.resp_stats.ring_overflows IS
     'Counts how often messages were lost because a process did not take them in time, so that its subscribers were disconnected.';
 COMMENT ON COLUMN pgcache.resp_stats.tracked_keys IS
-    'Counts the keys of whose changes clients are notified by CLIENT TRACKING now.';
+    'Counts the keys that clients with CLIENT TRACKING have read, and that have not changed since.';
 COMMENT ON COLUMN pgcache.resp_stats.since IS
     'Shows since when the figures are counted.';
 
