@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_for;
 
@@ -15,7 +14,9 @@ fn with_roles(conf: &[&str]) -> Door {
             "CREATE ROLE one LOGIN; CREATE ROLE two LOGIN; CREATE ROLE seer LOGIN IN ROLE pg_monitor;
              CREATE ROLE ender LOGIN IN ROLE pg_signal_backend;
              CREATE ROLE member LOGIN IN ROLE one;
-             GRANT SELECT, INSERT, UPDATE ON {CACHE} TO one, two"
+             GRANT SELECT, INSERT, UPDATE ON {CACHE} TO one, two;
+             -- Another test may have had the server before.
+             SELECT pgcache.reset_stats()"
         ))
         .expect("roles can be made");
     door
@@ -226,10 +227,6 @@ fn a_client_is_ended_by_who_may() {
 #[test]
 fn figures_count_and_are_set_back_by_who_may() {
     let door = with_roles(&[]);
-    // Another test may have had the server before.
-    door.cluster
-        .connect("postgres")
-        .run("SELECT pgcache.reset_stats()");
     let mut one = as_role(&door, "one");
     one.ask(&["SET", "k", "v"]);
     for key in ["k", "k", "nothing"] {
