@@ -25,10 +25,16 @@ clauses! {
     CacheMarkPendFirst,
     /// A write that comes after our mark is marked at once.
     LateWriteMarked,
-    /// A writer whose cache has no slot marks the global pair.
-    NoSlotMarksGlobal,
-    /// "There is no slot" and the mark on the global pair are one step for whoever makes slots.
-    ResolveAndMarkAtOnce,
+    /// A mark is on the key, not on all keys of its stripe.
+    MarksByKey,
+    /// Who has marked a key and knew of no slot looks for it again, and removes what came meanwhile.
+    KeyLooksForSlotAgain,
+    /// A writer whose cache has no slot takes a lock.
+    NoSlotTakesLock,
+    /// It is the cache's own.
+    LockByCache,
+    /// Who has taken it looks for the slot again.
+    CacheLooksForSlotAgain,
 
     // Rule 3, unmark
     PublishPendIsOne,
@@ -36,12 +42,16 @@ clauses! {
     PublishGeneration,
     PublishEpoch,
     PublishCachePend,
-    /// No writer without a slot was marked, neither when we marked nor now.
-    PublishGlobalPend,
+    /// The slot is proven.
+    PublishProven,
     /// Nor was the tier off.
     PublishSuspended,
     /// Only what the row holds: no user trigger, rule, generated column, row-level security.
     PublishExactValue,
+    /// A later note of the key drops the value.
+    NoteDropsValue,
+    /// Where room must be made in another partition, all is asked again.
+    PublishAsksAgain,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,
     /// epoch++ comes before pending_writers--.
@@ -66,12 +76,13 @@ clauses! {
     // Rule 4, fill
     FillNewSnapshot,
     FillVer,
-    FillStripePend,
+    /// Nobody marks the key.
+    FillMark,
     FillGeneration,
     FillEpoch,
     FillCachePend,
-    FillGlobalPend,
-    FillGlobalEpoch,
+    /// Nobody who found no slot marks the cache, asked after there is one.
+    FillProven,
     FillSuspended,
     FillWithoutXid,
     /// Entries carry the generation and epoch of the token, not those found when they are made.

@@ -178,7 +178,7 @@ pub fn table_full() -> Model {
     m
 }
 
-/// The slot table is full when writers mark, and a write comes after the mark on the global pair.
+/// The slot table is full when writers mark, and a write comes after the lock is taken.
 pub fn table_full_late() -> Model {
     let mut m = late_after_overflow();
     m.name = "slot table full, late write";
@@ -250,6 +250,53 @@ pub fn suspension_without_slot() -> Model {
     m
 }
 
+/// A key that is set, and then changed by plain SQL.
+pub fn set_then_update() -> Model {
+    let mut m = Model::new("set, then UPDATE")
+        .actor("W1", &[Set(0), Change(0), Note(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m
+}
+
+/// What a set publishes needs room in another partition, against a writer of the key.
+pub fn needs_room() -> Model {
+    let mut m = Model::new("set that needs room")
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.needs_room = true;
+    m
+}
+
+/// The same where a savepoint's rollback gave the row lock away.
+pub fn needs_room_late() -> Model {
+    let mut m = late();
+    m.name = "late write that needs room";
+    m.needs_room = true;
+    m
+}
+
+/// A key of another cache that lies on the same stripe.
+pub fn other_key() -> Model {
+    Model::new("another cache's key")
+        .actor("O1", &[OtherKey, Commit])
+        .actor("W1", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)])
+        .actor("R2", &[Get(1)])
+}
+
+/// Another cache as a whole, which has no slot, while ours gets one.
+pub fn other_cache() -> Model {
+    let mut m = Model::new("another cache without a slot")
+        .actor("O1", &[OtherCache, Commit])
+        .actor("W1", &[Set(0), Overflow, Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.slot = FirstSlot::Absent;
+    m
+}
+
 /// All of them.
 pub fn all() -> Vec<Model> {
     vec![
@@ -277,5 +324,10 @@ pub fn all() -> Vec<Model> {
         restore(),
         set_while_suspended(),
         suspension_without_slot(),
+        set_then_update(),
+        needs_room(),
+        needs_room_late(),
+        other_key(),
+        other_cache(),
     ]
 }

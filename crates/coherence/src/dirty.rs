@@ -4,7 +4,7 @@
 
 use crate::clause::Clause;
 use crate::model::Model;
-use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, State};
+use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
 
 impl State {
     /// Rule 1: what a function notes.
@@ -27,7 +27,11 @@ impl State {
     /// Rule 1: what the AFTER ROW trigger notes, when it fires.
     pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
         if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
-            self.note(actor, key, ABSENT, false);
+            let node = self.backends[actor].keys[key];
+            match node.value != ABSENT && !m.keeps(Clause::NoteDropsValue) {
+                true => self.note(actor, key, node.value, node.exact),
+                false => self.note(actor, key, ABSENT, false),
+            }
         }
     }
 
@@ -62,6 +66,13 @@ impl State {
     pub fn unmarked_key(&self, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
+    }
+
+    /// A key that was marked without a slot, and not looked at since.
+    pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
+        let keys = &self.backends[actor].keys;
+        let looks = m.keeps(Clause::KeyLooksForSlotAgain);
+        (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 
     /// Is the cache dirty, and not marked in full?

@@ -1,9 +1,9 @@
 //! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks go (rules 2 and 3).
 
 use crate::clause::Clause;
-use crate::model::Model;
+use crate::model::{FirstSlot, Model};
 use crate::moves::Moves;
-use crate::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Phase, State};
+use crate::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
 use crate::tier::WordGroup;
 
 /// Marks one dirty key, or the dirty cache. False: all are marked.
@@ -12,8 +12,28 @@ pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
         return false;
     }
-    if let Some(key) = from.unmarked_key(actor) {
+    if let Some(mark) = [Other::Key, Other::Cache]
+        .into_iter()
+        .find(|other| *other == from.backends[actor].other)
+    {
+        mark_other(moves, actor, mark);
+        return true;
+    }
+    if let Some(key) = from.key_to_look_again(m, actor) {
         if moves.partition_free() {
+            moves.add(actor, "looks for the slot again, for", Some(key), |state| {
+                state.remove_late(actor, key)
+            });
+        }
+        return true;
+    }
+    if let Some(key) = from.unmarked_key(actor) {
+        let comes_late = m.slot != FirstSlot::Present;
+        if comes_late && from.backends[actor].keys[key].slot == SlotSeen::Unasked {
+            moves.add(actor, "looks for the slot, for", Some(key), |state| {
+                state.look_for_slot(actor, key)
+            });
+        } else if moves.partition_free() {
             moves.add(actor, "marks", Some(key), |state| {
                 state.mark_key(m, actor, key)
             });
@@ -25,6 +45,35 @@ pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
         mark_cache(moves, actor);
     }
     unmarked
+}
+
+/// Marks what this writer has changed in another cache.
+fn mark_other(moves: &mut Moves, actor: usize, mark: Other) {
+    match mark {
+        Other::Key if moves.partition_free() => {
+            moves.add(actor, "marks a key of another cache", None, |state| {
+                state.shared.stripe.others += 1;
+                state.shared.stripe.ver += 1;
+                state.backends[actor].other = Other::KeyMarked;
+            });
+        }
+        Other::Cache => moves.add(actor, "takes the lock of another cache", None, |state| {
+            state.shared.locked.others += 1;
+            state.backends[actor].other = Other::CacheMarked;
+        }),
+        _ => {}
+    }
+}
+
+fn unmark_other(state: &mut State, actor: usize) {
+    match std::mem::take(&mut state.backends[actor].other) {
+        Other::KeyMarked => {
+            state.shared.stripe.others -= 1;
+            state.shared.stripe.ver += 1;
+        }
+        Other::CacheMarked => state.shared.locked.others -= 1,
+        _ => {}
+    }
 }
 
 fn mark_cache(moves: &mut Moves, actor: usize) {
@@ -72,7 +121,7 @@ pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let writes = m.scripts[actor].commit_place().is_some();
     let half_marked = matches!(
         backend.cache.mark,
-        MarkProgress::PendRaised | MarkProgress::ResolvedToNone
+        MarkProgress::PendRaised | MarkProgress::NoSlotFound | MarkProgress::LockTaken
     );
     if writes && backend.at == Phase::Run && !half_marked && (m.aborts && backend.pc > 0 || waits) {
         moves.add(actor, "rolls back", None, |state| {
@@ -115,6 +164,14 @@ fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
     };
     let allowed = from.publish_allowed(m, &backend.keys[key].token, words);
     let wants = from.wants_publish(m, actor, key);
+    if backend.has_room && !m.keeps(Clause::PublishAsksAgain) {
+        return moves.add(
+            actor,
+            "publishes without asking again",
+            Some(key),
+            |state| finish_unmark(m, state, actor, key, true),
+        );
+    }
     if second || !wants {
         let publish = wants && backend.verdict && allowed;
         let verb = if publish {
@@ -150,8 +207,19 @@ fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
 }
 
 fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish: bool) {
-    state.unmark_key(m, actor, key, publish);
+    let has_room = std::mem::take(&mut state.backends[actor].has_room);
+    let blind = has_room && !m.keeps(Clause::PublishAsksAgain);
+    let publish = publish && (blind || state.is_untouched(m, actor, key));
     state.shared.partition = None;
+    if publish && m.needs_room && !has_room {
+        // Leaves the partition to make room in another one; the mark stands.
+        let backend = &mut state.backends[actor];
+        backend.has_room = true;
+        backend.verdict = false;
+        backend.at = Phase::Unmark;
+        return;
+    }
+    state.unmark_key(m, actor, key, publish);
     let backend = &mut state.backends[actor];
     backend.verdict = false;
     backend.at = Phase::Unmark;
@@ -178,6 +246,7 @@ fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
 
 /// Rule 8: a slot goes with its relation.
 fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
+    unmark_other(state, actor);
     let backend = &state.backends[actor];
     let frees = match backend.ddl {
         Ddl::Drop => !backend.aborting && m.keeps(Clause::DropFreesSlot),

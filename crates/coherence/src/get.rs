@@ -40,7 +40,7 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
                 state.backends[actor].lock(Lock::AccessShare);
             }
             first_half(m, state, actor, Phase::Lookup, |state, words, token| {
-                state.read_words(token, words);
+                state.read_words(token, key, words);
                 true
             });
             if !m.splits_sections() {
@@ -68,11 +68,27 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
 /// The first get ever makes the slot, if it can: rule 7 wants the trigger's mode under a new lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
-    let wanted = from.shared.slot.is_none() && from.shared.room && from.table.exists;
-    if !wanted || m.repeatable(actor) || from.backends[actor].has_xid {
+    let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
+    let proves = from.shared.slot.is_some_and(|slot| !slot.proven);
+    if m.repeatable(actor) || from.backends[actor].has_xid {
         return false;
     }
-    if !m.keeps(Clause::SlotMadeUnderLock) {
+    if proves && !from.backends[actor].has_asked {
+        moves.add(
+            actor,
+            "asks for the lock of caches without a slot",
+            None,
+            |state| {
+                state.prove(m);
+                state.backends[actor].has_asked = true;
+            },
+        );
+        return true;
+    }
+    if !makes {
+        return false;
+    }
+    if from.shared.slot.is_none() && !m.keeps(Clause::SlotMadeUnderLock) {
         moves.add(
             actor,
             "reads the trigger's mode without a lock",
@@ -151,8 +167,8 @@ pub fn continue_get(moves: &mut Moves, actor: usize) {
 
 fn finish_lookup(m: &Model, state: &mut State, actor: usize, key: usize) {
     let mut token = state.backends[actor].token;
-    state.read_words(&mut token, order(m)[1]);
-    state.read_stripe(&mut token);
+    state.read_words(&mut token, key, order(m)[1]);
+    state.read_stripe(&mut token, key);
     state.backends[actor].token = token;
     state.shared.partition = None;
     let hit = state
@@ -201,7 +217,7 @@ fn finish_fill(m: &Model, state: &mut State, actor: usize, key: usize) {
     let backend = state.backends[actor];
     let allowed = backend.verdict
         && state.fill_allowed(m, &backend.token, order(m)[1])
-        && state.fill_stripe_allowed(m, &backend.token);
+        && state.fill_stripe_allowed(m, key, &backend.token);
     if allowed {
         let checks = [Clause::FillGeneration, Clause::FillEpoch];
         state.install(
@@ -225,6 +241,7 @@ fn end_get(m: &Model, state: &mut State, actor: usize) {
     backend.token = Token::default();
     backend.row = Version::default();
     backend.verdict = false;
+    backend.has_asked = false;
     if !m.repeatable(actor) {
         backend.snapshot = 0;
         backend.has_snapshot = false;

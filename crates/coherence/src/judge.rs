@@ -11,7 +11,7 @@ impl State {
             .all(|backend| backend.at == Phase::Done)
     }
 
-    fn break_promise(&mut self, violation: Violation) {
+    pub fn break_promise(&mut self, violation: Violation) {
         self.broken.get_or_insert(violation);
     }
 
@@ -82,12 +82,14 @@ impl State {
 
     fn judge_end(&mut self, m: &Model) {
         let slot = self.shared.slot.unwrap_or_default();
-        if (
-            self.shared.stripe.pending_writers,
-            self.shared.global.pending_writers,
+        let (stripe, locked) = (self.shared.stripe, self.shared.locked);
+        let left = [
+            stripe.others,
+            locked.ours,
+            locked.others,
             slot.pending_writers,
-        ) != (0, 0, 0)
-        {
+        ];
+        if stripe.marks.iter().chain(&left).any(|count| *count != 0) {
             self.break_promise(Violation::MarkLeftBehind);
         }
         if self.shared.slot.is_some() && !self.table.exists {

@@ -12,7 +12,9 @@
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
 //! * (e) when all have ended, every pending_writers is 0, no slot is without its relation, every valid entry is the row;
-//! * (f) in every state, an entry that a get would hit is the committed row.
+//! * (f) in every state, an entry that a get would hit is the committed row;
+//! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or taken back on
+//!   its stripe in between: marks that stand in other caches never count.
 //!
 //! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
 //! and for transactions that have written elsewhere are modelled, and left out there.
@@ -22,8 +24,8 @@
 //! | rule | says | code |
 //! |---|---|---|
 //! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
-//! | 2 mark | PRE_COMMIT: remove the entry, `pending_writers++`, `ver++`; a cache: `pending_writers++`, then `epoch++`; no slot: the global pair; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | COMMIT: publish if untouched, `ver++`, `pending_writers--`; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
+//! | 2 mark | PRE_COMMIT: remove the entry, mark the key's hash, `ver++`; no slot: look for it again after the mark; a cache: `pending_writers++`, then `epoch++`; no slot: a lock of the cache's, then look again; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, lower the mark; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
 //! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
 //! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
@@ -35,17 +37,17 @@
 //!
 //! # Atomic steps
 //!
-//! A section under the partition lock, one word of a slot or of the global pair, a snapshot, the reading of a row
+//! A section under the partition lock, one word of a slot, a lock of Postgres', a snapshot, the reading of a row
 //! under its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change
 //! while a section is under way, and a section reads them in two steps, in either order (`epochs_first`).
 //! What only its own backend can notice goes into the step before (`moves::settle`).
 //!
 //! # What the model adds to the rules' first wording
 //!
-//! * The publish token holds the **global pending_writers**, 0 at mark and at publish (`PublishGlobalPend`): a writer that
-//!   marked the global pair before the slot was made may still write late.
-//! * "There is no slot" and the mark on the global pair are **one step** for whoever makes slots
-//!   (`ResolveAndMarkAtOnce`): the slot table's lock is held over both.
+//! * Who marks without a slot **looks for the slot again** after the mark or the lock (`KeyLooksForSlotAgain`,
+//!   `CacheLooksForSlotAgain`); who makes a slot looks for the lock after it (`FillProven`). So one sees the other, and no
+//!   mark needs a slot.
+//! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
 //! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
 //!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.

@@ -24,6 +24,9 @@ pub enum Op {
     Resume,
     /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
+    /// A key of another cache changes whose hash lies on the same stripe; another cache without a slot as a whole.
+    OtherKey,
+    OtherCache,
     Savepoint,
     RollbackTo,
     /// From here on the callbacks run; operations after it are writes that come after our mark.
@@ -77,6 +80,8 @@ pub struct Model {
     pub evicts: bool,
     /// Sections read epochs before pends: the order must not matter.
     pub epochs_first: bool,
+    /// What is published needs room in another partition.
+    pub needs_room: bool,
     /// Check property (f) in every state, too.
     pub checks_each_state: bool,
     pub dropped: Dropped,
@@ -93,6 +98,7 @@ impl Model {
             abort_reruns: false,
             evicts: true,
             epochs_first: false,
+            needs_room: false,
             checks_each_state: false,
             dropped: Dropped::default(),
         }

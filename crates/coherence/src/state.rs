@@ -73,19 +73,27 @@ pub struct Slot {
     pub epoch: u8,
     pub pending_writers: i8,
     pub suspended: bool,
+    /// Nobody holds a lock that was taken before the slot was made.
+    pub proven: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Stripe {
+    /// Rises with each mark and unmark of a key on the stripe, whatever its cache.
     pub ver: u8,
-    pub pending_writers: i8,
+    /// Marks that stand, by key.
+    pub marks: [i8; KEYS],
+    /// The same of a key of another cache.
+    pub others: i8,
 }
 
-/// For writers whose cache has no slot.
+/// Writers that have changed a cache as a whole and found no slot: each holds a lock of its own, in a mode that
+/// conflicts with nobody's, which readers only look at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct GlobalPair {
-    pub epoch: u8,
-    pub pending_writers: i8,
+pub struct Locked {
+    pub ours: i8,
+    /// Another cache's.
+    pub others: i8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -105,7 +113,7 @@ pub struct Shared {
     /// Generations are never reused, whatever becomes of the slot.
     pub last_generation: u8,
     pub stripe: Stripe,
-    pub global: GlobalPair,
+    pub locked: Locked,
     pub entries: [Option<Entry>; KEYS],
     /// The actor that holds the partition lock between two steps.
     pub partition: Option<u8>,
@@ -118,10 +126,13 @@ pub struct Token {
     pub ver: u8,
     pub generation: u8,
     pub epoch: u8,
-    pub stripe_pend: i8,
+    /// Marks on the key.
+    pub marks: i8,
+    /// Marks on keys of other caches on the stripe.
+    pub others: i8,
     pub cache_pend: i8,
     pub suspended: bool,
-    pub global: GlobalPair,
+    pub proven: bool,
 }
 
 /// A key that the transaction may have changed.
@@ -136,6 +147,27 @@ pub struct DirtyKey {
     /// Noted below the savepoint that is still open.
     pub by_subxact: bool,
     pub token: Token,
+    pub slot: SlotSeen,
+}
+
+/// What a mark on a key knows of the cache's slot: without its number it cannot remove the entry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum SlotSeen {
+    #[default]
+    Unasked,
+    None,
+    Some,
+}
+
+/// A writer of another cache.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Other {
+    #[default]
+    None,
+    Key,
+    KeyMarked,
+    Cache,
+    CacheMarked,
 }
 
 /// How far a dirty cache is marked. The words of a slot are no part of any partition: each changes alone.
@@ -143,8 +175,9 @@ pub struct DirtyKey {
 pub enum MarkProgress {
     #[default]
     None,
-    /// No slot was found: the global pair comes next. Only when this is not one step.
-    ResolvedToNone,
+    /// No slot was found: the lock comes next, and then the slot is looked for again.
+    NoSlotFound,
+    LockTaken,
     PendRaised,
     Full,
     HalfUndone,
@@ -154,7 +187,6 @@ pub enum MarkProgress {
 pub enum MarkedOn {
     #[default]
     Nothing,
-    Global,
     /// The generation of the slot that was marked.
     Slot(u8),
 }
@@ -168,6 +200,8 @@ pub struct DirtyCache {
     pub suspend: bool,
     pub mark: MarkProgress,
     pub marked_on: MarkedOn,
+    /// Holds the lock of a cache without a slot.
+    pub locked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -222,6 +256,11 @@ pub struct Backend {
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],
     pub cache: DirtyCache,
+    pub other: Other,
+    /// Has looked for the lock in this get.
+    pub has_asked: bool,
+    /// What is to be published has been given room by another partition.
+    pub has_room: bool,
     pub ddl: Ddl,
     /// Of the get under way: the oldest version it may return, its token, the row it read, half a verdict.
     pub oldest_allowed: u8,
@@ -253,6 +292,9 @@ pub enum Violation {
     SlotLeaked,
     /// (f) at any time: a get that began now would hit an entry which is not the committed row
     EntryNotCurrent,
+    /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was
+    /// set or taken back on its stripe
+    PaysForAnother,
     /// the model stands still before all have ended
     Stuck,
 }

@@ -22,6 +22,9 @@ impl Model {
         state.shared.room = self.slot != FirstSlot::TableFull;
         if self.slot == FirstSlot::Present {
             state.make_slot(true);
+            if let Some(slot) = &mut state.shared.slot {
+                slot.proven = true;
+            }
         }
         for key in 0..KEYS {
             let value = first_value(key);
@@ -32,7 +35,7 @@ impl Model {
             });
             if self.warm {
                 let mut token = Default::default();
-                state.read_words(&mut token, WordGroup::Epochs);
+                state.read_words(&mut token, 0, WordGroup::Epochs);
                 let checks = [Clause::FillGeneration, Clause::FillEpoch];
                 state.install(self, key, value, INITIAL_XID, &token, checks);
             }

@@ -2,15 +2,17 @@
 //!
 //! Access rules, as in the server:
 //! 1. entries and stripes change only under the lock of their partition;
-//! 2. a slot's words and the global pair belong to no partition: each is read and written by itself, in
-//!    between other backends' steps, even while a partition lock is held;
+//! 2. a slot's words and locks belong to no partition: each is read and written by itself, in between other
+//!    backends' steps, even while a partition lock is held;
 //! 3. slots are made, freed and found under the slot table's lock.
 //!
 //! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition locked.
 
 use crate::clause::Clause;
 use crate::model::Model;
-use crate::state::{ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, State, Token};
+use crate::state::{
+    ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, SlotSeen, State, Token, Violation,
+};
 use crate::table::xid_of;
 
 /// The two groups of words that a section reads one after the other.
@@ -21,38 +23,44 @@ pub enum WordGroup {
 }
 
 impl State {
-    fn now(&self) -> Token {
+    fn now(&self, key: usize) -> Token {
         let slot = self.shared.slot.unwrap_or_default();
         Token {
             ver: self.shared.stripe.ver,
-            stripe_pend: self.shared.stripe.pending_writers,
+            marks: self.shared.stripe.marks[key],
+            others: self.others_on_stripe(key),
             generation: slot.generation,
             epoch: slot.epoch,
             cache_pend: slot.pending_writers,
             suspended: slot.suspended,
-            global: self.shared.global,
+            proven: slot.proven,
         }
     }
 
-    pub fn read_words(&self, token: &mut Token, words: WordGroup) {
-        let now = self.now();
+    /// Marks on the stripe that are not the key's.
+    fn others_on_stripe(&self, key: usize) -> i8 {
+        let stripe = self.shared.stripe;
+        stripe.others + stripe.marks.iter().sum::<i8>() - stripe.marks[key]
+    }
+
+    pub fn read_words(&self, token: &mut Token, key: usize, words: WordGroup) {
+        let now = self.now(key);
         match words {
             WordGroup::Pends => {
                 token.cache_pend = now.cache_pend;
                 token.suspended = now.suspended;
-                token.global.pending_writers = now.global.pending_writers;
+                token.proven = now.proven;
             }
             WordGroup::Epochs => {
                 token.generation = now.generation;
                 token.epoch = now.epoch;
-                token.global.epoch = now.global.epoch;
             }
         }
     }
 
-    pub fn read_stripe(&self, token: &mut Token) {
-        token.ver = self.shared.stripe.ver;
-        token.stripe_pend = self.shared.stripe.pending_writers;
+    pub fn read_stripe(&self, token: &mut Token, key: usize) {
+        let now = self.now(key);
+        (token.ver, token.marks, token.others) = (now.ver, now.marks, now.others);
     }
 
     /// An entry that is valid by the words in `token`.
@@ -68,18 +76,17 @@ impl State {
 
     /// An entry that a lookup would find if it read all words at this moment.
     pub fn valid_now(&self, m: &Model, key: usize) -> Option<Entry> {
-        self.valid_entry(m, key, &self.now())
+        self.valid_entry(m, key, &self.now(key))
     }
 
     /// Rule 4: are these words as the token has them, and at rest?
     pub fn fill_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
-        let now = self.now();
+        let now = self.now(0);
         let keeps = |clause| m.keeps(clause);
         match words {
             WordGroup::Pends => {
                 (!keeps(Clause::FillCachePend) || (token.cache_pend, now.cache_pend) == (0, 0))
-                    && (!keeps(Clause::FillGlobalPend)
-                        || (token.global.pending_writers, now.global.pending_writers) == (0, 0))
+                    && (!keeps(Clause::FillProven) || token.proven)
                     && (!keeps(Clause::FillSuspended) || !(token.suspended || now.suspended))
             }
             WordGroup::Epochs => {
@@ -87,16 +94,36 @@ impl State {
                     && now.generation != NO_GENERATION
                     && (!keeps(Clause::FillGeneration) || now.generation == token.generation)
                     && (!keeps(Clause::FillEpoch) || now.epoch == token.epoch)
-                    && (!keeps(Clause::FillGlobalEpoch) || now.global.epoch == token.global.epoch)
             }
         }
     }
 
-    pub fn fill_stripe_allowed(&self, m: &Model, token: &Token) -> bool {
-        let stripe = self.shared.stripe;
-        (!m.keeps(Clause::FillVer) || stripe.ver == token.ver)
-            && (!m.keeps(Clause::FillStripePend)
-                || (token.stripe_pend, stripe.pending_writers) == (0, 0))
+    /// Property (g) is checked here: all that a slot's words can say is of the own cache.
+    pub fn fill_stripe_allowed(&mut self, m: &Model, key: usize, token: &Token) -> bool {
+        let now = self.now(key);
+        let own = now.ver == token.ver && (token.marks, now.marks) == (0, 0);
+        let others = (token.others, now.others) == (0, 0) || m.keeps(Clause::MarksByKey);
+        if own && !others {
+            self.break_promise(Violation::PaysForAnother);
+        }
+        (!m.keeps(Clause::FillVer) || now.ver == token.ver)
+            && (!m.keeps(Clause::FillMark) || (token.marks, now.marks) == (0, 0))
+            && others
+    }
+
+    /// Who has made a slot, or found one that is not proven, looks whether anybody holds the lock.
+    pub fn prove(&mut self, m: &Model) {
+        let locked = self.shared.locked;
+        let others = match m.keeps(Clause::LockByCache) {
+            true => 0,
+            false => locked.others,
+        };
+        if (locked.ours, others > 0) == (0, true) {
+            self.break_promise(Violation::PaysForAnother);
+        }
+        if let Some(slot) = self.shared.slot.as_mut() {
+            slot.proven = locked.ours + others == 0;
+        }
     }
 
     /// Makes an entry. A clause that is left out makes it trust what it finds instead of its token.
@@ -109,7 +136,7 @@ impl State {
         token: &Token,
         checks: [Clause; 2],
     ) {
-        let now = self.now();
+        let now = self.now(key);
         let pick = |clause, ours, found| {
             if m.keeps(Clause::StampFromToken) && m.keeps(clause) {
                 ours
@@ -126,28 +153,44 @@ impl State {
         self.shared.entries[key] = Some(entry);
     }
 
+    /// Rule 2, a key: first the number of its slot.
+    pub fn look_for_slot(&mut self, actor: usize, key: usize) {
+        self.backends[actor].keys[key].slot = match self.shared.slot {
+            Some(_) => SlotSeen::Some,
+            None => SlotSeen::None,
+        };
+    }
+
     /// Rule 2, a key: one section under its partition's lock.
     pub fn mark_key(&mut self, m: &Model, actor: usize, key: usize) {
+        let knows_slot = self.backends[actor].keys[key].slot != SlotSeen::None;
         self.backends[actor].keys[key].marked = true;
         if m.keeps(Clause::MarkBeforeCommit) {
-            if m.keeps(Clause::MarkRemovesEntry) {
+            if m.keeps(Clause::MarkRemovesEntry) && knows_slot {
                 self.shared.entries[key] = None;
             }
-            self.shared.stripe.pending_writers += i8::from(m.keeps(Clause::MarkRaisesPend));
+            self.shared.stripe.marks[key] += i8::from(m.keeps(Clause::MarkRaisesPend));
             self.shared.stripe.ver += u8::from(m.keeps(Clause::MarkBumpsVer));
         }
-        self.backends[actor].keys[key].token = self.now();
+        self.backends[actor].keys[key].token = self.now(key);
+    }
+
+    /// Rule 2, a key: a slot that was made meanwhile may have the entry of the old row.
+    pub fn remove_late(&mut self, actor: usize, key: usize) {
+        if self.shared.slot.is_some() {
+            self.shared.entries[key] = None;
+        }
+        self.backends[actor].keys[key].slot = SlotSeen::Some;
     }
 
     /// Rule 3: are these words as they were when we marked?
     pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
-        let now = self.now();
+        let now = self.now(0);
         match words {
             WordGroup::Pends => {
                 (!m.keeps(Clause::PublishCachePend) || now.cache_pend == 0)
                     && (!m.keeps(Clause::PublishSuspended) || !(token.suspended || now.suspended))
-                    && (!m.keeps(Clause::PublishGlobalPend)
-                        || (token.global.pending_writers, now.global.pending_writers) == (0, 0))
+                    && (!m.keeps(Clause::PublishProven) || token.proven)
             }
             WordGroup::Epochs => {
                 let same = token.generation != NO_GENERATION && now.generation == token.generation;
@@ -158,22 +201,26 @@ impl State {
         }
     }
 
-    /// Rule 3, a key: the end of the section; `publish` is the verdict on the slot's words.
+    /// Rule 3: has nobody else marked the key, or has, since we did?
+    pub fn is_untouched(&self, m: &Model, actor: usize, key: usize) -> bool {
+        let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
+        (!m.keeps(Clause::PublishPendIsOne) || stripe.marks[key] == 1)
+            && (!m.keeps(Clause::PublishVer) || stripe.ver == node.token.ver)
+    }
+
+    /// Rule 3, a key: the end of the section; `publish` is the verdict on all words.
     pub fn unmark_key(&mut self, m: &Model, actor: usize, key: usize, publish: bool) {
         let node = self.backends[actor].keys[key];
-        let stripe = self.shared.stripe;
-        let untouched = (!m.keeps(Clause::PublishPendIsOne) || stripe.pending_writers == 1)
-            && (!m.keeps(Clause::PublishVer) || stripe.ver == node.token.ver);
         if !m.keeps(Clause::MarkBeforeCommit) {
             self.shared.entries[key] = None;
             self.shared.stripe.ver += 1;
         } else if node.marked || !m.keeps(Clause::AbortOnlyMarked) {
-            if publish && untouched {
+            if publish {
                 let checks = [Clause::PublishGeneration, Clause::PublishEpoch];
                 self.install(m, key, node.value, xid_of(actor), &node.token, checks);
             }
             self.shared.stripe.ver += u8::from(m.keeps(Clause::UnmarkBumpsVer));
-            self.shared.stripe.pending_writers -= i8::from(m.keeps(Clause::MarkRaisesPend));
+            self.shared.stripe.marks[key] -= i8::from(m.keeps(Clause::MarkRaisesPend));
         }
         if m.keeps(Clause::UnmarkIdempotent) {
             self.backends[actor].keys[key].marked = false;
@@ -190,12 +237,19 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Rule 2, a cache: finds what to mark and raises its first word.
+    /// Rule 2, a cache: finds what to mark and raises its first word; without a slot it takes the lock, and
+    /// looks again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
-        let suspend = self.backends[actor].cache.suspend && m.keeps(Clause::DisableSuspends);
-        let resolved_to_none = self.backends[actor].cache.mark == MarkProgress::ResolvedToNone;
+        let node = self.backends[actor].cache;
+        let suspend = node.suspend && m.keeps(Clause::DisableSuspends);
+        let again = node.mark == MarkProgress::LockTaken;
+        let looks = match node.mark {
+            MarkProgress::NoSlotFound => false,
+            MarkProgress::LockTaken => m.keeps(Clause::CacheLooksForSlotAgain),
+            _ => true,
+        };
         let (mark, marked_on) = match &mut self.shared.slot {
-            Some(slot) if !resolved_to_none => {
+            Some(slot) if looks => {
                 slot.suspended |= suspend;
                 raise(
                     m,
@@ -205,19 +259,14 @@ impl State {
                 );
                 (MarkProgress::PendRaised, MarkedOn::Slot(slot.generation))
             }
-            _ if !m.keeps(Clause::NoSlotMarksGlobal) => (MarkProgress::Full, MarkedOn::Nothing),
-            _ if !m.keeps(Clause::ResolveAndMarkAtOnce) && !resolved_to_none => {
-                (MarkProgress::ResolvedToNone, MarkedOn::Nothing)
+            _ if again || !m.keeps(Clause::NoSlotTakesLock) => {
+                (MarkProgress::Full, MarkedOn::Nothing)
             }
+            _ if node.mark == MarkProgress::None => (MarkProgress::NoSlotFound, MarkedOn::Nothing),
             _ => {
-                let global = &mut self.shared.global;
-                raise(
-                    m,
-                    &mut global.pending_writers,
-                    &mut global.epoch,
-                    m.keeps(Clause::CacheMarkPendFirst),
-                );
-                (MarkProgress::PendRaised, MarkedOn::Global)
+                self.shared.locked.ours += 1;
+                self.backends[actor].cache.locked = true;
+                (MarkProgress::LockTaken, MarkedOn::Nothing)
             }
         };
         let node = &mut self.backends[actor].cache;
@@ -247,6 +296,9 @@ impl State {
         self.backends[actor].cache.mark = if first {
             MarkProgress::HalfUndone
         } else {
+            if std::mem::take(&mut self.backends[actor].cache.locked) {
+                self.shared.locked.ours -= 1;
+            }
             MarkProgress::None
         };
     }
@@ -255,10 +307,6 @@ impl State {
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,
-            MarkedOn::Global => Some((
-                &mut self.shared.global.epoch,
-                &mut self.shared.global.pending_writers,
-            )),
             MarkedOn::Slot(generation) => {
                 let slot = self.shared.slot.as_mut()?;
                 let same =

@@ -66,17 +66,20 @@ fn shared(m: &Model, state: &State) -> String {
             slot.generation, slot.epoch, slot.pending_writers
         )
     });
-    let global = match (shared.global.epoch, shared.global.pending_writers) {
+    let locked = match (shared.locked.ours, shared.locked.others) {
         (0, 0) => String::new(),
-        (epoch, pending_writers) => format!(" | global e{epoch} p{pending_writers}"),
+        (ours, others) => format!(" | locks {ours}, of others {others}"),
     };
     let rows: Vec<_> = (0..KEYS)
         .map(|key| format!("{}", state.current(key).1.value))
         .collect();
     let hot: Vec<_> = (0..KEYS).map(|key| entry(m, state, key)).collect();
-    let (ver, pending_writers) = (shared.stripe.ver, shared.stripe.pending_writers);
+    let stripe = shared.stripe;
     format!(
-        "| stripe v{ver} p{pending_writers} | slot {slot}{global} | rows {} | hot {}",
+        "| stripe v{} marks {:?}, of others {} | slot {slot}{locked} | rows {} | hot {}",
+        stripe.ver,
+        stripe.marks,
+        stripe.others,
         rows.join(" "),
         hot.join(" ")
     )

@@ -4,7 +4,7 @@ use crate::clause::Clause;
 use crate::end::start_abort;
 use crate::model::{Model, Op, altered, value_of};
 use crate::moves::Moves;
-use crate::state::{Ddl, Phase, State};
+use crate::state::{Ddl, Other, Phase, State};
 use crate::table::{Lock, xid_of};
 
 pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
@@ -26,6 +26,14 @@ pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
                 state.backends[actor].pc += 1;
             },
         ),
+        Op::OtherKey | Op::OtherCache => moves.add(actor, "changes another cache", None, |state| {
+            let backend = &mut state.backends[actor];
+            backend.other = match op {
+                Op::OtherKey => Other::Key,
+                _ => Other::Cache,
+            };
+            backend.pc += 1;
+        }),
         Op::RollbackTo => moves.add(actor, "rolls back to its savepoint", None, |state| {
             state.abort_subtransaction(moves.m, actor);
             state.backends[actor].pc += 1;

@@ -34,9 +34,9 @@ fn epochs_first(m: Model) -> Model {
 
 /// In `tests/redundant.rs`: they break nothing without a second one.
 const COVERED: &[Clause] = &[
+    Clause::PublishGeneration,
     Clause::MarkBumpsVer,
     Clause::PublishSuspended,
-    Clause::FillGlobalEpoch,
     Clause::DirtyKeyBypasses,
     Clause::LookupSuspended,
     Clause::LookupCachePend,
@@ -77,17 +77,21 @@ caught_without! {
     cache_mark_bumps_epoch: CacheMarkBumpsEpoch, epochs_first(with::overflow());
     cache_mark_pend_first: CacheMarkPendFirst, epochs_first(with::overflow());
     late_write_marked: LateWriteMarked, with::late_neighbour();
-    no_slot_marks_global: NoSlotMarksGlobal, with::table_full_late();
-    resolve_and_mark_at_once: ResolveAndMarkAtOnce, with::table_full_late();
+    marks_by_key: MarksByKey, with::other_key();
+    key_looks_for_slot_again: KeyLooksForSlotAgain, with::first_get();
+    no_slot_takes_lock: NoSlotTakesLock, with::table_full_late();
+    lock_by_cache: LockByCache, with::other_cache();
+    cache_looks_for_slot_again: CacheLooksForSlotAgain, with::first_get();
 
     // Rule 3
     publish_pend_is_one: PublishPendIsOne, with::late();
     publish_ver: PublishVer, with::plain_sql();
-    publish_generation: PublishGeneration, with::table_full_late();
     publish_epoch: PublishEpoch, with::overflow();
     publish_cache_pend: PublishCachePend, epochs_first(with::late_after_overflow());
-    publish_global_pend: PublishGlobalPend, with::table_full_late();
+    publish_proven: PublishProven, with::table_full_late();
     publish_exact_value: PublishExactValue, with::altered();
+    note_drops_value: NoteDropsValue, with::set_then_update();
+    publish_asks_again: PublishAsksAgain, with::needs_room_late();
     unmark_bumps_ver: UnmarkBumpsVer, with::late();
     cache_unmark_bumps_epoch: CacheUnmarkBumpsEpoch, with::overflow();
     cache_unmark_epoch_first: CacheUnmarkEpochFirst, with::overflow();
@@ -103,11 +107,11 @@ caught_without! {
     // Rule 4
     fill_new_snapshot: FillNewSnapshot, with::deletes();
     fill_ver: FillVer, with::deletes();
-    fill_stripe_pend: FillStripePend, with::deletes();
+    fill_mark: FillMark, with::deletes();
     fill_generation: FillGeneration, with::drop_create();
     fill_epoch: FillEpoch, with::overflow();
     fill_cache_pend: FillCachePend, epochs_first(with::overflow());
-    fill_global_pend: FillGlobalPend, with::table_full_late();
+    fill_proven: FillProven, with::table_full_late();
     fill_suspended: FillSuspended, epochs_first(with::suspension());
     fill_without_xid: FillWithoutXid, with::plain_sql();
     stamp_from_token: StampFromToken, epochs_first(with::overflow());

@@ -8,7 +8,7 @@
     reason = "a test says what is wrong by a panic"
 )]
 
-use pgcache_coherence::lease::Actor::{self, Fetcher, Writer};
+use pgcache_coherence::lease::Actor::{self, Deleter, Fetcher, Neighbour, Writer};
 use pgcache_coherence::lease::Clause;
 use pgcache_coherence::lease::FetcherKind::*;
 use pgcache_coherence::lease::{MarkScope, Model, Violation, all, counterexample, explore};
@@ -29,10 +29,14 @@ fn with_every_clause_the_entry_is_what_the_source_holds_or_gone() {
 }
 
 fn stale(m: Model, clauses: &[Clause]) {
+    caught(m, clauses, Violation::StaleForGood);
+}
+
+fn caught(m: Model, clauses: &[Clause], breaks: Violation) {
     let m = clauses.iter().fold(m, |m, clause| m.without(*clause));
     let run = counterexample(&m).unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
     println!("without {clauses:?}, {run}");
-    assert_eq!(run.violation, Violation::StaleForGood);
+    assert_eq!(run.violation, breaks);
     assert!(run.len() <= LONGEST, "{} steps", run.len());
 }
 
@@ -44,7 +48,7 @@ fn control(actors: &[Actor]) -> Model {
 #[test]
 fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
     for kind in [Leased, Client, Untracked, RepeatableRead] {
-        for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::Global] {
+        for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::NoSlot] {
             stale(control(&[Writer(scope), Fetcher(kind)]), Clause::ALL);
         }
     }
@@ -59,10 +63,10 @@ fn every_clause_has_its_control() {
 }
 
 macro_rules! caught_without {
-    ($($name:ident: $clause:ident, $scope:ident, $($kind:ident)*;)*) => { $(
+    ($($name:ident: $clause:ident, $breaks:ident, $actor:expr, $($kind:ident)*;)*) => { $(
         #[test]
         fn $name() {
-            $(stale(control(&[Writer(MarkScope::$scope), Fetcher($kind)]), &[Clause::$clause]);)*
+            $(caught(control(&[$actor, Fetcher($kind)]), &[Clause::$clause], Violation::$breaks);)*
         }
     )*
         const CONTROLS: &[Clause] = &[$(Clause::$clause,)*];
@@ -70,20 +74,25 @@ macro_rules! caught_without {
 }
 
 caught_without! {
-    grant_stripe_pend: GrantStripePend, Key, Leased Client;
-    grant_cache_pend: GrantCachePend, Cache, Leased Client;
-    grant_global_pend: GrantGlobalPend, Global, Leased Client;
-    mark_voids: MarkVoids, Key, Leased Client;
-    pend_before_void: PendBeforeVoid, Cache, Leased;
-    mark_before_removal: MarkBeforeRemoval, Key, Leased Untracked;
-    removal_waits: RemovalWaits, Key, Leased Untracked;
-    store_asks_after: StoreAsksAfter, Key, Leased;
-    token_asks_after: TokenAsksAfter, Key, Untracked;
-    token_pend: TokenPend, Key, Untracked;
-    token_stripe: TokenStripe, Key, Untracked;
-    token_cache: TokenCache, Cache, Untracked;
-    token_global: TokenGlobal, Global, Untracked;
-    token_before_snapshot: TokenBeforeSnapshot, Key, Untracked;
-    old_snapshot_stores_nothing: OldSnapshotStoresNothing, Key, RepeatableRead;
-    taken_back_unless_void: TakenBackUnlessVoid, Key, Client;
+    ask_mark: AskMark, StaleForGood, Writer(MarkScope::Key), Leased Client Untracked;
+    marks_by_key: MarksByKey, PaysForAnother, Neighbour(MarkScope::Key), Leased Client Untracked;
+    ask_cache_pend: AskCachePend, StaleForGood, Writer(MarkScope::Cache), Leased Client Untracked;
+    ask_lock: AskLock, StaleForGood, Writer(MarkScope::NoSlot), Leased Client Untracked;
+    ask_lock_after: AskLockAfter, StaleForGood, Writer(MarkScope::NoSlot), Leased Client Untracked;
+    lock_by_cache: LockByCache, PaysForAnother, Neighbour(MarkScope::NoSlot), Leased Client Untracked;
+    voids_by_cache: VoidsByCache, PaysForAnother, Neighbour(MarkScope::Cache), Leased Client Untracked;
+    mark_voids: MarkVoids, StaleForGood, Writer(MarkScope::Key), Leased Client;
+    pend_before_void: PendBeforeVoid, StaleForGood, Writer(MarkScope::Cache), Leased;
+    mark_before_removal: MarkBeforeRemoval, StaleForGood, Writer(MarkScope::Key), Leased Untracked;
+    removal_waits: RemovalWaits, StaleForGood, Writer(MarkScope::Key), Leased Untracked;
+    store_asks_after: StoreAsksAfter, StaleForGood, Writer(MarkScope::Key), Leased;
+    watch_asks_after: WatchAsksAfter, StaleForGood, Writer(MarkScope::Key), Untracked;
+    mark_voids_watches: MarkVoidsWatches, StaleForGood, Writer(MarkScope::Cache), Untracked;
+    watch_before_snapshot: WatchBeforeSnapshot, StaleForGood, Writer(MarkScope::Key), Untracked;
+    old_snapshot_stores_nothing: OldSnapshotStoresNothing, StaleForGood, Writer(MarkScope::Key), RepeatableRead;
+    taken_back_unless_void: TakenBackUnlessVoid, StaleForGood, Writer(MarkScope::Key), Client;
+    delete_looks_again: DeleteLooksAgain, StaleForGood, Deleter, Leased Client Untracked;
+    delete_waits: DeleteWaits, StaleForGood, Deleter, Leased Client Untracked;
+    store_announced: StoreAnnounced, StaleForGood, Deleter, Leased Client Untracked;
+    delete_counts_begun: DeleteCountsBegun, StaleForGood, Deleter, Leased Client Untracked;
 }

@@ -113,15 +113,15 @@ fn dirty_key_bypasses_is_covered_by_the_lock() {
     caught(&[DirtyKeyBypasses, LockedCacheBypasses], with::savepoint());
 }
 
-/// A token with a generation was taken after the slot was made, so whoever marked the global pair did so before.
+/// A slot that was made since the mark was not proven then.
 #[test]
-fn fill_global_epoch_is_covered_by_the_slot() {
-    spared(
-        &[FillGlobalEpoch],
-        &[
-            with::first_get(),
-            with::table_full_late(),
-            with::suspension_without_slot(),
-        ],
-    );
+fn publish_generation_is_covered_by_the_proof() {
+    let models = [
+        with::table_full_late(),
+        with::first_get(),
+        with::drop_create(),
+        with::drop_under_mark(),
+    ];
+    spared(&[PublishGeneration], &models);
+    caught(&[PublishGeneration, PublishProven], with::table_full_late());
 }

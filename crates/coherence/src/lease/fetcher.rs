@@ -1,33 +1,52 @@
 //! Every step of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
 
-use super::model::{Actor, Clause, EXPIRED, FetcherKind, Lease, Phase};
+use super::model::{Clause, EXPIRED, FetcherKind, Lease, Phase};
 use super::moves::{Moves, release, removes, unmark, void};
 
 impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {
         let (m, me) = (self.m, *self.me());
+        let id = self.actor as u8;
+        let lock_first = !m.keeps(Clause::AskLockAfter);
         match me.at {
             Phase::Begin if self.from.row.is_some_and(|row| row != EXPIRED) => {
                 self.add("finds an entry", Phase::Done, |_, _| {});
             }
-            Phase::Begin => self.add(
-                "misses, and has this snapshot",
-                Phase::Asking,
-                |state, backend| {
+            Phase::Begin => {
+                let late = kind == FetcherKind::Untracked && !m.keeps(Clause::WatchBeforeSnapshot);
+                let next = match (late, lock_first) {
+                    (true, _) => Phase::Reading,
+                    (false, true) => Phase::EarlyLock,
+                    (false, false) => Phase::Asking,
+                };
+                self.add("misses, and has this snapshot", next, |state, backend| {
                     backend.snapshot = state.source;
+                });
+            }
+            Phase::EarlyLock => self.ask_lock(Phase::Asking),
+            Phase::Asking => self.ask(
+                kind,
+                match lock_first {
+                    true => Phase::Reading,
+                    false => Phase::AskingLock,
                 },
             ),
-            Phase::Asking if kind == FetcherKind::Untracked => self.take_token(),
-            Phase::Asking => self.ask(),
+            Phase::AskingLock => self.ask_lock(Phase::Reading),
+            Phase::Reading if self.is_old(kind) => self.add(
+                "has an old snapshot, and loads only",
+                Phase::Done,
+                |state, _| release(state, id),
+            ),
             Phase::Reading => {
-                let early = m.keeps(Clause::TokenBeforeSnapshot);
-                let next = match kind {
-                    FetcherKind::Untracked if !early => Phase::LateToken,
-                    FetcherKind::Untracked if !m.keeps(Clause::TokenAsksAfter) => Phase::EarlyCheck,
-                    _ if kind != FetcherKind::Untracked && !m.keeps(Clause::StoreAsksAfter) => {
-                        Phase::EarlyCheck
-                    }
-                    _ => Phase::Storing,
+                let watch = kind == FetcherKind::Untracked;
+                let asks_after = match watch {
+                    true => m.keeps(Clause::WatchAsksAfter),
+                    false => m.keeps(Clause::StoreAsksAfter),
+                };
+                let next = match (watch && !m.keeps(Clause::WatchBeforeSnapshot), asks_after) {
+                    (true, _) => Phase::LateWatch,
+                    (false, false) => Phase::EarlyCheck,
+                    (false, true) => Phase::Announcing,
                 };
                 self.add("reads the source", next, |state, backend| {
                     backend.read = match kind {
@@ -36,8 +55,19 @@ impl Moves<'_> {
                     };
                 });
             }
-            Phase::LateToken => self.take_token(),
-            Phase::EarlyCheck => self.check(kind, Phase::Storing, Phase::OwnMark),
+            Phase::LateWatch => self.ask(kind, Phase::LateLock),
+            Phase::LateLock => self.ask_lock(Phase::Announcing),
+            Phase::Announcing => {
+                let announces = m.keeps(Clause::StoreAnnounced) && !me.announced;
+                self.add("announces its store", Phase::Storing, |state, backend| {
+                    if announces {
+                        backend.announced = true;
+                        state.begun += 1;
+                        state.open += 1;
+                    }
+                });
+            }
+            Phase::EarlyCheck => self.check(kind, Phase::Announcing, Phase::OwnMark),
             Phase::Storing => self.store(kind),
             Phase::Checking => self.check(kind, Phase::OwnMark, Phase::OwnMark),
             Phase::OwnMark => self.own_mark(),
@@ -56,61 +86,66 @@ impl Moves<'_> {
         self.roll_back(kind);
     }
 
-    fn pending(&self, clauses: [Clause; 3]) -> bool {
-        let mut words = self.from.words.iter().zip(clauses);
-        words.any(|(words, clause)| words.pending_writers > 0 && self.m.keeps(clause))
+    /// Asked when the lease is there.
+    fn is_old(&self, kind: FetcherKind) -> bool {
+        kind == FetcherKind::RepeatableRead
+            && self.m.keeps(Clause::OldSnapshotStoresNothing)
+            && self.me().snapshot != self.from.source
     }
 
-    fn ask(&mut self) {
+    /// Whether a mark stands on the key, or on the cache in its slot.
+    fn pends(&self) -> bool {
+        let (m, pending, others) = (self.m, self.from.pending, self.from.others);
+        let marks = pending[0] + others[0] * u8::from(!m.keeps(Clause::MarksByKey));
+        marks > 0 && m.keeps(Clause::AskMark) || pending[1] > 0 && m.keeps(Clause::AskCachePend)
+    }
+
+    /// Ends without storing, because of what a writer does.
+    fn refuse(&mut self, verb: &'static str) {
+        let (id, pays) = (self.actor as u8, self.m.is_alone());
+        self.add(verb, Phase::Done, |state, _| {
+            release(state, id);
+            state.pays |= pays;
+        });
+    }
+
+    /// One section under the partition's lock: the record is there if nothing pends.
+    fn ask(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
-        let all = [
-            Clause::GrantStripePend,
-            Clause::GrantCachePend,
-            Clause::GrantGlobalPend,
-        ];
-        if self.from.lease != Lease::Free {
+        if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {
             return self.add("is not the one, and loads only", Phase::Done, |_, _| {});
         }
-        if self.pending(all) {
-            return self.add(
-                "is granted no lease, and loads only",
-                Phase::Done,
-                |_, _| {},
-            );
+        if self.pends() {
+            return self.refuse("is refused, and loads only");
         }
-        let old = self.m.actors[self.actor] == Actor::Fetcher(FetcherKind::RepeatableRead)
-            && self.m.keeps(Clause::OldSnapshotStoresNothing)
-            && self.me().snapshot != self.from.source;
-        if old {
-            return self.add(
-                "has an old snapshot, and loads only",
-                Phase::Done,
-                |_, _| {},
-            );
+        if kind == FetcherKind::Untracked {
+            return self.add("watches the key", next, |_, backend| backend.watches = true);
         }
-        self.add("wins the lease", Phase::Reading, |state, backend| {
+        self.add("wins the lease", next, |state, backend| {
             state.lease = Lease::Computing(id);
             backend.has_lease = true;
         });
     }
 
-    fn take_token(&mut self) {
-        let late = self.me().at == Phase::LateToken;
-        if self.pending([Clause::TokenPend; 3]) {
-            return self.add("gets no token, and loads only", Phase::Done, |_, _| {});
+    /// Whether a writer without a slot holds the cache's lock: asked of Postgres, under no lock of the tier.
+    fn ask_lock(&mut self, next: Phase) {
+        let (m, from) = (self.m, self.from);
+        let held = from.pending[2] + from.others[2] * u8::from(!m.keeps(Clause::LockByCache));
+        if held > 0 && m.keeps(Clause::AskLock) {
+            return self.refuse("finds the lock held, and loads only");
         }
-        let next = if late { Phase::Storing } else { Phase::Reading };
-        self.add("takes a token", next, |state, backend| {
-            backend.token = state.words.map(|words| words.ver);
-        });
+        self.add("finds the lock free", next, |_, _| {});
     }
 
     fn store(&mut self, kind: FetcherKind) {
         let (id, read) = (self.actor as u8, self.me().read);
         let leased = kind != FetcherKind::Untracked;
         let mine = [Lease::Computing(id), Lease::Stored(id)].contains(&self.from.lease);
+        let pays = self.m.is_alone();
         if leased && !mine && self.m.keeps(Clause::StoreAsksAfter) {
-            return self.add("finds its lease void", Phase::OwnMark, |_, _| {});
+            return self.add("finds its lease void", Phase::OwnMark, |state, _| {
+                state.pays |= pays
+            });
         }
         let in_the_way = self
             .others()
@@ -124,7 +159,7 @@ impl Moves<'_> {
             return; // for the other's row
         }
         let asked = match kind {
-            FetcherKind::Untracked => Clause::TokenAsksAfter,
+            FetcherKind::Untracked => Clause::WatchAsksAfter,
             _ => Clause::StoreAsksAfter,
         };
         let next = match self.m.keeps(asked) {
@@ -137,46 +172,46 @@ impl Moves<'_> {
     }
 
     fn check(&mut self, kind: FetcherKind, good: Phase, bad: Phase) {
-        let (id, token) = (self.actor as u8, self.me().token);
+        let (id, watches) = (self.actor as u8, self.me().watches);
+        let pays = self.m.is_alone();
         let holds = match kind {
-            FetcherKind::Untracked => {
-                let kept = [Clause::TokenStripe, Clause::TokenCache, Clause::TokenGlobal];
-                let mut words = self.from.words.iter().zip(token).zip(kept);
-                words.all(|((words, ver), clause)| words.ver == ver || !self.m.keeps(clause))
-            }
+            FetcherKind::Untracked => watches,
             _ => [Lease::Stored(id), Lease::Computing(id)].contains(&self.from.lease),
         };
         match holds {
             true => self.add("may store", good, |_, _| {}),
-            false => self.add("must not store", bad, |_, backend| backend.row = None),
+            false => self.add("must not store", bad, |state, backend| {
+                backend.row = None;
+                state.pays |= pays;
+            }),
         }
     }
 
     /// As any writer of a table cache; its own lease is not meant.
     fn own_mark(&mut self) {
+        let m = self.m;
         let id = self.actor as u8;
         if self.me().row.is_none() {
             return self.add("has nothing to commit", Phase::OwnUnmark, |_, _| {});
         }
         self.add("marks its key", Phase::OwnCommit, |state, backend| {
             backend.marked = true;
-            state.words[0].pending_writers += 1;
-            state.words[0].ver += 1;
-            void(state, Some(id));
+            state.pending[0] += 1;
+            void(m, state, Some(id));
         });
     }
 
     fn own_unmark(&mut self) {
+        let m = self.m;
         let id = self.actor as u8;
         self.add(
             "unmarks, ends its lease and has ended",
             Phase::Done,
             |state, backend| {
                 if backend.marked {
-                    state.words[0].pending_writers -= 1;
-                    state.words[0].ver += 1;
-                    void(state, Some(id));
+                    void(m, state, Some(id));
                 }
+                unmark(state, backend);
                 release(state, id);
             },
         );
@@ -187,6 +222,7 @@ impl Moves<'_> {
         let kept = self.m.keeps(Clause::TakenBackUnlessVoid);
         let open = [
             Phase::Reading,
+            Phase::Announcing,
             Phase::Storing,
             Phase::Checking,
             Phase::OwnMark,
@@ -198,7 +234,7 @@ impl Moves<'_> {
         if kind == FetcherKind::Client && !me.again && me.row.is_some() {
             return self.add(
                 "rolls back, and will store again",
-                Phase::Storing,
+                Phase::Announcing,
                 |state, backend| {
                     backend.again = true;
                     backend.row = None;

@@ -10,21 +10,26 @@
 //!
 //! | who | does |
 //! |---|---|
-//! | writer, before its commit | raises `pending_writers` and `ver`, of the key's stripe, the whole cache or the global pair; then voids leases; **then** removes the row, and waits for whoever has written one that it cannot see |
-//! | writer, after it | raises `ver`, lowers `pending_writers`, voids leases |
-//! | fetcher | is granted a lease only while nothing pends, under the partition's lock; reads the source with a newer snapshot; writes the row; **then** asks whether the lease was voided, and takes the row back if so |
-//! | fetcher without a lease | the same with a token (all `ver`, nothing pending) in the place of the lease |
+//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache; without a slot takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for whoever has written one that it cannot see |
+//! | writer, after it | unmarks, voids leases and watches, gives the lock back |
+//! | fetcher | is granted a lease only while nothing pends, under the partition's lock; looks for the cache's lock **after** it; reads the source with a newer snapshot; announces that it stores, writes the row; **then** asks whether the lease was voided, and takes the row back if so |
+//! | fetcher without a lease | the same with a watch in the place of the lease: any number of fetchers may watch a key |
 //! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, asked when it has the lease |
+//! | delete by hand that finds no row | marks, voids; **then** looks again, and waits for a row that it cannot see, unless no store was open when it looked first and none has begun since |
 //!
-//! Why it holds: writer and fetcher each announce first (mark; row) and look afterwards (rows; lease or token).
-//! So one of the two sees the other. Who sees nothing pending before it reads reads what is committed.
+//! Why it holds: writer and fetcher each announce first (mark; row) and look afterwards (rows; lease or watch).
+//! So one of the two sees the other. A fetcher that sees nothing pending before it reads reads what is committed.
+//!
+//! A second promise: **a fetcher stores nothing only because of its own key or cache**. Writers of another cache, with a
+//! key on the same stripe, are played against one fetcher, which must never be refused.
 //!
 //! Without shared memory the writer takes the key's lease itself, as a lock that it waits for: then nobody
 //! loads between its removal and its visible commit. That is one lock and needs no model.
 //!
-//! Atomic steps: a section under the partition's lock, one word of a slot or of the global pair, a snapshot, the
+//! Atomic steps: a section under the partition's lock, one word of a slot, a lock of Postgres', a snapshot, the
 //! writing of a row, the removal of a row, a commit's becoming visible.
 
+mod deleter;
 mod fetcher;
 mod model;
 mod moves;

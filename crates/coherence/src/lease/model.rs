@@ -6,12 +6,20 @@ use crate::clauses::clauses;
 pub const MAX_ACTORS: usize = 3;
 
 clauses! {
-    /// No lease while a writer of the key's stripe pends.
-    GrantStripePend,
-    /// Nor while one of the whole cache does.
-    GrantCachePend,
-    /// Nor while one without a slot does.
-    GrantGlobalPend,
+    /// No lease, and no watch, while a mark on the key stands.
+    AskMark,
+    /// A mark is on the key, not on all keys of its stripe.
+    MarksByKey,
+    /// Nor while a writer of the whole cache pends.
+    AskCachePend,
+    /// Nor while one without a slot holds the cache's lock.
+    AskLock,
+    /// Which is asked once the record is there.
+    AskLockAfter,
+    /// It is the cache's own.
+    LockByCache,
+    /// Who changes another cache as a whole voids nothing here.
+    VoidsByCache,
     /// A mark voids leases.
     MarkVoids,
     /// Of a whole cache, `pending_writers` rises before they are voided.
@@ -22,22 +30,24 @@ clauses! {
     RemovalWaits,
     /// A fetcher asks for its lease after it has written the row.
     StoreAsksAfter,
-    /// So does a fetcher without a lease for its token.
-    TokenAsksAfter,
-    /// The token is taken while nothing pends.
-    TokenPend,
-    /// It holds the stripe's `ver`, which a mark raises.
-    TokenStripe,
-    /// The cache's.
-    TokenCache,
-    /// The global one.
-    TokenGlobal,
-    /// It is taken before the snapshot that reads the source.
-    TokenBeforeSnapshot,
+    /// So does a fetcher without a lease for its watch.
+    WatchAsksAfter,
+    /// A mark voids watches.
+    MarkVoidsWatches,
+    /// A watch begins before the snapshot that reads the source.
+    WatchBeforeSnapshot,
     /// Under REPEATABLE READ only what the latest snapshot would have read is stored.
     OldSnapshotStoresNothing,
     /// A client's lease does not come back from a rolled back store if it was voided meanwhile.
     TakenBackUnlessVoid,
+    /// A delete that has found no row looks again under its mark.
+    DeleteLooksAgain,
+    /// And waits for the transaction of a row that it cannot see.
+    DeleteWaits,
+    /// Who stores says so before the row is written.
+    StoreAnnounced,
+    /// A store that has begun and ended since the first look counts, too.
+    DeleteCountsBegun,
 }
 
 /// What a writer marks.
@@ -45,14 +55,15 @@ clauses! {
 pub enum MarkScope {
     Key,
     Cache,
-    Global,
+    /// The whole cache, which has no slot: by a lock.
+    NoSlot,
 }
 
 /// How a fetcher stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
-    /// Records or this session's leases are used up.
+    /// Records or this session's leases are used up: a watch takes the lease's place.
     Untracked,
     /// The snapshot was taken long before.
     RepeatableRead,
@@ -63,6 +74,10 @@ pub enum FetcherKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(MarkScope),
+    /// Has changed the source, on which nothing depends, and deletes the entry in a transaction of its own.
+    Deleter,
+    /// A writer of another cache, with a key on the same stripe.
+    Neighbour(MarkScope),
     Fetcher(FetcherKind),
 }
 
@@ -96,6 +111,12 @@ impl Model {
         self
     }
 
+    /// Whether nobody but a single fetcher has to do with the key and its cache.
+    pub fn is_alone(&self) -> bool {
+        let owns = |actor: &&Actor| !matches!(actor, Actor::Neighbour(_));
+        self.actors.iter().filter(owns).count() == 1
+    }
+
     pub fn keeps(&self, clause: Clause) -> bool {
         !self.dropped.contains(clause)
     }
@@ -103,9 +124,9 @@ impl Model {
 
 /// Every configuration; each is visited whole.
 pub fn all() -> Vec<Model> {
-    use Actor::{Fetcher, Writer};
+    use Actor::{Deleter, Fetcher, Neighbour, Writer};
     let mut models = Vec::new();
-    for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::Global] {
+    for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::NoSlot] {
         for kind in [
             FetcherKind::Leased,
             FetcherKind::Untracked,
@@ -121,16 +142,30 @@ pub fn all() -> Vec<Model> {
             }
             let three = [Writer(scope), Writer(MarkScope::Key), Fetcher(kind)];
             models.push(Model::new("two writers and a fetcher", &three));
+            let alone = [Neighbour(scope), Neighbour(MarkScope::Key), Fetcher(kind)];
+            models.push(Model::new("another cache's writers and a fetcher", &alone));
+        }
+    }
+    for kind in [
+        FetcherKind::Leased,
+        FetcherKind::Untracked,
+        FetcherKind::RepeatableRead,
+        FetcherKind::Client,
+    ] {
+        let two = [Deleter, Fetcher(kind)];
+        models.push(Model::new("a delete and a fetcher", &two));
+        models.push(Model::new("a delete over an expired row", &two).over_an_expired_row());
+        for other in [
+            Fetcher(FetcherKind::Leased),
+            Fetcher(FetcherKind::Untracked),
+            Writer(MarkScope::Key),
+            Deleter,
+        ] {
+            let three = [Deleter, Fetcher(kind), other];
+            models.push(Model::new("a delete, a fetcher and another", &three));
         }
     }
     models
-}
-
-/// `ver` and `pending_writers` of a stripe, a cache or the global pair.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Counters {
-    pub ver: u8,
-    pub pending_writers: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -156,14 +191,20 @@ pub enum Phase {
     Removing,
     LateMarking,
     LateVoiding,
+    Looking,
+    LookingAgain,
     Committing,
     Unmarking,
     Unvoiding,
     // a fetcher
+    EarlyLock,
     Asking,
+    AskingLock,
     Reading,
-    LateToken,
+    LateWatch,
+    LateLock,
     EarlyCheck,
+    Announcing,
     Storing,
     Checking,
     OwnMark,
@@ -188,7 +229,13 @@ pub struct Backend {
     pub read: u8,
     /// The row that it has written and not committed.
     pub row: Row,
-    pub token: [u8; 3],
+    /// Nothing has voided its watch.
+    pub watches: bool,
+    /// It has said that it stores.
+    pub announced: bool,
+    /// Stores that had begun, and whether any was open, when a delete looked first.
+    pub begun: u8,
+    pub open: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -196,9 +243,16 @@ pub struct State {
     /// The source's committed version; each writer makes a new one.
     pub source: u8,
     pub row: Row,
-    /// Stripe, cache, global.
-    pub words: [Counters; 3],
+    /// Writers between mark and unmark: of the key, of the cache, and those that hold its lock.
+    pub pending: [u8; 3],
+    /// The same of another cache, with a key on the same stripe.
+    pub others: [u8; 3],
     pub lease: Lease,
+    /// Stores that have been announced, and those of them that have not ended.
+    pub begun: u8,
+    pub open: u8,
+    /// A fetcher was refused, or its lease or watch voided, by a writer of another cache.
+    pub pays: bool,
     pub backends: [Backend; MAX_ACTORS],
 }
 
@@ -208,6 +262,8 @@ pub enum Violation {
     StaleForGood,
     /// After all have ended somebody's mark or lease is there.
     LeftBehind,
+    /// A fetcher stores nothing although nobody has changed its key or its cache.
+    PaysForAnother,
     /// Nobody can go on.
     Stuck,
 }
@@ -220,8 +276,12 @@ impl Model {
         let mut state = State {
             source: 0,
             row: self.expired_row.then_some(EXPIRED),
-            words: [Counters::default(); 3],
+            pending: [0; 3],
+            others: [0; 3],
             lease: Lease::Free,
+            begun: 0,
+            open: 0,
+            pays: false,
             backends: [Backend::default(); MAX_ACTORS],
         };
         for backend in &mut state.backends[self.actors.len()..] {
@@ -242,9 +302,12 @@ impl State {
         let stale = self
             .row
             .is_some_and(|row| row != self.source && row != EXPIRED);
-        let left =
-            self.lease != Lease::Free || self.words.iter().any(|words| words.pending_writers != 0);
+        let counts = self.pending.iter().chain(&self.others);
+        let left = self.lease != Lease::Free
+            || self.open != 0
+            || counts.into_iter().any(|count| *count != 0);
         match self.all_done() {
+            _ if self.pays => Some(Violation::PaysForAnother),
             true if stale => Some(Violation::StaleForGood),
             true if left => Some(Violation::LeftBehind),
             _ => None,

@@ -1,6 +1,6 @@
 //! The making of a step, and what steps of writers and fetchers have in common.
 
-use super::model::{Backend, Lease, Model, Phase, State};
+use super::model::{Backend, Clause, Lease, Model, Phase, State};
 use crate::wide::Event;
 
 pub struct Moves<'a> {
@@ -48,24 +48,33 @@ pub fn removes(backend: &Backend) -> bool {
     backend.has_removed
         && matches!(
             backend.at,
-            Committing | LateMarking | LateVoiding | Removing
+            Committing | LateMarking | LateVoiding | Removing | Marking | LookingAgain
         )
 }
 
 pub fn unmark(state: &mut State, backend: &mut Backend) {
     if std::mem::take(&mut backend.marked) {
-        state.words[0].pending_writers -= 1;
-        state.words[0].ver += 1;
+        state.pending[0] -= 1;
+    }
+    if std::mem::take(&mut backend.announced) {
+        state.open -= 1;
     }
 }
 
 /// All but one's own that it has stored under.
-pub fn void(state: &mut State, own: Option<u8>) {
-    state.lease = match state.lease {
-        Lease::Stored(by) if Some(by) != own => Lease::StoredVoid(by),
-        Lease::Computing(_) => Lease::Free,
-        other => other,
-    };
+pub fn void(m: &Model, state: &mut State, own: Option<u8>) {
+    if m.keeps(Clause::MarkVoids) {
+        state.lease = match state.lease {
+            Lease::Stored(by) if Some(by) != own => Lease::StoredVoid(by),
+            Lease::Computing(_) => Lease::Free,
+            other => other,
+        };
+    }
+    if m.keeps(Clause::MarkVoidsWatches) {
+        for backend in &mut state.backends {
+            backend.watches = false;
+        }
+    }
 }
 
 pub fn release(state: &mut State, id: u8) {

@@ -28,18 +28,20 @@ impl Machine for Model {
     fn line(&self, (actor, verb): Event, after: &State) -> String {
         let name = match self.actors[actor] {
             Actor::Writer(scope) => format!("W{actor}({scope:?})"),
+            Actor::Deleter => format!("D{actor}"),
+            Actor::Neighbour(scope) => format!("N{actor}({scope:?})"),
             Actor::Fetcher(kind) => format!("F{actor}({kind:?})"),
         };
-        let words = after
-            .words
-            .map(|words| format!("v{} p{}", words.ver, words.pending_writers))
-            .join(", ");
         format!(
-            "{:<60} | source {} row {:?} | {words} | {:?}",
+            "{:<60} | source {} row {:?} | marks {:?}, of others {:?} | {:?}, {} stores of {}",
             format!("{name} {verb}"),
             after.source,
             after.row,
-            after.lease
+            after.pending,
+            after.others,
+            after.lease,
+            after.open,
+            after.begun
         )
     }
 }

@@ -16,6 +16,8 @@ pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
         };
         match kind {
             Actor::Writer(scope) => moves.writer(*scope),
+            Actor::Deleter => moves.deleter(),
+            Actor::Neighbour(scope) => moves.neighbour(*scope),
             Actor::Fetcher(kind) => moves.fetcher(*kind),
         }
     }

@@ -37,27 +37,23 @@ impl Moves<'_> {
                 Phase::Unmarking,
                 |state, backend| {
                     state.source += 1;
-                    if backend.has_removed {
+                    if std::mem::take(&mut backend.has_removed) {
                         state.row = None;
-                        backend.has_removed = false;
                     }
                 },
             ),
             Phase::Unmarking => {
                 let marked = self.me().marked;
                 self.add("unmarks", Phase::Unvoiding, |state, _| {
-                    if marked {
-                        state.words[words].ver += 1;
-                        state.words[words].pending_writers -= 1;
-                    }
+                    state.pending[words] -= u8::from(marked);
                     if key && marked {
-                        void(state, None);
+                        void(m, state, None);
                     }
                 });
             }
             Phase::Unvoiding => self.add("voids leases and has ended", Phase::Done, |state, _| {
                 if !key {
-                    void(state, None);
+                    void(m, state, None);
                 }
             }),
             _ => {}
@@ -82,36 +78,35 @@ impl Moves<'_> {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
             return self.add("voids leases first", self.me().at, |state, backend| {
-                void(state, None);
+                void(m, state, None);
                 backend.again = true;
             });
         }
         self.add("marks", next, |state, backend| {
             backend.again = false;
             backend.marked = true;
-            state.words[words].pending_writers += 1;
-            state.words[words].ver += 1;
-            if key && m.keeps(Clause::MarkVoids) {
-                void(state, None);
+            state.pending[words] += 1;
+            if key {
+                void(m, state, None);
             }
         });
     }
 
     fn void_all(&mut self, next: Phase) {
-        let voids = self.m.keeps(Clause::MarkVoids);
+        let m = self.m;
         self.add("voids the leases of the cache", next, |state, _| {
-            if voids {
-                void(state, None);
-            }
+            void(m, state, None);
         });
     }
 
     /// Under the latest snapshot. A row that is being changed or removed is waited for in any case.
     fn remove(&mut self, next: Phase) {
+        // Where no store is open nobody looks for rows.
         let unseen = self.others().any(|other| other.row.is_some());
+        let looks = self.from.open > 0;
         let there = self.from.row.is_some();
         let locked = there && (unseen || self.others().any(removes));
-        if locked || unseen && self.m.keeps(Clause::RemovalWaits) {
+        if locked || unseen && looks && self.m.keeps(Clause::RemovalWaits) {
             return;
         }
         self.add("removes the row, if it sees one", next, |_, backend| {

@@ -1,0 +1,102 @@
+//! Every step of a delete by hand, and of a writer of another cache.
+//!
+//! The source has changed before, in a transaction of its own that has marked nothing: nothing depends on it.
+
+use super::model::{Clause, MarkScope, Phase};
+use super::moves::{Moves, removes, void};
+
+impl Moves<'_> {
+    pub fn deleter(&mut self) {
+        let (m, me) = (self.m, *self.me());
+        match me.at {
+            Phase::Begin => self.add(
+                "changes the source, and has committed",
+                Phase::Looking,
+                |state, _| state.source += 1,
+            ),
+            Phase::Looking => self.look(),
+            Phase::Marking => self.add("marks its key", Phase::LookingAgain, |state, backend| {
+                backend.marked = true;
+                state.pending[0] += 1;
+                void(m, state, None);
+            }),
+            Phase::LookingAgain => self.look_again(),
+            Phase::Committing => self.add("commits", Phase::Unmarking, |state, backend| {
+                if std::mem::take(&mut backend.has_removed) {
+                    state.row = None;
+                }
+            }),
+            Phase::Unmarking => self.add("unmarks and has ended", Phase::Done, |state, _| {
+                state.pending[0] -= 1;
+                void(m, state, None);
+            }),
+            _ => {}
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(there) = self.sees() else {
+            return; // for the other's row
+        };
+        self.add(
+            "removes the row, if it sees one",
+            Phase::Marking,
+            |state, backend| {
+                backend.has_removed = there;
+                backend.begun = state.begun;
+                backend.open = state.open > 0;
+            },
+        );
+    }
+
+    fn look_again(&mut self) {
+        let (m, me) = (self.m, *self.me());
+        let begun = m.keeps(Clause::DeleteCountsBegun) && me.begun != self.from.begun;
+        let may_be_new = me.open || begun || self.from.open > 0;
+        if me.has_removed || !may_be_new || !m.keeps(Clause::DeleteLooksAgain) {
+            return self.add("need not look again", Phase::Committing, |_, _| {});
+        }
+        let unseen = self.others().any(|other| other.row.is_some());
+        if unseen && self.from.open > 0 && m.keeps(Clause::DeleteWaits) {
+            return;
+        }
+        if let Some(there) = self.sees() {
+            self.add("looks again", Phase::Committing, |_, backend| {
+                backend.has_removed = there;
+            });
+        }
+    }
+
+    /// Whether there is a row to remove; None while another one changes or removes it.
+    fn sees(&self) -> Option<bool> {
+        let there = self.from.row.is_some();
+        let changed = self
+            .others()
+            .any(|other| other.row.is_some() || removes(other));
+        (!(there && changed)).then_some(there)
+    }
+
+    pub fn neighbour(&mut self, scope: MarkScope) {
+        let (m, words) = (self.m, scope as usize);
+        let by_cache = m.keeps(Clause::VoidsByCache) || scope == MarkScope::Key;
+        let voids = move |state: &mut _| {
+            if !by_cache {
+                void(m, state, None);
+            }
+        };
+        match self.me().at {
+            Phase::Begin => self.add("marks in another cache", Phase::Voiding, |state, _| {
+                state.others[words] += 1;
+            }),
+            Phase::Voiding => self.add("voids leases there", Phase::Committing, |state, _| {
+                voids(state)
+            }),
+            Phase::Committing => {
+                self.add("unmarks there, and has ended", Phase::Done, |state, _| {
+                    state.others[words] -= 1;
+                })
+            }
+            _ => {}
+        }
+    }
+}
