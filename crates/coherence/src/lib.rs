@@ -79,6 +79,7 @@ pub mod lease;
 pub mod model;
 mod moves;
 pub mod prepared;
+pub mod promotion;
 pub mod search;
 mod state;
 mod step;

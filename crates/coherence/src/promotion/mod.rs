@@ -1,0 +1,27 @@
+//! A fifth model, of the promotion of a standby: memory caches that were used while it replayed.
+//!
+//! A memory cache takes writes on a standby. What is replayed there removes nothing, so an entry that was made of a
+//! source may be out of date when the standby becomes the primary. Others (rate limits, locks, sessions) depend on
+//! nothing and must survive. The promises: **no read shows what a fetch has stored of a source that is newer when the read
+//! begins; from the promotion on the same holds for what was set by hand on the standby; what depends on nothing
+//! stays.** What is set by hand on a primary is the caller's own.
+//!
+//! # The rules
+//!
+//! | rule | clause |
+//! |---|---|
+//! | in recovery a fetch, and a client with a lease, stores nothing in a cache with dependencies | `StandbyStoresNothing` |
+//! | nor does one that began then and ends later: what counts is asked before the first look, and carried | `LoadCarriesRecovery` |
+//! | a slot that was taken in recovery is opened before its first use after it, and loses its entries if the cache has dependencies | `OpenerDrops` |
+//! | the entries go before the slot counts as open | `DropBeforeOpen` |
+//! | also a front, which sees no catalogs, uses only what was opened | `FrontAsks` |
+//! | without dependencies entries stay | `KeepsIndependent` |
+//! | a writer of the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
+//!
+//! Atomic steps: a section under the partition's lock, the replay of a change, the end of recovery, the opening of a slot.
+
+mod model;
+mod steps;
+
+pub use crate::wide::{counterexample, explore};
+pub use model::{Actor, Clause, Model, Violation, all};

@@ -1,0 +1,213 @@
+//! Configurations, clauses and the state of the model of promotion.
+
+use super::steps::Moves;
+use crate::clauses::clauses;
+use crate::wide::{Event, Machine};
+
+/// Actors that a configuration has at most.
+pub const MAX_ACTORS: usize = 5;
+
+clauses! {
+    StandbyStoresNothing,
+    LoadCarriesRecovery,
+    OpenerDrops,
+    DropBeforeOpen,
+    FrontAsks,
+    KeepsIndependent,
+    MarkVoids,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Actor {
+    /// Replays a change of the source, while there is something to replay.
+    Replay,
+    Promoter,
+    /// Loads from the source and stores: `cache_fetch`, or a client with a lease.
+    Fetcher,
+    /// `cache_set` of what was read of the source.
+    Setter,
+    /// Changes the source on the new primary.
+    Writer,
+    /// A read by SQL, or by a back.
+    Reader,
+    /// A read by a front.
+    Front,
+}
+
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub actors: Vec<Actor>,
+    /// Entries of the cache depend on the source.
+    pub depends: bool,
+    dropped: Dropped,
+}
+
+impl Model {
+    pub fn new(actors: &[Actor], depends: bool) -> Model {
+        assert!(actors.len() <= MAX_ACTORS);
+        Model {
+            actors: actors.to_vec(),
+            depends,
+            dropped: Dropped::default(),
+        }
+    }
+
+    pub fn without(mut self, clause: Clause) -> Model {
+        self.dropped = self.dropped.with(clause);
+        self
+    }
+
+    pub fn keeps(&self, clause: Clause) -> bool {
+        !self.dropped.contains(clause)
+    }
+}
+
+/// Every configuration; each is visited whole.
+pub fn all() -> Vec<Model> {
+    use Actor::{Fetcher, Front, Promoter, Reader, Replay, Setter, Writer};
+    let mut models = Vec::new();
+    for depends in [false, true] {
+        for store in [Fetcher, Setter] {
+            for read in [Reader, Front] {
+                models.push(Model::new(
+                    &[Replay, Promoter, store, read, Fetcher],
+                    depends,
+                ));
+                models.push(Model::new(&[Replay, Promoter, store, read, Front], depends));
+                models.push(Model::new(
+                    &[Promoter, store, read, Writer, Reader],
+                    depends,
+                ));
+            }
+        }
+    }
+    models
+}
+
+/// Where an actor stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Phase {
+    #[default]
+    Begin,
+    Opening,
+    Looking,
+    Reading,
+    Storing,
+    Committing,
+    Unmarking,
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    /// The source's version.
+    pub made_of: u8,
+    pub by_fetch: bool,
+    /// It was stored in recovery.
+    pub in_recovery: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Backend {
+    pub at: Phase,
+    /// The server was in recovery when this began.
+    pub in_recovery: bool,
+    /// The source's version when this read began, and what was loaded.
+    pub oldest: u8,
+    pub read: u8,
+    /// A load's lease or watch that nobody has voided.
+    pub holds: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    pub in_recovery: bool,
+    pub source: u8,
+    pub entry: Option<Entry>,
+    /// The slot was taken in recovery, and not opened since.
+    pub recovered: bool,
+    /// Marks that stand on the key.
+    pub marks: u8,
+    /// What depends on nothing was set, and must be there.
+    pub is_set: bool,
+    pub backends: [Backend; MAX_ACTORS],
+    pub broken: Option<Violation>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Violation {
+    /// A read showed what the source had ceased to be before the read began.
+    Stale,
+    /// An entry that depends on nothing is gone.
+    Lost,
+    LeftBehind,
+    Stuck,
+}
+
+impl Machine for Model {
+    type State = State;
+    type Violation = Violation;
+    const STUCK: Violation = Violation::Stuck;
+
+    fn first(&self) -> State {
+        let mut state = State {
+            in_recovery: true,
+            source: 0,
+            entry: None,
+            recovered: true,
+            marks: 0,
+            is_set: false,
+            backends: [Backend::default(); MAX_ACTORS],
+            broken: None,
+        };
+        for backend in &mut state.backends[self.actors.len()..] {
+            backend.at = Phase::Done;
+        }
+        state
+    }
+
+    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
+        out.clear();
+        for (actor, kind) in self.actors.iter().enumerate() {
+            let m = self;
+            Moves {
+                m,
+                from,
+                actor,
+                out,
+            }
+            .step(*kind);
+        }
+    }
+
+    fn judge(&self, state: &State) -> Option<Violation> {
+        let lost = !self.depends && state.is_set && state.entry.is_none();
+        match state.broken {
+            Some(violation) => Some(violation),
+            None if lost => Some(Violation::Lost),
+            None if self.all_done(state) && state.marks > 0 => Some(Violation::LeftBehind),
+            None => None,
+        }
+    }
+
+    fn all_done(&self, state: &State) -> bool {
+        let mut backends = state.backends.iter();
+        backends.all(|backend| backend.at == Phase::Done)
+    }
+
+    fn line(&self, (actor, verb): Event, after: &State) -> String {
+        format!(
+            "{:<60} | {} source {} | {:?}{} | marks {}",
+            format!("{:?}{actor} {verb}", self.actors[actor]),
+            if after.in_recovery {
+                "recovery,"
+            } else {
+                "primary,"
+            },
+            after.source,
+            after.entry,
+            if after.recovered { ", not opened" } else { "" },
+            after.marks
+        )
+    }
+}

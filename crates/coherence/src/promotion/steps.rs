@@ -1,0 +1,192 @@
+//! Every step of each actor.
+
+use super::model::{Actor, Backend, Clause, Entry, Model, Phase, State, Violation};
+use crate::wide::Event;
+
+pub struct Moves<'a> {
+    pub m: &'a Model,
+    pub from: &'a State,
+    pub actor: usize,
+    pub out: &'a mut Vec<(Event, State)>,
+}
+
+impl Moves<'_> {
+    pub fn step(&mut self, kind: Actor) {
+        match kind {
+            Actor::Replay => self.replay(),
+            Actor::Promoter => self.promote(),
+            Actor::Writer => self.write(),
+            Actor::Reader | Actor::Front | Actor::Fetcher | Actor::Setter => self.call(kind),
+        }
+    }
+
+    fn add(
+        &mut self,
+        verb: &'static str,
+        at: Phase,
+        change: impl FnOnce(&mut State, &mut Backend),
+    ) {
+        let mut state = *self.from;
+        let mut backend = state.backends[self.actor];
+        backend.at = at;
+        change(&mut state, &mut backend);
+        if at == Phase::Done {
+            backend = Backend {
+                at,
+                ..Backend::default()
+            };
+        }
+        state.backends[self.actor] = backend;
+        self.out.push(((self.actor, verb), state));
+    }
+
+    fn me(&self) -> Backend {
+        self.from.backends[self.actor]
+    }
+
+    fn replay(&mut self) {
+        if self.me().at == Phase::Done {
+            return;
+        }
+        if self.from.in_recovery {
+            self.add("replays a change of the source", Phase::Done, |state, _| {
+                state.source += 1
+            });
+        } else {
+            self.add("has nothing to replay", Phase::Done, |_, _| {});
+        }
+    }
+
+    fn promote(&mut self) {
+        if self.me().at == Phase::Begin {
+            self.add("ends the recovery", Phase::Done, |state, _| {
+                state.in_recovery = false
+            });
+        }
+    }
+
+    /// As any writer of a source: marks and removes, commits, unmarks.
+    fn write(&mut self) {
+        let m = self.m;
+        match self.me().at {
+            // Writes nothing before the promotion.
+            Phase::Begin if self.from.in_recovery => {}
+            Phase::Begin => self.add(
+                "marks and removes the entry",
+                Phase::Committing,
+                |state, _| {
+                    state.marks += 1;
+                    if m.depends {
+                        state.entry = None;
+                    }
+                    if m.keeps(Clause::MarkVoids) {
+                        let backends = state.backends.iter_mut();
+                        backends.for_each(|backend| backend.holds = false);
+                    }
+                },
+            ),
+            Phase::Committing => {
+                self.add("commits", Phase::Unmarking, |state, _| state.source += 1)
+            }
+            Phase::Unmarking => self.add("unmarks", Phase::Done, |state, _| state.marks -= 1),
+            _ => {}
+        }
+    }
+
+    /// A call that uses the cache: opens the slot if it must, looks, and loads if it is to.
+    fn call(&mut self, kind: Actor) {
+        let (m, me) = (self.m, self.me());
+        let opens = !self.from.in_recovery
+            && self.from.recovered
+            && (kind != Actor::Front || m.keeps(Clause::FrontAsks));
+        match me.at {
+            Phase::Begin => self.add("begins", Phase::Looking, |state, backend| {
+                backend.in_recovery = state.in_recovery;
+                backend.oldest = state.source;
+            }),
+            Phase::Looking | Phase::Storing if opens => self.open(me.at),
+            Phase::Opening => self.add("removes the entries late", Phase::Looking, |state, _| {
+                drop_entries(m, state);
+            }),
+            Phase::Looking => self.look(kind),
+            Phase::Reading => self.add("reads the source", Phase::Storing, |state, backend| {
+                backend.read = state.source;
+            }),
+            Phase::Storing => self.store(kind),
+            _ => {}
+        }
+    }
+
+    /// One step under the lock that assigns slots.
+    fn open(&mut self, at: Phase) {
+        let m = self.m;
+        if !m.keeps(Clause::DropBeforeOpen) {
+            return self.add("opens the slot", Phase::Opening, |state, _| {
+                state.recovered = false;
+            });
+        }
+        self.add("opens the slot", at, |state, _| {
+            drop_entries(m, state);
+            state.recovered = false;
+        });
+    }
+
+    fn look(&mut self, kind: Actor) {
+        let (m, me) = (self.m, self.me());
+        let holds = self.from.marks == 0;
+        if kind == Actor::Setter {
+            return self.add("is about to set", Phase::Reading, |_, _| {});
+        }
+        let Some(entry) = self.from.entry else {
+            return match kind {
+                Actor::Fetcher => {
+                    self.add("misses, and watches the key", Phase::Reading, |_, me| {
+                        me.holds = holds;
+                    })
+                }
+                _ => self.add("misses", Phase::Done, |_, _| {}),
+            };
+        };
+        let promised = entry.by_fetch || entry.in_recovery && !me.in_recovery;
+        let stale = m.depends && promised && entry.made_of < me.oldest;
+        self.add("finds the entry", Phase::Done, |state, _| {
+            if stale {
+                state.broken = Some(Violation::Stale);
+            }
+        });
+    }
+
+    /// Under the partition's lock. What is set by hand is not kept off, but for a mark.
+    fn store(&mut self, kind: Actor) {
+        let (m, me) = (self.m, self.me());
+        let by_fetch = kind == Actor::Fetcher;
+        let counts = match m.keeps(Clause::LoadCarriesRecovery) {
+            true => me.in_recovery,
+            false => self.from.in_recovery,
+        };
+        let kept_off = by_fetch && m.depends && counts && m.keeps(Clause::StandbyStoresNothing);
+        let void = by_fetch && !me.holds;
+        let fenced = m.depends && self.from.marks > 0;
+        if kept_off || void || fenced {
+            return self.add("stores nothing", Phase::Done, |_, _| {});
+        }
+        self.add("stores", Phase::Done, |state, backend| {
+            state.entry = Some(Entry {
+                made_of: backend.read,
+                by_fetch,
+                in_recovery: state.in_recovery,
+            });
+            state.is_set |= !by_fetch;
+        });
+    }
+}
+
+fn drop_entries(m: &Model, state: &mut State) {
+    let goes = match m.depends {
+        true => m.keeps(Clause::OpenerDrops),
+        false => !m.keeps(Clause::KeepsIndependent),
+    };
+    if goes {
+        state.entry = None;
+    }
+}
