@@ -137,11 +137,10 @@ fn tier_figures() -> OutRow<10> {
 
 /// Writers between mark and unmark: 0 when nobody is committing.
 fn pending(tier: &Tier) -> u64 {
-    let stripes = tier.region().pending();
     let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
         .sum();
-    stripes + slots + tier.control().global_pending_writers.load(SeqCst)
+    slots + tier.marks().standing()
 }
 
 /// Sets the figures of one cache, or of all in this database, of the tier and of the Redis protocol,

@@ -18,6 +18,7 @@ pub const TOLD_TO_WRITTEN: u32 = 6;
 pub const WRITTEN_TO_ASKED: u32 = 7;
 pub const LOOK_TO_ASK: u32 = 8;
 pub const DRAIN_TO_READ: u32 = 9;
+pub const NO_SLOT_TO_MARK: u32 = 10;
 
 /// Nobody is kept longer in a window, should a test fail before it lets them go.
 const LONGEST: &str = "60s";

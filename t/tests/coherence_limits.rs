@@ -50,7 +50,7 @@ fn more_caches_than_slots_stay_right() {
     assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "1");
 }
 
-/// What such a writer changes, the server knows by the global pair alone.
+/// Such a writer locks the cache, and a loader checks the lock.
 #[test]
 fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     let cluster = Cluster::with_tier(&[

@@ -23,7 +23,7 @@ pub const HEADER_BYTES: usize = 256;
 pub const PARTITION_BYTES: usize = 2048;
 /// Insertions that a partition's journal tells of.
 pub const JOURNAL_PLACES: u64 = 128;
-pub const STRIPE_BYTES: usize = 16;
+pub const STRIPE_BYTES: usize = 8;
 pub const BUCKET_BYTES: usize = 64;
 pub const PAGE_META_BYTES: usize = 32;
 /// Bytes that locations (32-bit granule numbers) can address: 256 GiB.

@@ -100,12 +100,12 @@
 //! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
 //! | `PartitionRef::begin(key, valid) -> Option<Reading>`, `read_on(key, valid, reading, into) -> Piece` | a value of several pages in pieces, each under a lock of its own: `Changed` as soon as it is another one |
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
-//! | `PartitionRef::stripe(hash) -> Stripe { epoch, pending_writers }` | the token; exists whether or not the key does |
+//! | `PartitionRef::epoch(hash) -> u64` | the token: the epoch of the key's stripe; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
 //! | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys have come since a walk; `None`: more than the journal holds |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
-//! | `PartitionMut::mark(key) -> Stripe`, `unmark(hash) -> Stripe` | remove + `pending_writers++, epoch++`; `epoch++, pending_writers--` |
+//! | `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!
@@ -172,6 +172,5 @@ pub use params::Params;
 pub use partition::{PartitionMut, PartitionRef};
 pub use region::Region;
 pub use stats::{Stats, Usage};
-pub use stripe::Stripe;
 pub use sweep::{Cursor, Swept, Verdict};
 pub use write::{SET_ROUNDS, SetOutcome};

@@ -3,11 +3,11 @@
 //!
 //! - **Record**: every changed row's key goes to the ledger's `keys`, every table that changed as a
 //!   whole to its `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, `pending_writers` and `epoch` of their stripes rise;
-//!   of a whole cache `pending_writers` rises and the version changes. From here on nobody fills an
-//!   old row in.
-//! - **Unmark** (after commit or abort): `epoch` rises again, `pending_writers` falls; of a cache the
-//!   version changes before `pending_writers` falls.
+//! - **Mark** (before commit): the entries go, a mark stands on each key's hash, and the `epoch` of its
+//!   stripe rises; of a whole cache `pending_writers` rises and the version changes. From here on nobody
+//!   fills an old row in.
+//! - **Unmark** (after commit or abort): `epoch` rises again, the mark is lowered; of a cache the version
+//!   changes before `pending_writers` falls.
 //!
 //! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
 //!
@@ -89,15 +89,19 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 }
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
-/// void.
+/// void. A temporary table has no lease, no copy and no slot.
 pub fn note_removal(relation: Oid) {
+    if relation::is_temporary(relation) {
+        return;
+    }
     let cache = CacheId::of(relation);
     note_outdated(relation);
     with(|transaction| match tier() {
         Some(tier) if events::is_late() => {
             transaction.marks.removal(tier, cache);
         }
-        _ => transaction.removals.push(cache),
+        _ if transaction.removals.contains(&cache) => {}
+        _ => memory::push(&mut transaction.removals, cache),
     });
 }
 
@@ -183,7 +187,9 @@ fn hand_over() {
                 if fault::on(Fault::PrepareForgetsMarks) {
                     std::mem::take(&mut t.marks).undo(tier, true);
                 }
-                t.marks.hand_over(tier, record)
+                let caches = touched.iter().map(|&(relation, _)| relation);
+                let caches = caches.map(|relation| CacheId::of(Oid::from_u32(relation)));
+                t.marks.hand_over(tier, record, caches)
             })
         });
     if let Err(error) = handed {

@@ -2,12 +2,16 @@
 //! its end.
 //!
 //! Guards that each mark is undone exactly once: it is noted here before it is set, and everything
-//! that may raise an error (memory for the note) comes before that. Which changes are marked when,
-//! and why that is enough, is `changes`.
+//! that may raise an error (memory for the note, a lock) comes before that. Which changes are marked
+//! when, and why that is enough, is `changes`.
+//!
+//! No mark gives a cache a slot, and none needs one: a key's is on its hash; what is marked as a whole
+//! and has no slot takes a lock of Postgres'. A reader may give the cache a slot meanwhile, so the slot
+//! is looked for again after either, as the model in `crates/coherence` has it.
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Key as HotKey, RemovalCause};
+use pgcache_store::{Key as HotKey, PartitionMut, RemovalCause};
 use pgrx::pg_sys::Oid;
 
 use super::prepare;
@@ -18,7 +22,10 @@ use crate::cache::tier::{slots, walk};
 use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::pause::{self, Window};
+use crate::pg::session::{self, lock};
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::marks::RoleNumber;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
@@ -33,25 +40,33 @@ pub enum Extent {
 
 /// Everything to undo after the end of the transaction.
 #[derive(Default)]
-pub struct Marks(Vec<Mark>);
+pub struct Marks {
+    list: Vec<Mark>,
+    /// Slots that keep readers off, each once, because a key found no place.
+    full: Vec<u32>,
+    /// Relations without a slot that are locked instead, each once.
+    locked: Vec<u32>,
+}
 
 impl Marks {
     /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
-    /// the commit is visible. Tokens that were taken before no longer hold, whatever their cache:
-    /// this is rare, and one more word in each token would cost every read.
+    /// the commit is visible.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
-        if let Some(number) = self.slot_or_global(tier, cache) {
-            memory::push(&mut self.0, Mark::Pending(number));
-            tier.slot(number).pending_writers.fetch_add(1, SeqCst);
-            tier.control().global_epoch.fetch_add(1, SeqCst);
+        if let Some(number) = self.slot_or_lock(tier, cache) {
+            self.pend(tier, number);
         }
         self.void_leases(tier, cache);
     }
 
-    /// Comes after `pending_writers` has risen: who is granted a lease in a partition before it is
-    /// walked has it voided there, who asks later is refused.
+    fn pend(&mut self, tier: &Tier, slot: u32) {
+        memory::push(&mut self.list, Mark::Pending(slot));
+        tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
+    }
+
+    /// Comes after `pending_writers` has risen, or the lock is taken: who is granted a lease in a
+    /// partition before it is walked has it voided there, who asks later is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
-        memory::push(&mut self.0, Mark::Leases(cache));
+        memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
     }
 
@@ -60,7 +75,7 @@ impl Marks {
     pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
         let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match extent {
-            Extent::Rows => self.slot_or_global(tier, cache),
+            Extent::Rows => self.slot_or_lock(tier, cache),
             Extent::Definition => slots::find(tier, cache),
         };
         if let Some(number) = slot {
@@ -74,7 +89,7 @@ impl Marks {
         if slot.memory_id.load(SeqCst) != 0 {
             return; // its entries do not come from a table
         }
-        memory::push(&mut self.0, Mark::Cache(number));
+        memory::push(&mut self.list, Mark::Cache(number));
         slot.pending_writers.fetch_add(1, SeqCst);
         if extent == Extent::Definition && !fault::on(Fault::NotSuspended) {
             slot.suspended.store(1, SeqCst);
@@ -83,7 +98,7 @@ impl Marks {
             tier.renew_version(number);
         }
         if fault::on(Fault::CacheNotPending)
-            && let Some(mark) = self.0.pop()
+            && let Some(mark) = self.list.pop()
         {
             mark.undo(tier, None);
         }
@@ -94,40 +109,88 @@ impl Marks {
         &mut self,
         tier: &Tier,
         relation: u32,
-        keys: impl Iterator<Item = (&'k [u8], bool)>,
+        keys: impl Iterator<Item = (&'k [u8], bool)> + Clone,
     ) {
         let cache = CacheId::of(Oid::from_u32(relation));
-        // The slot first: whoever gets one later finds the stripes or the global pair marked.
-        let slot = self.slot_or_global(tier, cache);
-        for (bytes, voids_lease) in keys {
+        let slot = find(tier, cache);
+        let mut all_raised = true;
+        for (bytes, voids_lease) in keys.clone() {
             let key = hot_key(tier, cache, slot.unwrap_or(NO_SLOT), bytes);
-            self.key(tier, &key, voids_lease);
+            all_raised &= self.key(tier, cache, &key, voids_lease);
+        }
+        // Whoever has given the cache a slot before the marks stood may have made copies of old rows.
+        if let (None, Some(slot)) = (slot, find_again(tier, cache)) {
+            if !all_raised {
+                self.stand_for_keys(tier, cache, slot);
+            }
+            for (bytes, _) in keys {
+                let key = hot_key(tier, cache, slot, bytes);
+                tier.change(tier.region().partition_of(key.hash), |partition| {
+                    partition.remove(&key, RemovalCause::Invalidated);
+                });
+            }
         }
     }
 
-    fn key(&mut self, tier: &Tier, key: &HotKey, voids_lease: bool) {
-        let hash = key.hash;
-        let mark = Mark::Key {
+    /// Whether it found a place; else its cache keeps readers off.
+    fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
+        let (hash, slot) = (key.hash, key.cache);
+        let role = RoleNumber::of(session::own_role());
+        let number = tier.region().partition_of(hash);
+        let place = self.list.len();
+        let mark = |raised| Mark::Key {
             hash,
-            slot: key.cache,
+            slot,
             voids_lease,
+            raised,
         };
-        memory::push(&mut self.0, mark);
+        memory::push(&mut self.list, mark(None));
         let marked = match fault::on(Fault::MarkKeepsEntry) {
             true => HotKey { bytes: b"", ..*key },
             false => *key,
         };
-        let voided = tier.change(tier.region().partition_of(hash), |partition| {
+        let set = |partition: &mut PartitionMut| {
             partition.mark(&marked);
             voids_lease && leases::void(tier, hash)
+        };
+        let raised = tier.change(number, |partition| {
+            let raised = tier.marks().of(number).raise(hash, role);
+            raised.then(|| set(partition))
         });
+        let voided = match raised {
+            Some(voided) => {
+                self.list[place] = mark(Some(role));
+                voided
+            }
+            None => {
+                self.stand_for_keys(tier, cache, slot);
+                tier.change(number, set)
+            }
+        };
         if voided {
             leases::wake_waiting(tier, hash);
         }
-        if fault::on(Fault::KeyNotPending)
-            && let Some(mark) = self.0.pop()
+        if raised.is_some()
+            && fault::on(Fault::KeyNotPending)
+            && let Some(mark) = self.list.pop()
         {
             mark.undo(tier, None);
+        }
+        raised.is_some()
+    }
+
+    /// Keeps readers off the cache, because one of its keys found no place: before the key's entry goes.
+    /// Its other copies stay.
+    fn stand_for_keys(&mut self, tier: &Tier, cache: CacheId, slot: u32) {
+        if fault::on(Fault::NoPlaceNotPending) {
+            return;
+        }
+        if slot == NO_SLOT {
+            return self.lock(cache);
+        }
+        if !self.full.contains(&slot) {
+            memory::push(&mut self.full, slot);
+            self.pend(tier, slot);
         }
     }
 
@@ -140,37 +203,16 @@ impl Marks {
         cache: CacheId,
         keys: impl Iterator<Item = &'k [u8]>,
     ) {
-        let mut all_fenced = false;
         for bytes in keys {
             let key = hot_key(tier, cache, slot, bytes);
-            // The fence first: what is stored before it stands is removed after it.
-            if !all_fenced && !self.fence_key(tier, slot, key.hash) {
-                all_fenced = true;
-                self.fence_cache(tier, slot);
-            }
-            self.key(tier, &key, true);
+            self.key(tier, cache, &key, true);
         }
-    }
-
-    /// False when there is no room for another fence.
-    fn fence_key(&mut self, tier: &Tier, slot: u32, hash: u64) -> bool {
-        memory::push(&mut self.0, Mark::Fence { hash, slot });
-        let raised = tier.control().fences.raise(hash);
-        if !raised {
-            self.0.pop();
-        }
-        raised
-    }
-
-    fn fence_cache(&mut self, tier: &Tier, slot: u32) {
-        memory::push(&mut self.0, Mark::FencedCache(slot));
-        tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
     /// Removes all entries of a memory cache and keeps any from being stored until the transaction
     /// has ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
-        self.fence_cache(tier, slot);
+        self.pend(tier, slot);
         self.void_leases(tier, cache);
         tier.renew_version(slot);
         let version = tier.slot(slot).version.load(SeqCst);
@@ -179,53 +221,93 @@ impl Marks {
         });
     }
 
-    /// The slot of a cache that was written; without a free one, the global pair is marked instead.
-    fn slot_or_global(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
-        memory::push(&mut self.0, Mark::Global);
-        let mut is_global = false;
-        let slot = slots::assign_or(tier, cache, || {
-            tier.control().global_pending_writers.fetch_add(1, SeqCst);
-            tier.control().global_epoch.fetch_add(1, SeqCst);
-            is_global = true;
-        });
-        if is_global && fault::on(Fault::GlobalNotMarked) {
-            tier.control().global_pending_writers.fetch_sub(1, SeqCst);
-            is_global = false;
-        }
-        if !is_global {
-            self.0.pop();
-        }
-        slot
+    /// The slot of a cache that was written. Without one the cache is locked; one that was given to it
+    /// before the lock was taken is found then.
+    fn slot_or_lock(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
+        find(tier, cache).or_else(|| {
+            self.lock(cache);
+            find_again(tier, cache)
+        })
     }
 
-    /// Hands all of them over to the record of a transaction that is being prepared.
-    pub fn hand_over(&mut self, tier: &Tier, record: Record) -> Result<(), Error> {
-        prepare::hand_over(tier, record, &mut self.0)
+    /// A slot that is made from now on begins unproven, and stays so until we have ended.
+    fn lock(&mut self, cache: CacheId) {
+        let relation = cache.relation();
+        if fault::on(Fault::NoSlotNotLocked) {
+            return;
+        }
+        if !self.locked.contains(&relation.to_u32()) {
+            lock::mark_without_slot(relation);
+            memory::push(&mut self.locked, relation.to_u32());
+        }
+    }
+
+    /// Locks caches that have no slot, where a record of a prepared transaction has no room for their
+    /// keys.
+    fn lock_without_slot(&mut self, tier: &Tier, caches: impl Iterator<Item = CacheId>) {
+        for cache in caches {
+            if slots::find(tier, cache).is_none() {
+                self.lock(cache);
+                if let Some(slot) = find_again(tier, cache) {
+                    self.stand_for_keys(tier, cache, slot);
+                }
+            }
+        }
+    }
+
+    /// Hands all of them over to the record of a transaction that is being prepared, which has changed
+    /// these caches.
+    pub fn hand_over(
+        &mut self,
+        tier: &Tier,
+        record: Record,
+        caches: impl Iterator<Item = CacheId> + Clone,
+    ) -> Result<(), Error> {
+        if !prepare::hand_over(tier, record, &mut self.list)? {
+            // Keys without a slot are left that find no room.
+            self.lock_without_slot(tier, caches);
+            prepare::hand_over_covered(tier, record, &mut self.list)?;
+        }
+        Ok(())
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Puts some before the others: they are undone last.
     pub fn put_first(&mut self, mut marks: Vec<Mark>) {
         if !marks.is_empty() {
-            for mark in std::mem::take(&mut self.0) {
+            for mark in std::mem::take(&mut self.list) {
                 memory::push(&mut marks, mark);
             }
-            self.0 = marks;
+            self.list = marks;
         }
     }
 
     /// Adds one that is set already, or that only says what is to be done at the end.
     pub fn add(&mut self, mark: Mark) {
-        memory::push(&mut self.0, mark);
+        memory::push(&mut self.list, mark);
     }
 
     /// Undoes all of them, backwards.
     pub fn undo(self, tier: &Tier, committed: bool) {
-        for mark in self.0.iter().rev() {
+        for mark in self.list.iter().rev() {
             mark.undo(tier, Some(committed));
         }
     }
+}
+
+/// Looks for the slot of a cache before it is marked.
+fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
+    let slot = slots::find(tier, cache);
+    if slot.is_none() {
+        pause::at(Window::NoSlotToMark);
+    }
+    slot
+}
+
+/// Looks for the slot of a cache once its mark or lock stands.
+fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
+    slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotLookedForAgain))
 }

@@ -22,14 +22,23 @@ pub fn make_record(tier: &Tier) -> Result<Record, Error> {
 }
 
 /// Hands marks over, in their order. What stands for a single key, and finds no room, becomes a mark on
-/// its whole cache. Raises 53400 where there is no room for that either: then the rest of the list is
-/// the session's still.
-pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
+/// its whole cache; false where the cache has no slot for that: then that mark and the rest of the list
+/// are the session's still, as after an error. Raises 53400 where there is no room for anything.
+pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<bool, Error> {
+    hand(tier, record, marks, false)
+}
+
+/// The same, where locks keep readers off the caches that have no slot.
+pub fn hand_over_covered(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
+    hand(tier, record, marks, true).map(drop)
+}
+
+fn hand(tier: &Tier, record: Record, marks: &mut Vec<Mark>, covered: bool) -> Result<bool, Error> {
     let mut handed = 0;
-    let mut result = Ok(());
+    let mut result = Ok(true);
     for &mark in marks.iter() {
-        result = hand_one(tier, record, mark);
-        if result.is_err() {
+        result = hand_one(tier, record, mark, covered);
+        if !matches!(result, Ok(true)) {
             break;
         }
         handed += 1;
@@ -38,37 +47,32 @@ pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(
     result
 }
 
-fn hand_one(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
+fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bool, Error> {
     if tier.prepared().put(record, mark.item()) {
-        return Ok(());
+        return Ok(true);
     }
-    let slot = match mark {
-        Mark::Key { slot, .. } | Mark::Fence { slot, .. } => slot,
-        // Nothing else could stand for it.
-        _ => return keep_own(tier, record, mark),
-    };
-    // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
-    match slot {
-        _ if fault::on(Fault::OverflowDoesNotStand) => {}
-        NO_SLOT => stand(tier, record, Mark::Global)?,
-        slot => {
-            stand(tier, record, Mark::Pending(slot))?;
+    match mark {
+        Mark::Key { .. } if fault::on(Fault::OverflowDoesNotStand) => {}
+        Mark::Key { slot: NO_SLOT, .. } if !covered => return Ok(false),
+        Mark::Key { slot: NO_SLOT, .. } => {}
+        // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
+        Mark::Key { slot, .. } => {
+            stand(tier, record, slot)?;
             if let Some(cache) = tier.cache_of(slot).load(SeqCst) {
                 put_own(tier, record, Mark::Leases(cache))?;
             }
         }
+        // Nothing else could stand for it.
+        _ => return keep_own(tier, record, mark).map(|()| true),
     }
     mark.undo(tier, None);
-    Ok(())
+    Ok(true)
 }
 
 /// Puts a mark among the record's own. One like it may be there: that stands for both, and what this one has
 /// counted is counted back.
 fn keep_own(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
-    let is_counted = matches!(
-        mark,
-        Mark::Cache(_) | Mark::Pending(_) | Mark::FencedCache(_) | Mark::Global | Mark::Stores(_)
-    );
+    let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
     if !put_own(tier, record, mark)? && is_counted {
         mark.undo(tier, None);
     }
@@ -87,19 +91,10 @@ fn put_own(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     }
 }
 
-/// Sets a mark that stands for many others of the record, once.
-fn stand(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
-    if !put_own(tier, record, mark)? {
-        return Ok(());
-    }
-    match mark {
-        Mark::Pending(slot) => {
-            tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
-        }
-        _ => {
-            tier.control().global_pending_writers.fetch_add(1, SeqCst);
-            tier.control().global_epoch.fetch_add(1, SeqCst);
-        }
+/// Keeps readers off a cache, for all keys of it that found no room in the record, once.
+fn stand(tier: &Tier, record: Record, slot: u32) -> Result<(), Error> {
+    if put_own(tier, record, Mark::Pending(slot))? {
+        tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
     Ok(())
 }

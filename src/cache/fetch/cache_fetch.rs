@@ -160,7 +160,7 @@ impl Fetch {
             _ => {
                 held::note_store(cache);
                 let set = || self.write(cache, entry);
-                let lasts = || token.is_none_or(|token| token.holds(cache));
+                let lasts = || token.as_ref().is_none_or(LoadToken::holds);
                 let keep = |done: &Result<(), Error>| {
                     pause::at(Window::WrittenToAsked);
                     note_unless_stored(done.is_ok() && lasts())

@@ -4,7 +4,7 @@
 //! try. Nobody can take it over, so who has waited too long computes without it.
 
 use super::held;
-use super::leases::Lease;
+use super::leases::{self, Lease};
 use super::load_token::{self, LoadToken};
 use super::lowering;
 use super::unproven;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::guc;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::{advisory, clock, random};
+use crate::pg::session::{self, advisory, clock, random};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
@@ -27,7 +27,7 @@ pub enum Turn {
     /// Somebody else does.
     Theirs(Option<Other>),
     /// Compute it without a lease; what is computed may be stored as long as this lasts. None where
-    /// the server has no tier and a lock keeps writers of the source waiting.
+    /// the server has no tier and a lock keeps writers of the source waiting, and for a temporary table.
     Untracked(Option<LoadToken>),
     /// Somebody changes the key, or the cache, and their commit is not visible yet: what is
     /// computed now may be out of date, and must not be stored.
@@ -39,7 +39,10 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     let Some(tier) = tier() else {
         return ask_by_lock(cache, key);
     };
-    if held::is_full() || cache.temporary {
+    if cache.temporary {
+        return Turn::Untracked(None); // nobody else changes it
+    }
+    if held::is_full() {
         return untracked(tier, cache, key);
     }
     let (lease, asked) = ask_twice(tier, cache, key, For::Session);
@@ -53,7 +56,7 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
 pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
     let tier = tier().ok_or(Error::NoLeases)?;
     if cache.temporary {
-        return Ok(untracked(tier, cache, key));
+        return Ok(Turn::Untracked(None));
     }
     let (lease, asked) = ask_twice(tier, cache, key, For::Client);
     Ok(turn(tier, cache, key, lease, asked))
@@ -84,6 +87,25 @@ fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, A
 }
 
 fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For, proven: bool) -> (Lease, Asked) {
+    let (lease, asked) = ask_record(tier, cache, key, whom, !proven);
+    let won = matches!(asked, Asked::Won);
+    if !won || !proven || !load_token::is_locked_without_slot(tier, cache) {
+        return (lease, asked);
+    }
+    leases::end(lease);
+    match whom {
+        For::Doomed => ask_record(tier, cache, key, whom, true),
+        _ => (lease, Asked::Pending),
+    }
+}
+
+fn ask_record(
+    tier: &Tier,
+    cache: &Cache,
+    key: HashedKey,
+    whom: For,
+    doomed: bool,
+) -> (Lease, Asked) {
     let hash = key.hash;
     let now = clock::now();
     let client = whom != For::Session;
@@ -91,16 +113,16 @@ fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For, proven: bool) -> (
         id: random::number().max(1),
         cache: cache.id,
         holder: if client { 0 } else { my_process() },
+        role: session::own_role(),
         now,
         deadline: now.saturating_add(guc::lease_time() * 1000),
         over_stored: client,
-        doomed: false,
+        doomed,
     };
     let partition = tier.region().partition_of(hash);
     let leases = tier.leases().of(partition);
-    let asked = tier.change(partition, |partition| {
-        let stripe = partition.stripe(hash);
-        claim.doomed = !proven || load_token::has_pending_writer(tier, cache, stripe);
+    let asked = tier.change(partition, |_| {
+        claim.doomed |= load_token::has_pending_writer(tier, cache, hash);
         match claim.doomed && whom != For::Doomed {
             true => Asked::Pending,
             false => leases.ask(hash, &claim),

@@ -41,18 +41,24 @@ struct Part {
     held: Vec<Held>,
     /// Caches in whose tables the transaction has stored loaded values, each once.
     stored_in: Vec<CacheId>,
+    /// Watches of loaders that are running.
+    watches: Vec<Lease>,
 }
 
 impl Join for Part {
     fn join(&mut self, later: Part) {
         self.held.join(later.held);
         self.stored_in.join(later.stored_in);
+        self.watches.join(later.watches);
     }
 }
 
 impl Part {
     fn end(&self, committed: bool) {
         self.held.iter().for_each(|held| held.end(committed));
+        self.watches
+            .iter()
+            .for_each(|&watch| leases::end_watch(watch));
         if let Some(tier) = tier() {
             for &cache in &self.stored_in {
                 tier.stores(cache).fetch_sub(1, SeqCst);
@@ -113,6 +119,25 @@ fn hold_as(lease: Lease, outlives_rollback: bool) {
         let part = session.parts.at(events::nesting_level());
         memory::push(&mut part.held, held);
     });
+}
+
+/// Keeps a watch until it ends, with the transaction or the savepoint at the latest. Comes before it is
+/// taken: there may be no memory to keep it.
+pub fn watch(watch: Lease) {
+    with(|session| {
+        let part = session.parts.at(events::nesting_level());
+        memory::push(&mut part.watches, watch);
+    });
+}
+
+/// Ends a watch.
+pub fn end_watch(watch: Lease) {
+    with(|session| {
+        for part in session.parts.iter_mut() {
+            part.watches.retain(|kept| *kept != watch);
+        }
+    });
+    leases::end_watch(watch);
 }
 
 /// Counts a lock that stands for a lease.

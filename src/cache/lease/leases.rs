@@ -59,6 +59,11 @@ pub fn end(lease: Lease) -> bool {
     good
 }
 
+/// Ends a watch, if nobody has voided it.
+pub fn end_watch(watch: Lease) {
+    at(watch, |leases| leases.end_watch(watch.hash, watch.id));
+}
+
 /// The value was stored under a lease and the transaction is rolled back: the lease is good again,
 /// unless somebody has voided it.
 pub fn take_back(lease: Lease) {

@@ -3,44 +3,49 @@
 //!
 //! A writer marks before their commit becomes visible and unmarks after it (`marks`). Between the
 //! two a loader reads what is about to be out of date. Guards that nothing is stored which was
-//! loaded then: no lease is granted while a writer of the key, of its cache or without a slot
-//! pends; and who stores without a lease, which a mark could void, holds a [`LoadToken`] from
-//! before they load.
+//! loaded then: no lease is granted while a writer of the key, or of its cache, pends; and who stores
+//! without a lease holds a [`LoadToken`] from before they load: a watch, which is voided as a lease is.
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{PartitionRef, Stripe};
-
-use super::unproven;
+use super::leases::Lease;
+use super::{held, unproven};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::{clock, lock, transaction};
+use crate::pg::session::{clock, lock, random, transaction};
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::lease::Claim;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Whether the commit of somebody who changes the key or the cache is not visible yet, that of a
 /// transaction included which was prepared before the server's start. Asked under
 /// the partition's lock: whoever marks the whole cache voids its leases under it after
 /// `pending_writers` has risen.
-pub fn has_pending_writer(tier: &Tier, cache: &Cache, stripe: Stripe) -> bool {
+pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
     let pends = |slot| {
         tier.slot(slot).pending_writers.load(SeqCst) > 0 || unproven::is_suspended(tier, slot)
     };
-    (stripe.pending_writers > 0 && !fault::on(Fault::LeaseWhileKeyPends))
-        || (tier.control().global_pending_writers.load(SeqCst) > 0
-            && !fault::on(Fault::LeaseWhileGlobalPends))
+    (tier.is_marked(hash) && !fault::on(Fault::LeaseWhileKeyPends))
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Entries of a cache were removed by a change that is visible now.
+/// Whether somebody changes as a whole a cache that has no slot. Asked under no lock of the tier, after
+/// the lease's record is there: who takes the lock of the cache later voids it.
+pub fn is_locked_without_slot(tier: &Tier, cache: &Cache) -> bool {
+    cache.slot(tier).is_none()
+        && lock::is_marked_without_slot(cache.relation)
+        && !fault::on(Fault::LeaseWhileLocked)
+}
+
+/// Entries of a cache were removed by a change that is visible now. Of a cache without a slot nobody
+/// knows, and a new slot counts as one from which entries have just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
-    match slots::find(tier, cache) {
-        Some(slot) => tier.slot(slot).note_removal(now),
-        None => drop(tier.control().removed_at.fetch_max(now, SeqCst)),
+    if let Some(slot) = slots::find(tier, cache) {
+        tier.slot(slot).note_removal(now);
     }
 }
 
@@ -62,70 +67,57 @@ pub fn loads_what_is_valid(cache: &Cache) -> bool {
     let Some(tier) = tier() else {
         return cache.storage != Storage::Memory && !sources::has_sources(cache.relation);
     };
-    let of_cache = cache.slot(tier).map(|slot| tier.slot(slot).removed_at());
-    let last = of_cache
-        .unwrap_or(0)
-        .max(tier.control().removed_at.load(SeqCst));
-    last < transaction::began()
+    // A temporary table's entries are this session's alone.
+    let slot = cache.slot_or_new(tier);
+    let is_older = |slot| tier.slot(slot).removed_at() < transaction::began();
+    slot.map_or(cache.temporary, is_older)
 }
 
 /// Nobody was changing the key when this was taken; as long as it lasts nobody has.
-#[derive(Clone, Copy)]
 pub struct LoadToken {
     tier: &'static Tier,
-    hash: u64,
-    seen: Seen,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    stripe: Stripe,
-    /// The slot and the version of the cache, which a mark of the whole cache changes.
-    cache: Option<(u32, u64)>,
-    global_epoch: u64,
+    watch: Lease,
 }
 
 impl LoadToken {
-    /// Comes before the snapshot that the loader reads with. None while a writer pends.
+    /// Comes before the snapshot that the loader reads with. None while a writer pends, and where the role
+    /// has its share of watches. It belongs to the transaction.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
-        let seen = tier.read(hash, |partition| see(tier, cache, partition.stripe(hash)))?;
-        Some(LoadToken { tier, hash, seen })
+        let watch = Lease {
+            hash,
+            id: random::number().max(1),
+        };
+        let claim = Claim::of_session(watch.id, cache.id, clock::now());
+        let partition = tier.region().partition_of(hash);
+        held::watch(watch);
+        let watches = tier.change(partition, |_| {
+            !has_pending_writer(tier, cache, hash)
+                && tier.leases().of(partition).watch(hash, &claim)
+        });
+        let token = LoadToken { tier, watch };
+        (watches && !is_locked_without_slot(tier, cache)).then_some(token)
     }
 
     /// Comes after the row was written: a writer who marks later finds it.
-    pub fn holds(&self, cache: &Cache) -> bool {
-        fault::on(Fault::TokenNotAskedAfterStore)
-            || self
-                .tier
-                .read(self.hash, |partition| self.holds_in(cache, &partition))
+    pub fn holds(&self) -> bool {
+        let holds = || fault::on(Fault::TokenNotAskedAfterStore) || self.holds_here();
+        self.tier.read(self.watch.hash, |_| holds())
     }
 
     /// Whether it holds, asked by who has the partition's lock.
-    pub fn holds_in(&self, cache: &Cache, partition: &PartitionRef) -> bool {
-        see(self.tier, cache, partition.stripe(self.hash)) == Some(self.seen)
+    pub fn holds_here(&self) -> bool {
+        let partition = self.tier.region().partition_of(self.watch.hash);
+        let leases = self.tier.leases().of(partition);
+        leases.is_watching(self.watch.hash, self.watch.id)
     }
 }
 
-/// None while a writer pends. What a writer raises first is looked at last.
-fn see(tier: &Tier, cache: &Cache, stripe: Stripe) -> Option<Seen> {
-    let global_epoch = match fault::on(Fault::LoadTokenGlobalNotCompared) {
-        true => 0,
-        false => tier.control().global_epoch.load(SeqCst),
-    };
-    let of_slot = |slot| (slot, tier.slot(slot).version.load(SeqCst));
-    let cache_seen = cache
-        .slot(tier)
-        .map(of_slot)
-        .filter(|_| !fault::on(Fault::LoadTokenVersionNotCompared));
-    let stripe_seen = match fault::on(Fault::LoadTokenStripeNotCompared) {
-        true => Stripe::default(),
-        false => stripe,
-    };
-    let seen = Seen {
-        stripe: stripe_seen,
-        cache: cache_seen,
-        global_epoch,
-    };
-    (!has_pending_writer(tier, cache, stripe)).then_some(seen)
+impl Drop for LoadToken {
+    fn drop(&mut self) {
+        // After an error the abort ends it.
+        if !std::thread::panicking() {
+            held::end_watch(self.watch);
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::marks::RoleNumber;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
@@ -26,27 +27,20 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// What is to be undone after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `slot`: its cache's, or [`NO_SLOT`]; a record does not keep it, as nothing is undone there.
+    /// `slot`: its cache's, or [`NO_SLOT`]; a record does not keep it, as nothing is undone there. `raised`: under
+    /// whose number it is counted, or that something else keeps readers off.
     Key {
         hash: u64,
         slot: u32,
         voids_lease: bool,
+        raised: Option<RoleNumber>,
     },
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache in which nothing is filled in or leased meanwhile: unnamed keys of it are removed, or
-    /// more than there is room for. Its copies stay, as each removed row had its own mark.
+    /// A cache in which nothing is filled in, leased or stored meanwhile: unnamed keys of it are removed, or
+    /// more than there is room for. Its copies stay, as each removed row's went by itself.
     Pending(u32),
-    /// A key of a memory cache that nobody may store.
-    Fence {
-        hash: u64,
-        slot: u32,
-    },
-    /// A memory cache in which nobody may store anything.
-    FencedCache(u32),
-    /// A writer whose cache has no slot, because all are taken.
-    Global,
     /// A transaction that has stored loaded values in a cache's table. Only of a prepared one, as the
     /// next ones: a session keeps its own elsewhere.
     Stores(CacheId),
@@ -69,10 +63,17 @@ impl Mark {
     pub fn undo(&self, tier: &Tier, committed: Outcome) {
         match *self {
             Mark::Key {
-                hash, voids_lease, ..
+                hash,
+                voids_lease,
+                raised,
+                ..
             } => {
-                let voided = tier.change(tier.region().partition_of(hash), |partition| {
-                    partition.unmark(hash);
+                let number = tier.region().partition_of(hash);
+                let voided = tier.change(number, |partition| {
+                    partition.renew(hash);
+                    if let Some(role) = raised {
+                        tier.marks().of(number).lower(hash, role);
+                    }
                     voids_lease && leases::void(tier, hash)
                 });
                 if voided {
@@ -87,13 +88,8 @@ impl Mark {
                 }
                 slot.pending_writers.fetch_sub(1, SeqCst);
             }
-            Mark::Pending(number) | Mark::FencedCache(number) => {
+            Mark::Pending(number) => {
                 tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
-            }
-            Mark::Fence { hash, .. } => tier.control().fences.lower(hash),
-            Mark::Global => {
-                tier.control().global_epoch.fetch_add(1, SeqCst);
-                tier.control().global_pending_writers.fetch_sub(1, SeqCst);
             }
             Mark::Stores(cache) => {
                 tier.stores(cache).fetch_sub(1, SeqCst);
@@ -123,19 +119,22 @@ impl Mark {
     pub fn item(&self) -> Item {
         let (kind, number, value) = match *self {
             Mark::Key {
-                hash, voids_lease, ..
-            } => (0, u32::from(voids_lease), hash),
+                hash,
+                voids_lease,
+                raised,
+                ..
+            } => {
+                let role = raised.map_or(0, |role| role.number() << 2 | 2);
+                (0, role | u32::from(voids_lease), hash)
+            }
             Mark::Leases(cache) => (1, 0, cache.bits()),
             Mark::Cache(number) => (2, number, 0),
             Mark::Pending(number) => (3, number, 0),
-            Mark::Fence { hash, .. } => (4, 0, hash),
-            Mark::FencedCache(number) => (5, number, 0),
-            Mark::Global => (6, 0, 0),
-            Mark::Stores(cache) => (7, 0, cache.bits()),
-            Mark::Outdated(cache) => (8, 0, cache.bits()),
-            Mark::DroppedByCommit(cache) => (9, 0, cache.bits()),
-            Mark::DroppedByAbort(cache) => (10, 0, cache.bits()),
-            Mark::Told(cache) => (11, 0, cache.bits()),
+            Mark::Stores(cache) => (4, 0, cache.bits()),
+            Mark::Outdated(cache) => (5, 0, cache.bits()),
+            Mark::DroppedByCommit(cache) => (6, 0, cache.bits()),
+            Mark::DroppedByAbort(cache) => (7, 0, cache.bits()),
+            Mark::Told(cache) => (8, 0, cache.bits()),
         };
         Item {
             kind,
@@ -155,22 +154,17 @@ impl Mark {
             0 => Mark::Key {
                 hash: value,
                 slot: NO_SLOT,
-                voids_lease: number != 0,
+                voids_lease: number & 1 != 0,
+                raised: (number & 2 != 0).then(|| RoleNumber::of(number >> 2)),
             },
             1 => Mark::Leases(cache),
             2 => Mark::Cache(number),
             3 => Mark::Pending(number),
-            4 => Mark::Fence {
-                hash: value,
-                slot: NO_SLOT,
-            },
-            5 => Mark::FencedCache(number),
-            6 => Mark::Global,
-            7 => Mark::Stores(cache),
-            8 => Mark::Outdated(cache),
-            9 => Mark::DroppedByCommit(cache),
-            10 => Mark::DroppedByAbort(cache),
-            11 => Mark::Told(cache),
+            4 => Mark::Stores(cache),
+            5 => Mark::Outdated(cache),
+            6 => Mark::DroppedByCommit(cache),
+            7 => Mark::DroppedByAbort(cache),
+            8 => Mark::Told(cache),
             _ => return None,
         })
     }

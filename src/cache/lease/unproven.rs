@@ -1,8 +1,9 @@
 //! Caches of which nobody has seen since the server's start that no transaction which was prepared before
 //! it, and is not decided, has changed them. What such a transaction had marked is known no more.
 //!
-//! Guards that nothing is copied, leased or stored of such a cache as long as one keeps it touched
-//! (`lock::touch`), whether there was a tier before or not. A slot begins unproven.
+//! And those that somebody was changing as a whole when they had no slot (`lock::mark_without_slot`).
+//! Guards that nothing is copied, leased or stored of such a cache as long as a transaction of either kind
+//! holds its lock, whether there was a tier before or not. A table's slot begins unproven.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -22,7 +23,9 @@ pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
 
 #[cold]
 fn prove(tier: &Tier, slot: u32, relation: Oid) -> bool {
-    let proven = !session::in_recovery() && !lock::is_touched_since_before_start(relation);
+    let proven = !session::in_recovery()
+        && !lock::is_touched_since_before_start(relation)
+        && !lock::is_marked_without_slot(relation);
     if proven {
         tier.slot(slot).unproven.store(0, SeqCst);
     }
@@ -48,11 +51,12 @@ pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
 /// The same for a cache that need not have a slot: then it is asked each time. On a standby what is
 /// replayed removes nothing, prepared or not.
 pub fn is_cache_proven(tier: &Tier, cache: &Cache) -> bool {
-    if cache.temporary || transaction::most_prepared() == 0 || session::in_recovery() {
+    if cache.temporary || session::in_recovery() {
         return true;
     }
     match cache.slot_or_new(tier) {
         Some(slot) => is_proven(tier, slot, cache.relation),
+        None if transaction::most_prepared() == 0 => true,
         None => !lock::is_touched_since_before_start(cache.relation),
     }
 }

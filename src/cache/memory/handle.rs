@@ -2,7 +2,7 @@
 //! and out.
 //!
 //! Guards that what changes an entry does so under its partition's lock, in one step with the lease
-//! of its key, and only while the cache is still the one that the caller knows and no fence stands.
+//! of its key, and only while the cache is still the one that the caller knows and no mark stands.
 //! And that a session that has changed what an entry depends on does not find it, though it is
 //! there for others until the commit.
 
@@ -161,7 +161,7 @@ impl TierHandle {
         }
         self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
             || unproven::is_suspended(self.tier, self.slot)
-            || self.tier.control().fences.stands_before(hash)
+            || self.tier.is_marked(hash)
     }
 
     /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it
@@ -250,9 +250,6 @@ impl TierHandle {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);
-                if why != RemovalCause::Expired {
-                    partition.renew(key.hash);
-                }
             }
             (
                 holds,

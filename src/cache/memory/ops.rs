@@ -104,7 +104,7 @@ pub fn set_if_unchanged(
     let handle = TierHandle::of(cache)?;
     let hot_key = key.in_slot(handle.slot);
     let still = |partition: &PartitionRef| {
-        token.holds_in(cache, partition) && (refresh || handle.live(partition, &hot_key).is_none())
+        token.holds_here() && (refresh || handle.live(partition, &hot_key).is_none())
     };
     if handle.put(cache, &hot_key, entry, still)? {
         note(cache, key.bytes(), RowChange::Set);

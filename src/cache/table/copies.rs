@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{Header, PartitionRef, Stripe};
+use pgcache_store::{Header, PartitionRef};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
@@ -28,8 +28,8 @@ use crate::pg::shmem::tier::{Tier, tier};
 pub struct Token {
     slot: u32,
     version: u64,
-    stripe: Stripe,
-    global_epoch: u64,
+    /// The stripe's.
+    epoch: u64,
 }
 
 /// The tier, if this session may use copies of this cache's entries now.
@@ -97,31 +97,28 @@ pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
 }
 
 fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<Token> {
-    let control = tier.control();
-    let global_epoch = control.global_epoch.load(SeqCst);
     let version = tier.slot(slot).version.load(SeqCst);
-    let stripe = tier.read(key.hash, |partition| partition.stripe(key.hash));
-    let token = Token {
-        slot,
-        version,
-        stripe,
-        global_epoch,
-    };
-    holds(tier, &token, cache.id, stripe).then_some(token)
+    tier.read(key.hash, |partition| {
+        let epoch = partition.epoch(key.hash);
+        let token = Token {
+            slot,
+            version,
+            epoch,
+        };
+        holds(tier, &token, cache.id, key.hash, &partition).then_some(token)
+    })
 }
 
-/// Whether nothing that the token speaks of has changed and no writer is at work.
-fn holds(tier: &Tier, token: &Token, cache: CacheId, stripe: Stripe) -> bool {
+/// Whether nothing that the token speaks of has changed and no writer is at work, by who has the
+/// partition's lock.
+fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
-    let control = tier.control();
-    (stripe == token.stripe || fault::on(Fault::FillEpochNotCompared))
-        && (stripe.pending_writers == 0 || fault::on(Fault::StripePendingNotAsked))
+    (partition.epoch(hash) == token.epoch || fault::on(Fault::FillEpochNotCompared))
+        && (!tier.is_marked(hash) || fault::on(Fault::KeyMarkNotAsked))
         && (slot.version.load(SeqCst) == token.version || fault::on(Fault::FillVersionNotCompared))
         && tier.cache_of(token.slot).is(cache, SeqCst)
         && (slot.pending_writers.load(SeqCst) == 0 || fault::on(Fault::CachePendingNotAsked))
         && slot.suspended.load(SeqCst) == 0
-        && control.global_epoch.load(SeqCst) == token.global_epoch
-        && control.global_pending_writers.load(SeqCst) == 0
 }
 
 /// Fills in the row that was read after the token was taken.
@@ -140,10 +137,7 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
         tier.control().rejected.fetch_add(1, Relaxed);
         return;
     }
-    let still = |partition: &PartitionRef| {
-        let stripe = partition.stripe(key.hash);
-        holds(tier, token, cache.id, stripe)
-    };
+    let still = |partition: &PartitionRef| holds(tier, token, cache.id, key.hash, partition);
     io::store(
         tier,
         &key.in_slot(token.slot),

@@ -48,10 +48,10 @@ pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
 fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<Difference> {
     let key = hot_key(tier, cache.id, slot, bytes);
     let text = Text::new(bytes);
-    let before = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let before = tier.read(key.hash, |partition| partition.epoch(key.hash));
     let copy = present(cache, tier, &key)?;
     let row = table::get(cache, Key::stored(text), None);
-    let after = tier.read(key.hash, |partition| partition.stripe(key.hash));
+    let after = tier.read(key.hash, |partition| partition.epoch(key.hash));
     let again = present(cache, tier, &key)?;
     let settled = before == after && same(Some(&copy), Some(&again));
     (settled && copy.is_live() && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))

@@ -14,7 +14,7 @@ use pgrx::pg_sys::Oid;
 use super::walk;
 use crate::pg::catalog::{database, relation};
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::{self, transaction};
+use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
@@ -43,22 +43,12 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory_id)));
     find(tier, cache).or_else(assign).or_else(|| {
+        // A table goes on without a slot, and its reads are not to look through all of them each time.
+        if memory_id == 0 && !session::in_recovery() {
+            return None;
+        }
         free_gone(tier);
         assign()
-    })
-}
-
-/// As [`assign`], for a table; where all slots are taken, `otherwise` runs before anybody can be
-/// given one.
-pub fn assign_or(tier: &Tier, cache: CacheId, otherwise: impl FnOnce()) -> Option<u32> {
-    find(tier, cache).or_else(|| {
-        tier.assigning(|| {
-            let slot = find(tier, cache).or_else(|| take(tier, cache, 0));
-            if slot.is_none() {
-                otherwise();
-            }
-            slot
-        })
     })
 }
 
@@ -77,8 +67,14 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
-    let may_be_recovered = transaction::most_prepared() > 0 && !fault::on(Fault::RestartProves);
-    slot.unproven.store(u32::from(may_be_recovered), SeqCst);
+    // Who has changed a table without a slot as a whole has locked it instead. And of its removals
+    // before this moment nobody knows.
+    let may_be_changing = memory_id == 0 || transaction::most_prepared() > 0;
+    let begins_unproven = may_be_changing && !fault::on(Fault::NewSlotNotUnproven);
+    slot.unproven.store(u32::from(begins_unproven), SeqCst);
+    if !fault::on(Fault::NewSlotForgetsRemovals) {
+        slot.note_removal(clock::now());
+    }
     tier.renew_version(number);
     tier.cache_of(number).store(Some(cache), SeqCst);
     Some(number)
@@ -100,11 +96,13 @@ pub fn free(tier: &Tier, cache: CacheId) {
 }
 
 /// Frees the slots of relations of this database, and of databases, that are gone although nobody
-/// here was told: a standby only replays their DROP. There a slot has no entries but those of a
+/// here was told: a standby only replays their DROP, and elsewhere a session may have given a cache a slot
+/// at the moment at which it was dropped. On a standby a slot has no entries but those of a
 /// memory cache, which may be evicted at any time, so one that is freed too early costs misses and
-/// nothing else. Elsewhere a relation that is not seen may be one that is being made.
+/// nothing else. Elsewhere a relation that is not seen may be one that is being made: its maker has it
+/// locked.
 pub fn free_gone(tier: &Tier) {
-    if !session::in_recovery() || fault::on(Fault::GoneSlotsKept) {
+    if fault::on(Fault::GoneSlotsKept) {
         return;
     }
     for cache in tier.caches() {
@@ -115,13 +113,21 @@ pub fn free_gone(tier: &Tier) {
             continue;
         };
         let is_there = match cache.database() == session::database() {
-            true => relation::is_there(cache.relation()),
+            true => !is_gone(cache.relation()),
             false => database::is_there(cache.database()),
         };
         if !is_there {
             free(tier, cache);
         }
     }
+}
+
+fn is_gone(relation: Oid) -> bool {
+    if relation::is_there(relation) {
+        return false;
+    }
+    let lock = lock::Brief::try_on(relation, lock::Mode::Read);
+    session::in_recovery() || lock.is_some() && !relation::is_there(relation)
 }
 
 /// Frees the slots of a database that is gone.

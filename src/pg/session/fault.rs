@@ -45,8 +45,12 @@ faults! {
     CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a whole cache leaves its version, and with it its copies.
     CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
-    /// A writer whose cache finds no free slot does not mark the global pair.
-    GlobalNotMarked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// A key that finds no place among the marks does not keep readers off its cache.
+    NoPlaceNotPending => "marks_at_limits::a_key_that_finds_no_place_keeps_readers_off_its_cache",
+    /// The mark of a whole cache that has no slot takes no lock.
+    NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// A writer does not look again for the slot of a cache that had none.
+    SlotNotLookedForAgain => "marks_at_limits::a_slot_that_is_made_while_a_writer_marks_is_found",
     /// The mark of a key leaves its lease valid.
     MarkVoidsNoLease => "leases::a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not",
     /// The mark of a whole cache leaves its leases valid.
@@ -73,8 +77,8 @@ faults! {
     FillEpochNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
     /// A fill takes the present version of the cache for that of its token.
     FillVersionNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
-    /// A token is taken while a writer of the stripe is between mark and unmark.
-    StripePendingNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    /// A token is taken, or a copy filled, while a writer of the key is between mark and unmark.
+    KeyMarkNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// A token is taken while a writer of the whole cache is between mark and unmark.
     CachePendingNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// A transaction that has written reads and makes copies.
@@ -97,6 +101,10 @@ faults! {
     ExpiredCopyServed => "coherence_commit::expired_rows_go_with_their_copies",
 
     // Slots
+    /// A new slot is used although a writer holds the lock of its cache.
+    NewSlotNotUnproven => "marks_at_limits::a_slot_that_is_made_while_a_writer_commits_is_not_filled",
+    /// A new slot counts as one from which nothing was removed.
+    NewSlotForgetsRemovals => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A dropped cache keeps its slot and its entries.
     DroppedSlotKept => "memory_definitions::dropping_it_or_rolling_back_its_creation_frees_all",
     /// A cache whose creation is rolled back keeps its slot.
@@ -109,12 +117,12 @@ faults! {
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
 
     // Leases and loaded values
-    /// A lease or token is granted while a writer of the stripe is between mark and unmark.
+    /// A lease or token is granted while a writer of the key is between mark and unmark.
     LeaseWhileKeyPends => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
     /// The same while a writer of the whole cache is.
     LeaseWhileCachePends => "fetch_commit::a_whole_cache_that_is_marked_gives_no_lease",
-    /// The same while a writer without a slot is.
-    LeaseWhileGlobalPends => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// The same while a writer of a cache without a slot is.
+    LeaseWhileLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
     /// A removal passes over loaded rows that are not committed.
     RemovalDoesNotWait => "fetch_commit::an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source",
     /// A fetch keeps the row that it has written although its lease is void.
@@ -123,12 +131,10 @@ faults! {
     TokenNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A fetch without a lease takes its token after it has loaded.
     LoadTokenAfterLoad => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
-    /// A load token does not compare the stripe.
-    LoadTokenStripeNotCompared => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
-    /// A load token does not compare the version of the cache.
-    LoadTokenVersionNotCompared => "fetch_commit::what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it",
-    /// A load token does not compare the global epoch.
-    LoadTokenGlobalNotCompared => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
+    /// The mark of a key leaves the watches of those that load it without a lease.
+    KeyVoidsNoWatch => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    /// The mark of a whole cache leaves its watches.
+    CacheVoidsNoWatches => "fetch_commit::what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it",
     /// A fetch under an old snapshot stores what it has loaded.
     OldSnapshotStores => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A snapshot of a standby counts as the latest after the promotion.

@@ -202,6 +202,21 @@ const TOUCHED: u16 = 1;
 /// The same, and that the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
+/// The same, of a cache without a slot in the tier that a transaction is about to change as a whole.
+const CHANGED_WITHOUT_SLOT: u16 = 3;
+
+/// Says that the transaction changes a cache as a whole, or more of it than there is room for, where the
+/// cache has no slot to say it. Others only look. It lasts until the transaction has ended, prepared or
+/// not: longer than the changes are invisible.
+pub fn mark_without_slot(cache: pg_sys::Oid) {
+    take_touched(cache, CHANGED_WITHOUT_SLOT);
+}
+
+/// Whether another transaction has done so, and has not ended.
+pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
+    is_taken(cache, CHANGED_WITHOUT_SLOT)
+}
+
 /// Says that the transaction, which is being prepared, has changed a cache. Others only look: nobody
 /// ever waits for this. It lasts until the transaction is decided, over restarts, too. The relation gets
 /// a writer's lock: nobody drops it meanwhile, or alters it.
@@ -212,21 +227,29 @@ pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
     relation(cache, Mode::Write);
     let tags = [(TOUCHED, true), (TOUCHED_AS_A_WHOLE, as_a_whole)];
     for (number, _) in tags.into_iter().filter(|&(_, wanted)| wanted) {
-        // SAFETY: LockAcquire copies the tag. It is the transaction's, whose end gives it back; all who
-        // take it take it in this mode, which does not conflict with itself.
-        unsafe {
-            let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
-            pg_sys::LockAcquire(&touched(cache, number), mode, false, false);
-        }
+        take_touched(cache, number);
+    }
+}
+
+fn take_touched(cache: pg_sys::Oid, number: u16) {
+    // SAFETY: LockAcquire copies the tag. It is the transaction's, whose end gives it back; all who
+    // take it take it in this mode, which does not conflict with itself.
+    unsafe {
+        let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
+        pg_sys::LockAcquire(&touched(cache, number), mode, false, false);
     }
 }
 
 /// Whether another transaction that is being prepared, or is prepared, has changed a cache.
 pub fn is_touched(cache: pg_sys::Oid) -> bool {
+    is_taken(cache, TOUCHED)
+}
+
+fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
     // SAFETY: the list ends with an invalid id, and has nothing else where nobody is in the way.
     unsafe {
         let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
-        let first = pg_sys::GetLockConflicts(&touched(cache, TOUCHED), mode, std::ptr::null_mut());
+        let first = pg_sys::GetLockConflicts(&touched(cache, number), mode, std::ptr::null_mut());
         let found = (*first).localTransactionId != pg_sys::InvalidLocalTransactionId;
         pg_sys::pfree(first.cast());
         found
@@ -236,6 +259,9 @@ pub fn is_touched(cache: pg_sys::Oid) -> bool {
 /// Whether a transaction that was prepared before the server's start has changed a cache, and is not
 /// decided.
 pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
+    if fault::on(Fault::RestartProves) {
+        return false;
+    }
     let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
     version::has_recovered_holder(&touched(cache, TOUCHED), mode)
 }

@@ -24,6 +24,7 @@ unsafe extern "C-unwind" {
     fn GetTopTransactionIdIfAny() -> pg_sys::TransactionId;
     fn RecoveryInProgress() -> bool;
     fn GetUserId() -> pg_sys::Oid;
+    fn GetSessionUserId() -> pg_sys::Oid;
     fn IsInParallelMode() -> bool;
 }
 
@@ -32,6 +33,12 @@ unsafe extern "C-unwind" {
 pub fn user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process.
     unsafe { GetUserId() }
+}
+
+/// The role that has logged in, whatever role the session has taken since.
+pub fn own_role() -> u32 {
+    // SAFETY: as above.
+    unsafe { GetSessionUserId() }.to_u32()
 }
 
 /// Whether it is a superuser.

@@ -29,6 +29,8 @@ pub enum Window {
     LookToAsk,
     /// A front has told its clients what has changed, and not run their next commands yet.
     DrainToRead,
+    /// A writer has found no slot of the cache that it has changed, and not marked it yet.
+    NoSlotToMark,
 }
 
 /// Does nothing: this library was built without the feature.
@@ -71,7 +73,7 @@ mod paused {
             c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
-            Window::DrainToRead as i32,
+            Window::NoSlotToMark as i32,
             GucContext::Suset,
             GucFlags::NO_SHOW_ALL,
         );

@@ -8,8 +8,11 @@
 //! 1. The records of partition `i` are changed only under lock `i` of the tier, held exclusively, and
 //!    looked at under it, shared or exclusively. So whoever changes an entry and voids its lease does
 //!    both in one step.
-//! 2. A record is free when its id is 0. A hash has at most one record.
-//! 3. Nobody sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
+//! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of
+//!    watches, which lie behind those: nobody asks for a watch or waits for its end, and any change
+//!    of the key frees it.
+//! 3. A role has at most half of a partition's records of a kind.
+//! 4. Nobody sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
 //!
 //! The number of records is fixed. When those of a partition are all taken, the next caller gets none
 //! and computes without.
@@ -22,6 +25,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 use pgrx::pg_sys;
 
 use super::cache_id::{AtomicCacheId, CacheId};
+use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 
@@ -49,6 +53,8 @@ struct LeaseRecord {
     /// The process that computes or has stored; 0 for a client that may come back through any session.
     holder: AtomicI32,
     state: AtomicU32,
+    /// The role that has logged in where it was taken.
+    role: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -80,7 +86,7 @@ impl Shape {
 
     /// Bytes of shared memory that the leases take.
     pub fn bytes(self) -> usize {
-        self.partitions * (size_of::<Ended>() + self.each * size_of::<LeaseRecord>())
+        self.partitions * (size_of::<Ended>() + 2 * self.each * size_of::<LeaseRecord>())
     }
 }
 
@@ -106,7 +112,7 @@ pub struct Other {
 pub enum Asked {
     Won,
     Busy(Other),
-    /// All records of the partition are in use.
+    /// All records of the partition are in use, or as many as a role may have.
     Full,
     /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
     Pending,
@@ -118,12 +124,29 @@ pub struct Claim {
     pub id: u64,
     pub cache: CacheId,
     pub holder: i32,
+    pub role: u32,
     pub now: Timestamp,
     pub deadline: Timestamp,
     /// A lease past its deadline is taken over even if its value is written already.
     pub over_stored: bool,
     /// Nothing may be stored under it.
     pub doomed: bool,
+}
+
+impl Claim {
+    /// For this session, and for as long as its transaction lasts.
+    pub fn of_session(id: u64, cache: CacheId, now: Timestamp) -> Claim {
+        Claim {
+            id,
+            cache,
+            holder: my_process(),
+            role: session::own_role(),
+            now,
+            deadline: Timestamp::MAX,
+            over_stored: false,
+            doomed: false,
+        }
+    }
 }
 
 impl Leases {
@@ -141,7 +164,7 @@ impl Leases {
                 }
             }
             let records_at = shape.partitions * size_of::<Ended>();
-            let count = shape.partitions * shape.each;
+            let count = shape.partitions * 2 * shape.each;
             Leases {
                 ended,
                 records: std::slice::from_raw_parts(memory.add(records_at).cast(), count),
@@ -154,10 +177,12 @@ impl Leases {
     /// The leases of one partition; rule 1 is the caller's.
     #[inline]
     pub fn of(&self, partition: u32) -> Partition<'_> {
-        let from = partition as usize * self.each;
+        let from = partition as usize * 2 * self.each;
+        let (records, watches) = self.records[from..from + 2 * self.each].split_at(self.each);
         Partition {
             taken: &self.ended[partition as usize].taken,
-            records: &self.records[from..from + self.each],
+            records,
+            watches,
         }
     }
 
@@ -189,6 +214,7 @@ impl Leases {
 pub struct Partition<'l> {
     taken: &'l AtomicU32,
     records: &'l [LeaseRecord],
+    watches: &'l [LeaseRecord],
 }
 
 impl<'l> Partition<'l> {
@@ -228,8 +254,7 @@ impl<'l> Partition<'l> {
             record.fill(hash, claim);
             return Asked::Won;
         }
-        let free = |record: &&LeaseRecord| record.id.load(Relaxed) == 0;
-        let Some(record) = self.records.iter().find(free) else {
+        let Some(record) = free_for(self.records, claim.role) else {
             return self.take_over_expired(hash, claim);
         };
         self.taken.fetch_add(1, SeqCst);
@@ -237,10 +262,14 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// Takes the record of another key whose lease is past its deadline.
+    /// Takes the record of another key whose lease is past its deadline; where the role has its share,
+    /// one of the role's own.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
+        let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
-            record.deadline.load(Relaxed) <= claim.now && !record.as_other().stored
+            record.deadline.load(Relaxed) <= claim.now
+                && !record.as_other().stored
+                && (any || record.role.load(Relaxed) == claim.role)
         };
         match self.records.iter().find(expired) {
             Some(record) => {
@@ -249,6 +278,35 @@ impl<'l> Partition<'l> {
             }
             None => Asked::Full,
         }
+    }
+
+    /// Begins a watch of a hash; whether there was a record for it.
+    pub fn watch(&self, hash: u64, claim: &Claim) -> bool {
+        let free = free_for(self.watches, claim.role);
+        if let Some(record) = free {
+            self.taken.fetch_add(1, SeqCst);
+            record.fill(hash, claim);
+        }
+        free.is_some()
+    }
+
+    /// Whether nobody has voided a watch.
+    pub fn is_watching(&self, hash: u64, id: u64) -> bool {
+        self.find_watch(hash, id).is_some()
+    }
+
+    /// Ends a watch, if it is there.
+    pub fn end_watch(&self, hash: u64, id: u64) {
+        if let Some(record) = self.find_watch(hash, id) {
+            self.free(record);
+        }
+    }
+
+    fn find_watch(&self, hash: u64, id: u64) -> Option<&'l LeaseRecord> {
+        let is_it = |record: &&LeaseRecord| {
+            record.id.load(Relaxed) == id && record.hash.load(Relaxed) == hash
+        };
+        self.watches.iter().find(is_it)
     }
 
     /// The lease of a hash, if there is one at this moment.
@@ -301,8 +359,23 @@ impl<'l> Partition<'l> {
     }
 
     /// Voids the lease of an entry that has changed, except for the process that changed it by storing under that
-    /// lease. Whether the lease is free now, so that those who wait may ask again.
+    /// lease, and all watches. Whether the lease is free now, so that those who wait may ask again.
+    #[inline]
     pub fn void(&self, hash: u64) -> bool {
+        !self.is_empty() && self.void_some(hash)
+    }
+
+    fn void_some(&self, hash: u64) -> bool {
+        let of_hash = |record: &LeaseRecord| {
+            record.hash.load(Relaxed) == hash
+                && record.id.load(Relaxed) != 0
+                && !fault::on(Fault::KeyVoidsNoWatch)
+        };
+        for record in self.watches {
+            if of_hash(record) {
+                self.free(record);
+            }
+        }
         self.find(hash).is_some_and(|record| self.void_one(record))
     }
 
@@ -312,6 +385,12 @@ impl<'l> Partition<'l> {
             return false;
         }
         let mut freed = false;
+        for record in self.watches {
+            let is_its = record.id.load(Relaxed) != 0 && record.cache.is(cache, Relaxed);
+            if is_its && !fault::on(Fault::CacheVoidsNoWatches) {
+                self.free(record);
+            }
+        }
         for record in self.records {
             if record.id.load(Relaxed) != 0 && record.cache.is(cache, Relaxed) {
                 freed |= self.void_one(record);
@@ -338,12 +417,26 @@ impl<'l> Partition<'l> {
     }
 }
 
+/// Whether a role has as many of these records as it may.
+fn has_share(records: &[LeaseRecord], role: u32) -> bool {
+    let of_role =
+        |record: &&LeaseRecord| record.id.load(Relaxed) != 0 && record.role.load(Relaxed) == role;
+    records.iter().filter(of_role).count() >= records.len() / 2
+}
+
+fn free_for(records: &[LeaseRecord], role: u32) -> Option<&LeaseRecord> {
+    let free = |record: &&LeaseRecord| record.id.load(Relaxed) == 0;
+    let found = records.iter().find(free)?;
+    (!has_share(records, role)).then_some(found)
+}
+
 impl LeaseRecord {
     fn fill(&self, hash: u64, claim: &Claim) {
         self.hash.store(hash, Relaxed);
         self.cache.store(Some(claim.cache), Relaxed);
         self.deadline.store(claim.deadline, Relaxed);
         self.holder.store(claim.holder, Relaxed);
+        self.role.store(claim.role, Relaxed);
         let state = if claim.doomed { DOOMED } else { COMPUTING };
         self.state.store(state, Relaxed);
         self.id.store(claim.id, Relaxed);

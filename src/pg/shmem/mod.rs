@@ -1,10 +1,10 @@
-//! What lies in shared memory: the hot tier, its slots, fences and leases, and the worker's state.
+//! What lies in shared memory: the hot tier, its slots, marks and leases, and the worker's state.
 
 pub mod cache_id;
 pub mod changes;
-pub mod fence;
 pub mod lease;
 pub mod mapping;
+pub mod marks;
 pub mod prepared;
 pub mod ring;
 pub mod slot;

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::mem::size_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pgcache_store::{EntryEvent, Layout, Ledger, PartitionMut, PartitionRef, Region, RemovalCause};
 use pgrx::pg_sys;
@@ -25,8 +25,8 @@ use pgrx::prelude::*;
 
 use super::cache_id::{AtomicCacheId, CacheId};
 use super::changes::Changes;
-use super::fence::Fences;
 use super::lease::{Leases, Shape};
+use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::Slot;
 use super::telling::Telling;
@@ -58,25 +58,18 @@ const FETCH_WAIT: &CStr = c"PgcacheFetch";
 pub struct Control {
     /// The last version given out.
     versions: AtomicU64,
-    /// Writers between mark and unmark whose cache found no free slot, and their epoch.
-    pub global_pending_writers: AtomicU64,
-    pub global_epoch: AtomicU64,
     /// Seed of the key hash, new at each start.
     pub seed: AtomicU64,
     /// Values that were too long for the tier, since the last reset.
     pub rejected: AtomicU64,
     /// Times that a backend had to wait for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
-    /// Keys of memory caches that must not be stored now.
-    pub fences: Fences,
     /// How often keys of memory caches that somebody watches have changed.
     pub changes: Changes,
     /// Processes that want to know which entries change, of whatever cache, a bit each.
     trackers: AtomicU64,
     /// Transactions that will tell them.
     pub telling: Telling,
-    /// As a slot's, of all caches that had none.
-    pub removed_at: AtomicI64,
     /// Transactions that have stored what they loaded and have not ended; caches share a place.
     stores: [AtomicU32; STORES],
 }
@@ -85,6 +78,7 @@ pub struct Control {
 pub struct Tier {
     region: Region,
     leases: Leases,
+    marks: Marks,
     prepared: Records,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
@@ -112,6 +106,8 @@ struct ShmemLayout {
     region: Layout,
     leases: Shape,
     leases_at: usize,
+    marks: marks::Shape,
+    marks_at: usize,
     prepared: prepared::Shape,
     prepared_at: usize,
     slots: usize,
@@ -127,8 +123,10 @@ impl ShmemLayout {
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
+        let marks = marks::Shape::of(size, partitions);
+        let marks_at = (leases_at + leases.bytes()).next_multiple_of(64);
         let prepared = prepared::Shape::of(size);
-        let prepared_at = (leases_at + leases.bytes()).next_multiple_of(64);
+        let prepared_at = (marks_at + marks.bytes()).next_multiple_of(64);
         let region_at = (prepared_at + prepared.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
@@ -136,6 +134,8 @@ impl ShmemLayout {
         Some(ShmemLayout {
             leases,
             leases_at,
+            marks,
+            marks_at,
             prepared,
             prepared_at,
             slots,
@@ -182,6 +182,18 @@ impl Tier {
     /// The leases of all partitions.
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// The marks on keys, of all partitions.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Whether a mark stands on a hash. It decides something only under the partition's lock.
+    #[inline]
+    pub fn is_marked(&self, hash: u64) -> bool {
+        let partition = self.region.partition_of(hash);
+        self.marks.of(partition).stands(hash)
     }
 
     /// What is to be undone of prepared transactions.
@@ -482,6 +494,7 @@ fn attach(layout: &ShmemLayout) -> Tier {
         let tier = Tier {
             region,
             leases: Leases::attach(base.add(layout.leases_at), layout.leases, found, wait_event),
+            marks: Marks::attach(base.add(layout.marks_at), layout.marks),
             prepared: Records::attach(base.add(layout.prepared_at), layout.prepared),
             locks: NonNull::new_unchecked(pg_sys::GetNamedLWLockTranche(c"pgcache".as_ptr())),
             control: &*base.cast(),

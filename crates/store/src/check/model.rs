@@ -12,7 +12,7 @@ use super::op::{Op, length, name};
 use super::testing::{Memory, hash};
 use crate::{
     Cursor, EntryEvent, GetOutcome, Grant, Key, NO_DEADLINE, NewEntry, Params, PartitionMut,
-    RemovalCause, SET_ROUNDS, SetOutcome, Stripe, Verdict,
+    RemovalCause, SET_ROUNDS, SetOutcome, Verdict,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl LedgerSums {
 struct Model<'m> {
     memory: &'m Memory,
     stored: HashMap<(u32, Vec<u8>), Stored>,
-    stripes: HashMap<(u32, u32), Stripe>,
+    epochs: HashMap<(u32, u32), u64>,
     sums: LedgerSums,
     grant: Grant<'m>,
     now: i64,
@@ -62,7 +62,7 @@ pub fn run(params: Params, ops: &[Op]) {
     let mut model = Model {
         memory: &memory,
         stored: HashMap::new(),
-        stripes: HashMap::new(),
+        epochs: HashMap::new(),
         sums: LedgerSums::default(),
         grant: memory.region.grant(),
         now: 1_000,
@@ -85,7 +85,7 @@ impl<'m> Model<'m> {
             Op::Touch { key, ttl } => self.touch(key, ttl),
             Op::Swap { key, size } => self.swap(key, size),
             Op::Mark { key } => self.mark(key),
-            Op::Unmark { key } => self.unmark(key),
+            Op::Renew { key } => self.renew(key),
             Op::Advance { by } => self.now += i64::from(by),
             Op::Expire { partition, slots } => self.expire(partition, slots),
             Op::ClearCache { cache } => self.clear_cache(cache),
@@ -253,38 +253,29 @@ impl<'m> Model<'m> {
         }
     }
 
-    fn stripe(&mut self, key: u16) -> &mut Stripe {
+    fn raised(&mut self, key: u16) -> u64 {
         let (cache, bytes) = name(key);
         let hash = hash(cache, &bytes);
         let number = (hash >> 12) as u32 & (self.memory.region.layout.stripes - 1);
-        self.stripes
-            .entry((self.memory.region.partition_of(hash), number))
-            .or_default()
+        let place = (self.memory.region.partition_of(hash), number);
+        let epoch = self.epochs.entry(place).or_default();
+        *epoch += 1;
+        *epoch
     }
 
     fn mark(&mut self, key: u16) {
-        let stripe = self.on_key(key, |part, key| part.mark(key));
+        let epoch = self.on_key(key, |part, key| part.mark(key));
         let gone = self.on_key(key, |part, key| part.peek(key).is_none());
         assert!(gone, "a marked key has no entry");
         if self.stored.remove(&name(key)).is_some() && self.sums.lost > 0 {
             self.check_losses_by_scan();
         }
-        let expected = self.stripe(key);
-        *expected = Stripe {
-            epoch: expected.epoch + 1,
-            pending_writers: expected.pending_writers + 1,
-        };
-        assert_eq!(stripe, *expected);
+        assert_eq!(epoch, self.raised(key));
     }
 
-    fn unmark(&mut self, key: u16) {
-        let stripe = self.on_key(key, |part, key| part.unmark(key.hash));
-        let expected = self.stripe(key);
-        *expected = Stripe {
-            epoch: expected.epoch + 1,
-            pending_writers: expected.pending_writers.saturating_sub(1),
-        };
-        assert_eq!(stripe, *expected);
+    fn renew(&mut self, key: u16) {
+        let epoch = self.on_key(key, |part, key| part.renew(key.hash));
+        assert_eq!(epoch, self.raised(key));
     }
 
     fn expire(&mut self, partition: u8, slots: u16) {

@@ -33,7 +33,7 @@ fn narrow(ops: &[Op], keys: u16) -> Vec<Op> {
             size,
         },
         Op::Mark { key } => Op::Mark { key: fold(key) },
-        Op::Unmark { key } => Op::Unmark { key: fold(key) },
+        Op::Renew { key } => Op::Renew { key: fold(key) },
         other => other,
     };
     ops.iter().map(narrowed).collect()

@@ -31,7 +31,7 @@ pub enum Op {
     Mark {
         key: u16,
     },
-    Unmark {
+    Renew {
         key: u16,
     },
     Advance {
@@ -72,7 +72,7 @@ impl Op {
             18 => Op::Touch { key, ttl: a },
             19 | 20 => Op::Swap { key, size },
             21 => Op::Mark { key },
-            22 => Op::Unmark { key },
+            22 => Op::Renew { key },
             23 => Op::Advance { by: a },
             24 => Op::Expire {
                 partition: a,

@@ -1,0 +1,167 @@
+//! Marks on keys: hashes of which a commit is not visible yet.
+//!
+//! A hash holds database, relation and key, so a mark on one key is felt by no other key and no other
+//! cache, and needs no slot. Not the order in which marks are set and lowered, which
+//! `cache::commit::changes` gives.
+//!
+//! Access rules:
+//!
+//! 1. The part of partition `i` is changed only under lock `i` of the tier, held exclusively: in one step
+//!    with the removal of the entry. A look that decides something is made under it, too.
+//! 2. One role has a share of each part. Where that is used up, or the part is, the caller finds another
+//!    way to keep readers off, which its own cache pays for.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Of the tier's bytes, so many parts go to the marks.
+const PARTS: usize = 256;
+/// Places of a partition at least.
+const LEAST: usize = 512;
+/// How many places from where its hash points a mark may stand: two cache lines.
+const REACH: usize = 16;
+/// A role has one of so many parts of the places.
+const SHARES: usize = 4;
+/// Roles that share a number share their share, too.
+const ROLES: usize = 64;
+/// The hash 0 means "free"; a key whose hash is 0 stands under another one.
+const INSTEAD_OF_ZERO: u64 = 1;
+
+#[repr(C, align(64))]
+struct Head {
+    raised: AtomicU32,
+    by_role: [AtomicU32; ROLES],
+}
+
+/// How many places each partition has.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    partitions: usize,
+    each: usize,
+}
+
+impl Shape {
+    /// For a tier of so many bytes and partitions.
+    pub fn of(size: usize, partitions: u32) -> Shape {
+        let partitions = partitions as usize;
+        let each = size / PARTS / size_of::<u64>() / partitions;
+        Shape {
+            partitions,
+            each: each.next_power_of_two().max(LEAST),
+        }
+    }
+
+    /// Bytes of shared memory that the marks take.
+    pub fn bytes(self) -> usize {
+        self.partitions * (size_of::<Head>() + self.each * size_of::<AtomicU64>())
+    }
+}
+
+/// All marks of the server.
+pub struct Marks {
+    heads: &'static [Head],
+    places: &'static [AtomicU64],
+    each: usize,
+}
+
+impl Marks {
+    /// # Safety
+    /// `memory` is 64-byte aligned, zeroed before anybody uses it, and holds `shape.bytes()`.
+    pub unsafe fn attach(memory: *mut u8, shape: Shape) -> Marks {
+        // SAFETY: both arrays lie one after the other in the memory; atomics of any bits are valid.
+        unsafe {
+            let places = memory.add(shape.partitions * size_of::<Head>());
+            Marks {
+                heads: std::slice::from_raw_parts(memory.cast(), shape.partitions),
+                places: std::slice::from_raw_parts(places.cast(), shape.partitions * shape.each),
+                each: shape.each,
+            }
+        }
+    }
+
+    /// The marks of one partition; rule 1 is the caller's.
+    #[inline]
+    pub fn of(&self, partition: u32) -> Part<'_> {
+        let from = partition as usize * self.each;
+        Part {
+            head: &self.heads[partition as usize],
+            places: &self.places[from..from + self.each],
+        }
+    }
+
+    /// How many stand; read without locks, for tests and monitoring.
+    pub fn standing(&self) -> u64 {
+        let raised = |head: &Head| u64::from(head.raised.load(Relaxed));
+        self.heads.iter().map(raised).sum()
+    }
+}
+
+/// The number under which a role's marks are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RoleNumber(u32);
+
+impl RoleNumber {
+    pub fn of(role: u32) -> RoleNumber {
+        RoleNumber(role % ROLES as u32)
+    }
+
+    pub fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// The marks of a partition, under its lock.
+pub struct Part<'m> {
+    head: &'m Head,
+    places: &'m [AtomicU64],
+}
+
+impl<'m> Part<'m> {
+    /// Marks a hash; false where there is no place, or the role has no more.
+    pub fn raise(&self, hash: u64, role: RoleNumber) -> bool {
+        let of_role = &self.head.by_role[role.0 as usize % ROLES];
+        if of_role.load(Relaxed) as usize >= self.places.len() / SHARES {
+            return false;
+        }
+        let Some(place) = self.near(hash).find(|place| place.load(Relaxed) == 0) else {
+            return false;
+        };
+        place.store(hash.max(INSTEAD_OF_ZERO), SeqCst);
+        of_role.store(of_role.load(Relaxed) + 1, Relaxed);
+        self.head
+            .raised
+            .store(self.head.raised.load(Relaxed) + 1, SeqCst);
+        true
+    }
+
+    /// Takes away one that was raised; each that marks the same key has its own.
+    pub fn lower(&self, hash: u64, role: RoleNumber) {
+        let wanted = hash.max(INSTEAD_OF_ZERO);
+        if let Some(place) = self.near(hash).find(|place| place.load(Relaxed) == wanted) {
+            place.store(0, SeqCst);
+            let of_role = &self.head.by_role[role.0 as usize % ROLES];
+            of_role.store(of_role.load(Relaxed).saturating_sub(1), Relaxed);
+            let raised = self.head.raised.load(Relaxed);
+            self.head.raised.store(raised.saturating_sub(1), SeqCst);
+        }
+    }
+
+    /// Whether a mark stands on this hash.
+    #[inline]
+    pub fn stands(&self, hash: u64) -> bool {
+        self.head.raised.load(SeqCst) > 0 && self.count(hash) > 0
+    }
+
+    /// How many marks stand on this hash.
+    pub fn count(&self, hash: u64) -> usize {
+        let wanted = hash.max(INSTEAD_OF_ZERO);
+        let marks = self.near(hash).filter(|place| place.load(SeqCst) == wanted);
+        marks.count()
+    }
+
+    /// Other bits than those that choose the partition and the first bucket.
+    fn near(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
+        let (places, home) = (self.places, (hash >> 8) as usize);
+        (0..REACH).map(move |step| &places[home.wrapping_add(step) & (places.len() - 1)])
+    }
+}

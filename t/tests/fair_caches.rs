@@ -1,0 +1,326 @@
+//! Nobody pays for another's cache: whatever a role does in caches of its own, in open, waiting, rolled-back or
+//! prepared transactions, fetches of another role's cache are stored, its copies fill, and slots are given back.
+//! An attack is a line in one of the lists.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::refusal::refused;
+use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
+use postgres::Client;
+
+/// So many of each kind are tried, and so many must succeed.
+const TRIES: i64 = 100;
+const ENOUGH: i64 = 95;
+
+/// Whom it is done to, and by whom: `cache` is the victim's, the schema `own` the attacker's.
+struct Scene<'c> {
+    database: Database<'c>,
+    attacker: String,
+}
+
+/// What the attacker has: a cache that depends on a source, and one by hand.
+fn scene(cluster: &Cluster) -> Scene<'_> {
+    let database = cluster.database();
+    let attacker = cluster.role();
+    let mut admin = database.connect();
+    admin.run("SELECT cache_create('cache'); SELECT cache_set('x', 'v', cache => 'cache')");
+    admin.run(&format!("CREATE SCHEMA own AUTHORIZATION {attacker}"));
+    admin.run(&format!(
+        "SET ROLE {attacker}; SELECT cache_create('own.plain'), cache_create('own.low'); \
+         CREATE TABLE own.s (id int PRIMARY KEY, v int); \
+         INSERT INTO own.s SELECT g, 0 FROM generate_series(1, 10001) AS g; \
+         SELECT cache_depend('own.s', 'id::text', 'own.low'); \
+         SELECT cache_set(g::text, 'v', cache => 'own.low') FROM generate_series(1, 100) AS g"
+    ));
+    Scene { database, attacker }
+}
+
+impl Scene<'_> {
+    fn attack(&self) -> Client {
+        self.database.connect_as(&self.attacker)
+    }
+
+    /// The promise, for each way in which something is stored.
+    fn nobody_pays(&self, what: &str) {
+        let mut victim = self.database.connect();
+        victim.run("SET statement_timeout = '120s'");
+        victim.run("DELETE FROM cache");
+        let stored = |victim: &mut Client| victim.number("SELECT count(*) FROM cache");
+        for n in 0..TRIES {
+            victim.run(&format!(
+                "SELECT cache_fetch('one {n}', 'SELECT 1', cache => 'cache')"
+            ));
+        }
+        let found = stored(&mut victim);
+        assert!(
+            found >= ENOUGH,
+            "{what}: {found} of {TRIES} fetches are stored"
+        );
+
+        victim.run("DELETE FROM cache");
+        let slow = "SELECT 1 FROM pg_sleep(0.005)";
+        victim.run(&format!(
+            "SELECT count(cache_fetch('many ' || g, '{slow}', cache => 'cache')) FROM generate_series(1, 64 + {TRIES}) AS g"
+        ));
+        let found = stored(&mut victim) - 64;
+        assert!(
+            found >= ENOUGH,
+            "{what}: {found} of {TRIES} fetches without a lease are stored"
+        );
+
+        victim.run("DELETE FROM cache");
+        let mut others = self.attack();
+        for n in 0..TRIES {
+            victim.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+            others.run(
+                "INSERT INTO own.s VALUES (0, 0) ON CONFLICT (id) DO UPDATE SET v = own.s.v + 1",
+            );
+            victim.run(&format!(
+                "SELECT cache_fetch('old {n}', 'SELECT 1', cache => 'cache'); COMMIT"
+            ));
+        }
+        let found = stored(&mut victim);
+        assert!(
+            found >= ENOUGH,
+            "{what}: {found} of {TRIES} fetches with an old snapshot are stored"
+        );
+
+        victim.run("DELETE FROM cache");
+        victim.run(&format!(
+            "INSERT INTO cache SELECT 'copy ' || g, 'v' FROM generate_series(1, {TRIES}) AS g"
+        ));
+        victim.run(
+            "SELECT count(cache_get('copy ' || g, 'cache')) FROM generate_series(1, 100) AS g",
+        );
+        let before = victim.hot_hits("cache");
+        victim.run(
+            "SELECT count(cache_get('copy ' || g, 'cache')) FROM generate_series(1, 100) AS g",
+        );
+        let found = victim.hot_hits("cache") - before;
+        assert!(
+            found >= ENOUGH,
+            "{what}: {found} of {TRIES} copies are served"
+        );
+    }
+}
+
+/// What stands still: prepared, open, or waiting.
+const PREPARED: &[&str] = &[
+    "UPDATE own.s SET v = v + 1 WHERE id <= 9900",
+    "UPDATE own.s SET v = v + 1 WHERE id BETWEEN 1 AND 10001",
+    "SELECT cache_set('p' || g, 'v', cache => 'own.plain') FROM generate_series(1, 9900) AS g",
+    "SELECT cache_delete_prefix('p', 'own.plain')",
+    "SELECT cache_delete('p' || g, 'own.plain') FROM generate_series(1, 9900) AS g",
+    "TRUNCATE own.plain",
+];
+
+#[test]
+fn what_is_prepared_is_felt_by_no_other_cache() {
+    let cluster = Cluster::with_tier(&[]);
+    for write in PREPARED {
+        let scene = scene(cluster);
+        let mut attacker = scene.attack();
+        attacker.run(&format!("BEGIN; {write}; PREPARE TRANSACTION 'p'"));
+        scene.nobody_pays(write);
+        attacker.run("COMMIT PREPARED 'p'");
+        scene.nobody_pays("after it");
+    }
+}
+
+#[test]
+fn what_stays_open_is_felt_by_no_other_cache() {
+    let cluster = Cluster::with_tier(&[]);
+    for write in PREPARED {
+        let scene = scene(cluster);
+        let mut attacker = scene.attack();
+        attacker.run(&format!("BEGIN; {write}"));
+        scene.nobody_pays(write);
+        attacker.run("ROLLBACK");
+    }
+}
+
+#[test]
+fn a_commit_that_waits_is_felt_by_no_other_cache() {
+    let cluster = Cluster::with_tier(&[]);
+    let scene = scene(cluster);
+    let mut holder = scene.attack();
+    holder.run("BEGIN; SELECT count(*) FROM (SELECT * FROM own.low FOR UPDATE) AS rows");
+    thread::scope(|scope| {
+        let mut waiting = Vec::new();
+        for from in [1, 2501, 5001] {
+            let mut attacker = scene.attack();
+            attacker.run("SET statement_timeout = '300s'");
+            let pid = attacker.number("SELECT pg_backend_pid()");
+            waiting.push((
+                pid,
+                scope.spawn(move || {
+                    attacker.run(&format!(
+                        "UPDATE own.s SET v = v + 1 WHERE id BETWEEN {from} AND {from} + 2499"
+                    ));
+                }),
+            ));
+        }
+        let mut watch = scene.database.connect();
+        // The others' keys have no entry: they commit.
+        let (first, _) = &waiting[0];
+        wait_until("the commit waits", || {
+            watch.holds(&format!(
+                "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {first} AND wait_event_type = 'Lock'"
+            ))
+        });
+        scene.nobody_pays("a commit waits for a row");
+        holder.run("ROLLBACK");
+        for (_, one) in waiting {
+            one.join().expect("it commits");
+        }
+    });
+    scene.nobody_pays("after it");
+}
+
+/// What goes round and round.
+const LOOPS: &[&str] = &[
+    "UPDATE own.s SET v = v + 1 WHERE id <= 300",
+    "SELECT cache_delete_prefix('q', 'own.plain')",
+    "SELECT cache_delete('q', 'own.plain')",
+    "SELECT cache_set('q' || g, 'v', cache => 'own.plain') FROM generate_series(1, 300) AS g",
+    "TRUNCATE own.plain",
+    "CREATE TEMP TABLE t (key text); SELECT cache_delete_prefix('q', 'own.plain'); DROP TABLE t",
+];
+
+#[test]
+fn what_is_done_again_and_again_is_felt_by_no_other_cache() {
+    let cluster = Cluster::with_tier(&[]);
+    for write in LOOPS {
+        let scene = scene(cluster);
+        round_and_round(&scene, write);
+    }
+}
+
+/// Two sessions of the attacker do it all the time.
+fn round_and_round(scene: &Scene, write: &str) {
+    let stop = AtomicBool::new(false);
+    let done = thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut attacker = scene.attack();
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    // Two that write the same rows may wait for each other.
+                    let _ = attacker.batch_execute(write);
+                }
+            });
+        }
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            scene.nobody_pays(write);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        done
+    });
+    if let Err(reason) = done {
+        std::panic::resume_unwind(reason);
+    }
+}
+
+/// A server in which all slots are taken, and caches without one: the attacker's and the victim's.
+fn crowded() -> &'static Cluster {
+    Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
+}
+
+fn take_all_slots(database: &Database) {
+    let mut admin = database.connect();
+    let mut taken = 0;
+    while admin
+        .try_lines(&format!(
+            "SELECT cache_create('m{taken}', storage => 'memory'); SELECT cache_set('k', 'v', cache => 'm{taken}')"
+        ))
+        .is_ok()
+    {
+        taken += 1;
+        assert!(taken < 1000);
+    }
+}
+
+/// The victim's cache has a slot, the attacker's has none.
+#[test]
+fn caches_without_a_slot_are_felt_by_no_other_cache() {
+    let cluster = crowded();
+    for write in [
+        "SELECT cache_set('k', 'v', cache => 'own.late')",
+        "SELECT cache_delete_prefix('q', 'own.late')",
+        "TRUNCATE own.late",
+        "SELECT cache_delete('q', 'own.late')",
+    ] {
+        let scene = scene(cluster);
+        take_all_slots(&scene.database);
+        let mut attacker = scene.attack();
+        attacker.run("SELECT cache_create('own.late')");
+        attacker.run(&format!("BEGIN; {write}; PREPARE TRANSACTION 'p'"));
+        scene.nobody_pays(write);
+        attacker.run("COMMIT PREPARED 'p'");
+        round_and_round(&scene, write);
+        let mut admin = scene.database.connect();
+        admin.run("SELECT cache_drop(c.name) FROM (SELECT 'm' || g AS name FROM generate_series(0, 200) AS g) AS c \
+                   WHERE to_regclass(c.name) IS NOT NULL");
+    }
+}
+
+/// In blocks that fail, or whose transaction does.
+const LEAKS: &[&str] = &[
+    "CREATE TEMP TABLE t (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
+     CREATE TRIGGER r AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \
+     CREATE TRIGGER u BEFORE TRUNCATE ON t FOR EACH STATEMENT EXECUTE FUNCTION pgcache.record_truncate(); \
+     ALTER TABLE t ENABLE ALWAYS TRIGGER r, ENABLE ALWAYS TRIGGER u; PERFORM cache_delete_prefix(''a'', ''t'')",
+    "PERFORM cache_create(''own.l''); PERFORM cache_delete_prefix(''a'', ''own.l'')",
+    "PERFORM cache_create(''own.l''); PERFORM cache_set(''a'', ''v'', cache => ''own.l''); TRUNCATE own.l",
+    "PERFORM cache_create(''own.l'', storage => ''memory''); PERFORM cache_set(''a'', ''v'', cache => ''own.l'')",
+    "PERFORM cache_create(''own.l''); PERFORM cache_get(''a'', ''own.l''); PERFORM cache_drop(''own.l'')",
+];
+
+#[test]
+fn a_slot_is_given_back_with_what_has_taken_it() {
+    let cluster = crowded();
+    for leak in LEAKS {
+        let scene = scene(cluster);
+        let mut attacker = scene.attack();
+        attacker.run(&format!(
+            "CREATE FUNCTION own.leak() RETURNS void LANGUAGE plpgsql AS \
+             $$BEGIN EXECUTE 'DO $d$BEGIN {leak}; RAISE division_by_zero; END$d$'; \
+             EXCEPTION WHEN division_by_zero THEN END$$"
+        ));
+        for end in ["COMMIT", "ROLLBACK"] {
+            for _ in 0..40 {
+                attacker.run(&format!("BEGIN; SELECT own.leak(); {end}"));
+            }
+        }
+        let mut admin = scene.database.connect();
+        admin.run("SELECT cache_create('mem', storage => 'memory'); SELECT cache_set('k', 'v', cache => 'mem')");
+        assert_eq!(admin.text("SELECT cache_get('k', 'mem')"), "v", "{leak}");
+        admin.run("SELECT cache_drop('mem')");
+        admin.run("DROP SCHEMA own CASCADE; SELECT cache_drop('cache')");
+    }
+}
+
+#[test]
+fn a_memory_cache_has_its_slot_from_the_start() {
+    let cluster = crowded();
+    let database = cluster.database();
+    let mut admin = database.connect();
+    for n in 0..1000 {
+        let made = admin.try_lines(&format!("SELECT cache_create('m{n}', storage => 'memory')"));
+        if made.is_err() {
+            refused(made, "53400");
+            assert!(n > 0);
+            admin.run(&format!(
+                "SELECT cache_set('k', 'v', cache => 'm{}')",
+                n - 1
+            ));
+            return;
+        }
+    }
+    panic!("no end of slots");
+}

@@ -1,0 +1,110 @@
+//! Marks that find no place, and caches that have no slot when a writer marks them.
+
+use std::thread;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::tier::Tiered;
+use pgcache_tests::wait::wait_until;
+use pgcache_tests::windows::{LetGo, NO_SLOT_TO_MARK, paused, stay_in, until_inside};
+
+/// Only a session that says so waits for the standby, which never answers.
+const HANGING: [&str; 2] = [
+    "synchronous_standby_names = 'nobody'",
+    "synchronous_commit = local",
+];
+
+/// A cache with so many entries and the key `k`. Nobody has read it, so it has no slot.
+fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c')");
+    session.run(&format!(
+        "INSERT INTO c SELECT 'x' || i, 'old' FROM generate_series(1, {entries}) AS i"
+    ));
+    session.run("INSERT INTO c VALUES ('k', 'old')");
+    database
+}
+
+/// Runs `meanwhile` while the commit of `change` is marked and not visible.
+fn while_it_commits(database: &Database, change: &str, meanwhile: impl FnOnce()) {
+    thread::scope(|scope| {
+        let _go = LetGo(database.cluster);
+        let mut writer = database.connect();
+        writer.run("SET synchronous_commit = on");
+        let backend = writer.number("SELECT pg_backend_pid()");
+        let writer = scope.spawn(move || writer.run(change));
+        let mut watch = database.connect();
+        wait_until("the commit waits", || {
+            watch.holds(&format!(
+                "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'SyncRep'"
+            ))
+        });
+        meanwhile();
+        watch.run(&format!("SELECT pg_cancel_backend({backend})"));
+        writer.join().expect("the commit stands");
+    });
+}
+
+/// The keys of one transaction use up the share that its role has of the places.
+#[test]
+fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
+    let cluster = Cluster::with_tier(&HANGING);
+    let database = with_cache(cluster, 9_900);
+    let mut reader = database.connect();
+    reader.heat("k", "c");
+    let all = "SELECT count(cache_get('x' || i, 'c')) FROM generate_series(1, 9900) AS i";
+    while_it_commits(&database, "UPDATE c SET value = 'new'", || {
+        reader.run(all);
+        reader.run(all);
+    });
+    let old = "SELECT count(*) FROM generate_series(1, 9900) AS i \
+               WHERE cache_get('x' || i, 'c') = 'old'";
+    assert_eq!(reader.number(old), 0);
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+    reader.nothing_pending();
+}
+
+/// The writer has changed more keys than it marks one by one, and found no slot.
+#[test]
+fn a_slot_that_is_made_while_a_writer_commits_is_not_filled() {
+    let cluster = Cluster::with_tier(&HANGING);
+    let database = with_cache(cluster, 10_050);
+    let mut reader = database.connect();
+    while_it_commits(&database, "UPDATE c SET value = 'new'", || {
+        for _ in 0..3 {
+            assert_eq!(reader.text("SELECT cache_get('k', 'c')"), "old");
+        }
+    });
+    assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"));
+    reader.heat("k", "c");
+    reader.nothing_pending();
+}
+
+/// A reader gives the cache a slot and copies the row after the writer has found none and before its marks stand.
+#[test]
+fn a_slot_that_is_made_while_a_writer_marks_is_found() {
+    let cluster = Cluster::with_tier(&[]);
+    if !paused(cluster) {
+        return;
+    }
+    for change in [
+        "UPDATE c SET value = 'new' WHERE key = 'k'",
+        "UPDATE c SET value = 'new'",
+    ] {
+        let database = with_cache(cluster, 10_050);
+        let (mut reader, mut writer) = (database.connect(), database.connect());
+        let backend = stay_in(cluster, &mut writer, NO_SLOT_TO_MARK);
+        thread::scope(|scope| {
+            let _go = LetGo(cluster);
+            let writer = scope.spawn(move || writer.run(change));
+            until_inside(&mut reader, backend, change);
+            assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
+            cluster.hold_windows(false);
+            writer.join().expect("it commits");
+        });
+        assert_eq!(reader.agrees("k", "c").as_deref(), Some("new"), "{change}");
+        reader.nothing_pending();
+    }
+}
