@@ -49,7 +49,7 @@ fn cache_create(
     let new = name::parse_new_relation(name);
     tell_change(&new);
     match define::existing(&new)? {
-        None => Ok(define::create(&new, storage, value_type, settings)),
+        None => Ok(define::create(&new, storage, value_type, settings)?),
         Some(cache) if if_not_exists == Some(true) => {
             skip_existing(cache);
             Ok(cache)

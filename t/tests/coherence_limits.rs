@@ -32,12 +32,10 @@ fn more_caches_than_slots_stay_right() {
         writer.run(&format!("SELECT cache_set('k', 'old', cache => 'c{i}')"));
         reader.run(&format!("SELECT cache_get('k', 'c{i}')"));
     }
-    writer.run("SELECT cache_create('m', storage => 'memory')");
     refused(
-        writer.try_value("SELECT cache_set('k', '1', cache => 'm')"),
+        writer.try_value("SELECT cache_create('m', storage => 'memory')"),
         "53400",
     );
-    refused(writer.try_value("SELECT cache_get('k', 'm')"), "53400");
     for i in 0..45 {
         writer.run(&format!("SELECT cache_set('k', 'new', cache => 'c{i}')"));
         assert_eq!(reader.agrees("k", &format!("c{i}")).as_deref(), Some("new"));
@@ -46,6 +44,7 @@ fn more_caches_than_slots_stay_right() {
     }
     reader.nothing_pending();
     writer.run("DROP TABLE c0");
+    writer.run("SELECT cache_create('m', storage => 'memory')");
     writer.run("SELECT cache_set('k', '1', cache => 'm')");
     assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "1");
 }

@@ -421,14 +421,14 @@ fn a_whole_cache_that_is_marked_gives_no_lease() {
 
 fn take_slots(session: &mut Client) {
     for number in 0..40 {
-        session.run(&format!(
+        drop(session.try_value(&format!(
             "SELECT cache_create('s{number}', storage => 'memory')"
-        ));
+        )));
         drop(session.try_value(&format!("SELECT cache_set('k', 'v', cache => 's{number}')")));
     }
     let slots = session.number(
         "SELECT count(*) FROM generate_series(0, 39) AS g WHERE \
-         (SELECT hot_entries > 0 FROM pgcache.stats WHERE cache = ('s' || g)::regclass)",
+         (SELECT hot_entries > 0 FROM pgcache.stats WHERE cache = to_regclass('s' || g))",
     );
     assert!(slots < 40, "the slots are not all taken: {slots}");
 }

@@ -2,7 +2,7 @@
 //! places in the tier again all the same, and never see what was in a place before.
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::cluster::Cluster;
+use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::native::reuse;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
@@ -72,7 +72,12 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
 /// What is full has 53400 for a memory cache more, and every answer of the others is right.
 #[test]
 fn slots_that_are_all_in_use_are_nobody_elses() {
-    let (_primary, _standby, mut session, mut replica) = pair(&[]);
+    // The primary has room for all, as it gives each cache its place when it makes it.
+    let (_primary, standby, mut session, replica) = pair(&["pgcache.hot_size = '64MB'"]);
+    drop(replica);
+    standby.configure(&[SIZE]);
+    standby.restart(Shutdown::Fast);
+    let mut replica = standby.connect("postgres");
     session.run(&format!(
         "SELECT cache_create('m' || i, storage => 'memory') FROM generate_series(1, {SLOTS} + 1) AS i"
     ));

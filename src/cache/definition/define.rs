@@ -9,8 +9,9 @@ use std::rc::Rc;
 use pgrx::pg_sys::Oid;
 
 use super::{declare, default};
-use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::expiry::upkeep;
+use crate::cache::memory::handle::TierHandle;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
@@ -56,8 +57,13 @@ const STORAGE_PARAMETERS: &str = "fillfactor = 85, autovacuum_vacuum_scale_facto
      autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2, \
      toast.autovacuum_vacuum_scale_factor = 0.02";
 
-/// Makes the relation of a cache.
-pub fn create(new: &NewRelation, storage: Storage, value: ValueType, settings: Settings) -> Oid {
+/// Makes the relation of a cache. Raises 53400 where all slots are taken and the cache needs one.
+pub fn create(
+    new: &NewRelation,
+    storage: Storage,
+    value: ValueType,
+    settings: Settings,
+) -> Result<Oid, Error> {
     let settings = match storage {
         Storage::Memory => {
             let id = Some(random::number());
@@ -73,8 +79,18 @@ pub fn create(new: &NewRelation, storage: Storage, value: ValueType, settings: S
     let relation = name::lookup(new).unwrap_or(pgrx::pg_sys::InvalidOid);
     if storage == Storage::Memory {
         put_view(&new.qualified, value, made_as(relation, settings));
+        take_slot(relation)?;
     }
-    relation
+    Ok(relation)
+}
+
+/// A memory cache has its slot from the start: without one its first write would fail. The extension's own,
+/// which is in every database, gets it when it is used.
+fn take_slot(relation: Oid) -> Result<(), Error> {
+    if tier().is_some() && !database::extension_is_being_made() {
+        TierHandle::of(&*registry::find(relation)?)?;
+    }
+    Ok(())
 }
 
 /// The settings of a memory cache with the oid of its view, which is known only when it is there.
