@@ -15,7 +15,7 @@ use super::model::counter;
 use super::model::deadline::Deadline;
 use super::model::key::Key;
 use super::model::page::Page;
-use super::open;
+use super::open::{self, again};
 use super::table::{copies, ops as table, remove_many};
 use super::tier::hashed_key::{self, HashedKey};
 use crate::error::Error;
@@ -440,7 +440,8 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let removed = match cache.storage {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {
-            changes::note_removal(cache.relation);
+            changes::note_removal(cache.relation, prefix.bytes());
+            again::ask_for_end(cache);
             remove_many::delete_prefix(cache, prefix)
         }
     };
@@ -453,8 +454,8 @@ fn note_deletion(cache: &Cache, key: Key) {
     if fault::on(Fault::DeletionNotNoted) {
         return;
     }
-    changes::note_outdated(cache.relation);
-    changes::note_key(cache.relation, key.text().bytes());
+    changes::note_deletion(cache.relation, key.text().bytes());
+    again::ask_for_end(cache);
 }
 
 fn counted(cache: &Cache, figure: Figure, done: bool) -> bool {

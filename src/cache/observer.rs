@@ -11,7 +11,7 @@ use super::expiry::vacuum_need;
 use super::lease::{held, lowering, unproven};
 use super::model::expiring::Expiring;
 use super::model::pending;
-use super::open::removal;
+use super::open::{again, removal};
 use super::table::renew;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{applied, callbacks, ending, source};
@@ -80,6 +80,7 @@ fn remove_at_once_if_committing() {
 /// Triggers and children of sources first: what these have missed, or what is in them, may be new to those who read
 /// the source.
 fn remove_what_depends() {
+    again::look_again();
     applied::see_truncated();
     declare::enable_always();
     declare::follow_children();
@@ -89,6 +90,7 @@ fn remove_what_depends() {
 
 /// The same where code of others may still run, if some is needed for it; and what that brings.
 fn remove_what_needs_others() {
+    again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_others_code() {
         pending::note_end();

@@ -33,6 +33,7 @@ mod concurrency;
 mod crash_tier;
 mod cron;
 mod definitions;
+mod delete_wins;
 mod depend;
 mod depend_triggers;
 mod differential;

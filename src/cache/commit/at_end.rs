@@ -159,8 +159,7 @@ impl Transaction {
         }
         for cache in held::take_stores() {
             if fault::on(Fault::PreparedStoresNotCounted) {
-                tier.stores(cache)
-                    .fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                tier.stores(cache).end();
                 continue;
             }
             memory::push(&mut later, Mark::Stores(cache));

@@ -14,14 +14,18 @@
 //! - **Prepare**: all is marked as for a commit, and what is to be undone goes to a record in shared
 //!   memory (`prepare`), because others decide the transaction.
 
+use std::collections::HashMap;
+
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::at_end::free_slots;
+use super::deletions::SecondLook;
 use super::ledger::{MAX_KEYS, Transaction};
 use super::marks::Extent;
 use super::prepare;
+use super::told::Notes;
 use crate::cache::lease::held;
 use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;
@@ -72,9 +76,75 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
                 [(key, voids_lease)].into_iter(),
             );
         }
-        transaction.note_key(tier, relation.to_u32(), key, voids_lease);
+        transaction.note_key(tier, relation.to_u32(), key, voids_lease, false);
     });
     hand_over_if_preparing();
+}
+
+/// Notes that the row of a key is about to be looked for, to be removed. One that is not there yet is looked
+/// for again by [`second_looks`].
+pub fn note_deletion(relation: Oid, key: &[u8]) {
+    note_outdated(relation);
+    let noted = with(|transaction| match tier() {
+        Some(tier) if !events::is_late() && key.len() <= key::MAX_BYTES => {
+            let see = || tier.stores(CacheId::of(relation)).see();
+            transaction.deletions.note(relation.to_u32(), None, see);
+            transaction.note_key(tier, relation.to_u32(), key, true, true);
+            true
+        }
+        _ => false,
+    });
+    match noted {
+        true => hand_over_if_preparing(),
+        false => note_key(relation, key),
+    }
+}
+
+/// Marks what is noted so far, and gives what deletions must look for again: the rows that may have come
+/// since they looked first, now that none can come any more but those that are being written.
+pub fn second_looks() -> Vec<SecondLook> {
+    let Some(tier) = tier() else {
+        return Vec::new();
+    };
+    if TRANSACTION.with(|t| t.look(|t| t.deletions.is_empty())) {
+        return Vec::new();
+    }
+    mark_early();
+    with(|t| {
+        let mut looks = Vec::new();
+        for deletion in t.deletions.take() {
+            let relation = Oid::from_u32(deletion.relation);
+            if tier.stores(CacheId::of(relation)).none_since(deletion.seen) {
+                continue;
+            }
+            let noted = t.marked.keys.get(&deletion.relation).into_iter().flatten();
+            let deleted = noted.filter(|(_, note)| note.deletes);
+            let keys = deleted.map(|(key, _)| memory::copy(key).into_boxed_slice());
+            let look = SecondLook {
+                relation,
+                keys: memory::collect(keys),
+                prefixes: deletion.prefixes,
+            };
+            memory::push(&mut looks, look);
+        }
+        looks
+    })
+}
+
+/// Whether this transaction has noted a key of a table cache: what lies under it is its own.
+pub fn has_noted(relation: Oid, key: &[u8]) -> bool {
+    let relation = relation.to_u32();
+    TRANSACTION.with(|t| {
+        t.look(|t| {
+            let keys = [&t.keys, &t.marked.keys];
+            let tables = [&t.tables, &t.marked.tables];
+            let known = |keys: &&HashMap<u32, Notes>| {
+                keys.get(&relation)
+                    .is_some_and(|keys| keys.contains_key(key))
+            };
+            keys.iter().any(known) || tables.iter().any(|tables| tables.contains_key(&relation))
+        })
+    })
 }
 
 /// Notes that the rows of many keys have changed, as [`note_key`] does of one.
@@ -89,8 +159,9 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 }
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
-/// void. A temporary table has no lease, no copy and no slot.
-pub fn note_removal(relation: Oid) {
+/// void. A temporary table has no lease, no copy and no slot. With the prefix of the keys, before they are
+/// looked for: those that are not there yet are looked for again.
+pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;
     }
@@ -100,8 +171,16 @@ pub fn note_removal(relation: Oid) {
         Some(tier) if events::is_late() => {
             transaction.marks.removal(tier, cache);
         }
-        _ if transaction.removals.contains(&cache) => {}
-        _ => memory::push(&mut transaction.removals, cache),
+        tier => {
+            if let Some(tier) = tier {
+                let see = || tier.stores(cache).see();
+                let deletions = &mut transaction.deletions;
+                deletions.note(relation.to_u32(), Some(prefix), see);
+            }
+            if !transaction.removals.contains(&cache) {
+                memory::push(&mut transaction.removals, cache);
+            }
+        }
     });
 }
 
@@ -253,6 +332,7 @@ pub fn unmark(committed: bool) {
 pub fn release_savepoint(level: i32) {
     with(|t| {
         t.relations.release(level);
+        t.deletions.release(level);
         for (relation, key) in t.open.release(level) {
             t.stand(relation, key.as_deref());
         }
@@ -266,6 +346,8 @@ pub fn roll_back_savepoint(level: i32) {
         if fault::on(Fault::SavepointForgetsNotes) {
             t.keys.clear();
         }
+        let deletions = t.deletions.roll_back(level);
+        t.bring_back(deletions);
         t.relations.roll_back(level)
     });
     free_slots(rolled_back.created);

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use pgrx::pg_sys::Oid;
 
+use super::deletions::Deletions;
 use super::marks::{Extent, Marks};
 use super::told::{Note, Notes, Open};
 use crate::cache::model::savepoints::{Join, Savepoints};
@@ -41,6 +42,8 @@ pub(super) struct Transaction {
     pub(super) removals: Vec<CacheId>,
     /// Caches from which somebody removes entries because their source changes.
     pub(super) outdated: HashSet<CacheId>,
+    /// What is to be looked for again.
+    pub(super) deletions: Deletions,
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
     pub(super) marks: Marks,
@@ -93,14 +96,26 @@ impl Join for Relations {
 }
 
 impl Transaction {
-    pub(super) fn note_key(&mut self, tier: &Tier, relation: u32, key: &[u8], voids_lease: bool) {
+    /// Notes that the row of a key has changed; `deletes`: that it is about to be looked for, to be removed.
+    pub(super) fn note_key(
+        &mut self,
+        tier: &Tier,
+        relation: u32,
+        key: &[u8],
+        voids_lease: bool,
+        deletes: bool,
+    ) {
         let marked = self.marked.tables.get_mut(&relation);
         if let Some(whole) = self.tables.get_mut(&relation).or(marked) {
             whole.stands = whole.stands || self.open.stands(tier, relation, None);
             return;
         }
         let stands = self.open.stands(tier, relation, Some(key));
-        let note = Note::new(voids_lease, stands);
+        let mut note = Note::new(voids_lease, stands);
+        note.deletes = deletes;
+        if !deletes {
+            self.forget_deletion(relation, key);
+        }
         if self.marked.take(relation, key, note) {
             return;
         }
@@ -122,6 +137,28 @@ impl Transaction {
         if keys.len() > MAX_KEYS {
             let (extent, stands) = (Extent::Rows, true);
             self.note_extent(relation, Whole { extent, stands });
+        }
+    }
+
+    /// The key is written: a row that is found is our own. A savepoint's rollback brings the deletion back.
+    fn forget_deletion(&mut self, relation: u32, key: &[u8]) {
+        if self.deletions.is_empty() {
+            return;
+        }
+        let known = [&self.keys, &self.marked.keys].map(|keys| keys.get(&relation)?.get(key));
+        if known.into_iter().flatten().any(|note| note.deletes) {
+            self.deletions.forget(relation, key);
+        }
+    }
+
+    /// Deletions that were written over under a savepoint stand again, since that was rolled back.
+    pub(super) fn bring_back(&mut self, deletions: Vec<(u32, Box<[u8]>)>) {
+        for (relation, key) in deletions {
+            for keys in [&mut self.keys, &mut self.marked.keys] {
+                if let Some(note) = keys.get_mut(&relation).and_then(|keys| keys.get_mut(&key)) {
+                    note.deletes = true;
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod at_end;
 pub mod changes;
+pub mod deletions;
 mod ledger;
 pub mod marks;
 pub mod notify;

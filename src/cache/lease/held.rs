@@ -3,14 +3,12 @@
 //!
 //! Guards that all of it ends with the transaction, or with the savepoint.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::transaction;
 use crate::pg::session::transaction_local::TransactionLocal;
+use crate::pg::session::{lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
@@ -61,7 +59,7 @@ impl Part {
             .for_each(|&watch| leases::end_watch(watch));
         if let Some(tier) = tier() {
             for &cache in &self.stored_in {
-                tier.stores(cache).fetch_sub(1, SeqCst);
+                tier.stores(cache).end();
             }
         }
     }
@@ -172,19 +170,24 @@ pub fn note_store(cache: &Cache) {
         return;
     };
     let id = cache.id;
+    let is_noted = |part: &Part| part.stored_in.contains(&id);
+    if SESSION.with(|session| session.look(|session| session.parts.iter().any(is_noted))) {
+        return;
+    }
+    lock::note_store(cache.relation);
+    if fault::on(Fault::StoreNotAnnounced) {
+        return;
+    }
     with(|session| {
-        let is_noted = |part: &Part| part.stored_in.contains(&id);
-        if !session.parts.iter().any(is_noted) {
-            let part = session.parts.at(events::nesting_level());
-            memory::push(&mut part.stored_in, id);
-            tier.stores(id).fetch_add(1, SeqCst);
-        }
+        let part = session.parts.at(events::nesting_level());
+        memory::push(&mut part.stored_in, id);
     });
+    tier.stores(id).begin();
 }
 
 /// Whether a value that was loaded for this cache may lie in a row that nobody else can see yet.
 pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
-    tier.stores(cache).load(SeqCst) > 0
+    tier.stores(cache).any()
 }
 
 /// The transaction has ended: others see what it stored, or never will.

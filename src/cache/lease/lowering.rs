@@ -91,9 +91,7 @@ impl Mark {
             Mark::Pending(number) => {
                 tier.slot(number).pending_writers.fetch_sub(1, SeqCst);
             }
-            Mark::Stores(cache) => {
-                tier.stores(cache).fetch_sub(1, SeqCst);
-            }
+            Mark::Stores(cache) => tier.stores(cache).end(),
             Mark::Outdated(cache) if committed != Some(false) => {
                 load_token::note_removal(tier, cache);
             }

@@ -2,6 +2,7 @@
 //! whoever held the lock may have taken them away. What depends on rows that this transaction has
 //! changed is removed before the cache is looked at.
 
+pub mod again;
 pub mod removal;
 
 use std::rc::Rc;

@@ -86,7 +86,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
 }
 
 /// The keys that begin with `prefix`, in order.
-fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
+pub fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
     let _owner = as_owner_unless(cache, Privileges::SELECT);
     let mut arguments = vec![prefix.into()];
     let end = after_prefix(prefix.bytes());

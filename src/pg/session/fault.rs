@@ -59,6 +59,14 @@ faults! {
     RemovedBeforeMark => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
     /// A deletion that finds no row does not note its key.
     DeletionNotNoted => "fetch_commit::a_lease_that_is_won_while_a_deletion_commits_stores_nothing",
+    /// A deletion does not look again once its marks stand.
+    DeletionLooksOnce => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
+    /// The second look of a deletion by prefix does not wait for rows that are not committed.
+    DeletionDoesNotWait => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
+    /// A transaction that stores loaded values is not counted.
+    StoreNotAnnounced => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
+    /// A deletion does not see stores that have begun and ended since its first look.
+    StoresBegunNotCounted => "delete_wins::a_deletion_wins_over_a_fetch_that_stores_between_its_looks",
 
     // Unmarks: after the end of the transaction
     /// Marks are undone before the commit is visible.

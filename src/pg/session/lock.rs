@@ -205,6 +205,21 @@ const TOUCHED_AS_A_WHOLE: u16 = 2;
 /// The same, of a cache without a slot in the tier that a transaction is about to change as a whole.
 const CHANGED_WITHOUT_SLOT: u16 = 3;
 
+/// The same, of a cache in whose table a transaction stores what it has loaded.
+const STORED: u16 = 4;
+
+/// Says that the transaction stores a loaded value in a cache's table, until it has ended, prepared or not.
+pub fn note_store(cache: pg_sys::Oid) {
+    take_touched(cache, STORED);
+}
+
+/// Waits until the transactions have ended that have said so by now.
+pub fn wait_for_stores(cache: pg_sys::Oid) {
+    let tag = touched(cache, STORED);
+    // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
+    unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
+}
+
 /// Says that the transaction changes a cache as a whole, or more of it than there is room for, where the
 /// cache has no slot to say it. Others only look. It lasts until the transaction has ended, prepared or
 /// not: longer than the changes are invisible.

@@ -8,6 +8,7 @@ pub mod marks;
 pub mod prepared;
 pub mod ring;
 pub mod slot;
+pub mod stores;
 pub mod sweep_state;
 pub mod telling;
 pub mod tier;

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::mem::size_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgcache_store::{EntryEvent, Layout, Ledger, PartitionMut, PartitionRef, Region, RemovalCause};
 use pgrx::pg_sys;
@@ -29,6 +29,7 @@ use super::lease::{Leases, Shape};
 use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::Slot;
+use super::stores::Stores;
 use super::telling::Telling;
 use super::{mapping, ring, worker_state};
 use crate::error::Error;
@@ -71,7 +72,7 @@ pub struct Control {
     /// Transactions that will tell them.
     pub telling: Telling,
     /// Transactions that have stored what they loaded and have not ended; caches share a place.
-    stores: [AtomicU32; STORES],
+    stores: [Stores; STORES],
 }
 
 /// The tier of this server.
@@ -236,7 +237,7 @@ impl Tier {
 
     /// Transactions that have stored a loaded value in this cache, or in one that shares its place,
     /// and have not ended.
-    pub fn stores(&self, cache: CacheId) -> &AtomicU32 {
+    pub fn stores(&self, cache: CacheId) -> &Stores {
         let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
     }

@@ -1,0 +1,60 @@
+//! The second look of deletions, right before the commit: what has come since the first one was made of
+//! what the deletion wants out of the way.
+//!
+//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so nobody stores
+//! any more what was loaded before; a row that is written and not committed is waited for, as an INSERT of
+//! the same key would.
+
+use std::rc::Rc;
+
+use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::commit::changes;
+use crate::cache::commit::deletions::SecondLook;
+use crate::cache::model::pending;
+use crate::cache::table::remove_many;
+use crate::pg::catalog::privilege::AsOwner;
+use crate::pg::hooks::ending;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::{lock, transaction};
+use crate::pg::value::datum::Text;
+
+/// Where a removal runs code that is not ours, it must come before the callbacks of the commit.
+pub fn ask_for_end(cache: &Cache) {
+    if !cache.changes_alone() {
+        ending::ask_for();
+    }
+}
+
+/// Notes what deletions are to remove after all, as if it depended on a row that has changed.
+pub fn look_again() {
+    if fault::on(Fault::DeletionLooksOnce) {
+        return;
+    }
+    for look in changes::second_looks() {
+        for key in &look.keys {
+            pending::note(look.relation, key);
+        }
+        if !look.prefixes.is_empty()
+            && let Ok(cache) = registry::find(look.relation)
+        {
+            look_for_prefixes(&cache, &look);
+        }
+    }
+}
+
+/// Rows under keys that the transaction has noted are its own, or are looked for by key.
+fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
+    if !fault::on(Fault::DeletionDoesNotWait) {
+        lock::wait_for_stores(look.relation);
+    }
+    let _owner = AsOwner::to_remove(look.relation);
+    let _writable = transaction::Writable::enter();
+    let _snapshot = transaction::Snapshot::enter();
+    for prefix in &look.prefixes {
+        for key in remove_many::keys_with_prefix(cache, Text::new(prefix)) {
+            if !changes::has_noted(look.relation, key.bytes()) {
+                pending::note(look.relation, key.bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A deletion wins over a fetch that began before it: what was loaded before the deletion is not served once both
+//! have ended. The source's change has committed by then, and nothing depends on the source.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::database::Database;
+use pgcache_tests::wait::wait_until;
+
+const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
+const GET: &str = "SELECT cache_get('k', 'c')";
+
+/// A source on which nothing depends, and a cache.
+fn scene<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
+    let database = cluster.database();
+    let mut session = database.connect();
+    session
+        .run("CREATE TABLE src (k text PRIMARY KEY, v text); INSERT INTO src VALUES ('k', 'old')");
+    session.run(&format!(
+        "SELECT cache_create('c', storage => '{storage}'), cache_create('own')"
+    ));
+    database
+}
+
+/// What deletes, and what stores.
+const DELETIONS: &[&str] = &[
+    "SELECT cache_delete('k', 'c')",
+    "SELECT cache_delete_many('{a,k,z}', 'c')",
+    "SELECT cache_take('k', 'c')",
+    "SELECT cache_delete_prefix('', 'c')",
+    "SELECT cache_delete_prefix('k', 'c')",
+    "BEGIN; SELECT cache_delete('k', 'c'); SAVEPOINT s; SELECT cache_set('x', 'v', cache => 'c'); ROLLBACK TO s; COMMIT",
+    "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT cache_delete('k', 'c'); COMMIT",
+];
+
+const STORES: &[&str] = &[
+    FETCH,
+    "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'own')) FROM generate_series(1, 70) AS g; \
+     SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')",
+    "SELECT cache_set_leased('k', (SELECT v FROM src), (SELECT lease FROM cache_lease('k', cache => 'c')), cache => 'c')",
+];
+
+fn deleted_meanwhile(database: &Database, store: &str, deletion: &str) {
+    let what = format!("{store}; {deletion}");
+    let (mut loads, mut deletes) = (database.connect(), database.connect());
+    deletes
+        .run("DELETE FROM src; INSERT INTO src VALUES ('k', 'old'); SELECT cache_delete('k', 'c')");
+    loads.run(&format!("BEGIN; {store}"));
+    thread::scope(|scope| {
+        let deletes = scope.spawn(move || {
+            deletes.run("UPDATE src SET v = 'new'");
+            deletes.run("SET statement_timeout = '60s'");
+            deletes.run(deletion);
+        });
+        // It is over, or waits for what is stored.
+        thread::sleep(Duration::from_millis(200));
+        loads.run("COMMIT");
+        deletes.join().expect("it deletes");
+    });
+    let found = loads.value(GET);
+    assert_ne!(found.as_deref(), Some("old"), "{what}");
+    assert_eq!(loads.text(FETCH), "new", "{what}");
+}
+
+#[test]
+fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
+    for storage in ["unlogged", "logged", "memory"] {
+        let database = scene(Cluster::hot(), storage);
+        for store in STORES {
+            for deletion in DELETIONS {
+                deleted_meanwhile(&database, store, deletion);
+            }
+        }
+    }
+}
+
+/// The same where a user's trigger stands on the table.
+#[test]
+fn it_wins_in_a_table_with_triggers_of_others() {
+    let database = scene(Cluster::hot(), "unlogged");
+    database.connect().run(
+        "CREATE TABLE log (k text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN INSERT INTO public.log VALUES (OLD.key); RETURN NULL; END$$; \
+         CREATE TRIGGER note AFTER DELETE ON c FOR EACH ROW EXECUTE FUNCTION note()",
+    );
+    for store in STORES {
+        for deletion in DELETIONS {
+            deleted_meanwhile(&database, store, deletion);
+        }
+    }
+    assert!(database.connect().number("SELECT count(*) FROM log") > 0);
+}
+
+/// The loader has read the source, and waits at a lock until the deletion has looked for the row.
+#[test]
+fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
+    let database = scene(Cluster::hot(), "unlogged");
+    let (mut gate, mut deletes) = (database.connect(), database.connect());
+    for deletion in [
+        "SELECT cache_delete('k', 'c')",
+        "SELECT cache_delete_prefix('k', 'c')",
+    ] {
+        deletes.run("DELETE FROM src; INSERT INTO src VALUES ('k', 'old')");
+        gate.run("SELECT pg_advisory_lock(42)");
+        thread::scope(|scope| {
+            let mut loads = database.connect();
+            let loads = scope.spawn(move || {
+                let loader = "SELECT v FROM src, pg_advisory_xact_lock_shared(42) WHERE k = $1";
+                loads.text(&format!(
+                    "SELECT cache_fetch('k', '{loader}', cache => 'c')"
+                ))
+            });
+            wait_until("the loader waits", || {
+                gate.holds(
+                    "SELECT count(*) = 1 FROM pg_stat_activity \
+                     WHERE wait_event = 'advisory' AND datname = current_database()",
+                )
+            });
+            deletes.run("UPDATE src SET v = 'new'");
+            deletes.run(&format!("BEGIN; {deletion}"));
+            gate.run("SELECT pg_advisory_unlock(42)");
+            assert_eq!(loads.join().expect("it is served"), "old", "{deletion}");
+            deletes.run("COMMIT");
+        });
+        assert_eq!(deletes.value(GET), None, "{deletion}");
+    }
+}
+
+/// What the transaction itself sets after its deletion stays, whatever others store.
+#[test]
+fn what_is_set_after_the_deletion_stays() {
+    let database = scene(Cluster::hot(), "unlogged");
+    let (mut other, mut session) = (database.connect(), database.connect());
+    for deletion in [
+        "SELECT cache_delete('k', 'c')",
+        "SELECT cache_delete_prefix('', 'c')",
+    ] {
+        session.run(&format!(
+            "BEGIN; {deletion}; SELECT cache_set('k', 'mine', cache => 'c')"
+        ));
+        other.run("SELECT cache_fetch('other', 'SELECT 1', cache => 'c')");
+        session.run("COMMIT");
+        assert_eq!(session.text(GET), "mine", "{deletion}");
+        session.run("SELECT cache_delete_prefix('', 'c')");
+        // Set under a savepoint that is rolled back, the deletion stands again.
+        other.run("BEGIN; SELECT cache_fetch('k', 'SELECT ''theirs''', cache => 'c')");
+        session.run(&format!("BEGIN; {deletion}; COMMIT").replace("COMMIT", "SAVEPOINT s"));
+        session.run("ROLLBACK TO s");
+        thread::scope(|scope| {
+            let session = &mut session;
+            let commits = scope.spawn(move || session.run("COMMIT"));
+            thread::sleep(Duration::from_millis(100));
+            other.run("COMMIT");
+            commits.join().expect("it commits");
+        });
+        assert_eq!(session.value(GET), None, "{deletion}");
+    }
+}
+
+/// Everything at once, each by itself, again and again.
+#[test]
+fn no_deletion_of_many_leaves_the_old_value() {
+    for storage in ["unlogged", "memory"] {
+        let database = scene(Cluster::hot(), storage);
+        let (mut loads, mut leases) = (database.connect(), database.connect());
+        let mut deletes = database.connect();
+        let barrier = Barrier::new(3);
+        let mut stale = 0;
+        const ROUNDS: i64 = 400;
+        thread::scope(|scope| {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    barrier.wait();
+                    loads.run(FETCH);
+                    barrier.wait();
+                }
+            });
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    barrier.wait();
+                    let lease = leases.value("SELECT lease FROM cache_lease('k', cache => 'c')");
+                    // What is stored under a lease is loaded when it is there.
+                    let loaded = leases.text("SELECT v FROM src");
+                    if let Some(lease) = lease {
+                        leases.run(&format!(
+                            "SELECT cache_set_leased('k', '{loaded}', {lease}, cache => 'c')"
+                        ));
+                    }
+                    barrier.wait();
+                }
+            });
+            for round in 0..ROUNDS {
+                barrier.wait();
+                deletes.run(&format!("UPDATE src SET v = 'round {round}'"));
+                deletes.run("SELECT cache_delete('k', 'c')");
+                barrier.wait();
+                let found = deletes.value(GET);
+                stale += i64::from(found.is_some_and(|found| found != format!("round {round}")));
+                deletes.run("SELECT cache_delete('k', 'c')");
+            }
+        });
+        assert_eq!(stale, 0, "of {ROUNDS} rounds, {storage}");
+    }
+}
