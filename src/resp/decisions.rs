@@ -67,11 +67,11 @@ impl Decided {
         self.void.set(true);
     }
 
-    /// Whether nothing has come that makes it doubtful.
+    /// Whether nothing has come that makes it doubtful: a promotion, too, after which a back opens the cache.
     #[inline]
     pub fn holds(&self) -> bool {
-        fault::on(Fault::DecisionNeverVoid)
-            || !self.void.get() && !self.target.cache.is_stale() && self.roles == Roles::now()
+        let is_void = self.void.get() || self.target.cache.is_stale() || self.roles != Roles::now();
+        (!is_void || fault::on(Fault::DecisionNeverVoid)) && !self.target.cache.is_to_open()
     }
 }
 

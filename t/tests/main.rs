@@ -69,6 +69,7 @@ mod pooling;
 mod prepared;
 mod prepared_restart;
 mod privilege_matrix;
+mod promotion;
 mod readme;
 mod reference;
 mod resp_attacks;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::cache::{Cache, Storage};
 use crate::cache::tier::slots;
+use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -38,6 +39,14 @@ impl Cache {
             }
             slots::assign(tier, self.id, self.memory_id())
         })
+    }
+
+    /// Whether the cache has a slot from before the promotion of this server that nobody has opened since.
+    #[inline]
+    pub fn is_to_open(&self) -> bool {
+        let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));
+        let recovered = slot().is_some_and(|slot| slot.recovered.load(SeqCst) != 0);
+        recovered && !session::in_recovery() && !fault::on(Fault::FrontUsesRecoveredSlot)
     }
 
     /// A standby is not told when a relation is dropped, and another one may get its oid.

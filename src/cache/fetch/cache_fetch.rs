@@ -65,6 +65,7 @@ impl Fetch {
         loop {
             let cache = open::known(self.relation)?; // each time: somebody may have been waited for
             cache.check_writable()?;
+            let is_replayed = load_token::is_replayed(&cache);
             let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
             let live = found.filter(|found| deadline::is_live(found.deadline));
             if let Some(live) = live
@@ -72,7 +73,8 @@ impl Fetch {
             {
                 return Ok(live);
             }
-            let may_store = can_store(&cache)
+            let may_store = !is_replayed
+                && can_store(&cache)
                 && !self.is_changing(&cache)
                 && load_token::loads_what_is_valid(&cache);
             if !may_store {

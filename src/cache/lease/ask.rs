@@ -58,7 +58,11 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
     if cache.temporary {
         return Ok(Turn::Untracked(None));
     }
-    let (lease, asked) = ask_twice(tier, cache, key, For::Client);
+    let whom = match load_token::is_replayed(cache) {
+        true => For::Doomed,
+        false => For::Client,
+    };
+    let (lease, asked) = ask_twice(tier, cache, key, whom);
     Ok(turn(tier, cache, key, lease, asked))
 }
 
@@ -68,13 +72,13 @@ enum For {
     /// Who computes outside of the database is told to do so in any case: also while a change is
     /// being committed, but then what they compute cannot be stored.
     Client,
-    /// The same, where a change may be about to be committed.
+    /// The same, where a change may be about to be committed, or is replayed.
     Doomed,
 }
 
 /// Asks; where something pends, once more after what pends for nothing any more is lowered.
 fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
-    let proven = unproven::is_cache_proven(tier, cache);
+    let proven = whom != For::Doomed && unproven::is_cache_proven(tier, cache);
     let ask = |whom| ask(tier, cache, key, whom, proven);
     let mut answer = ask(whom);
     if matches!(answer.1, Asked::Pending) && lowering::lower_decided() {

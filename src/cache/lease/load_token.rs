@@ -15,7 +15,7 @@ use crate::cache::catalog::sources;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::{clock, lock, random, transaction};
+use crate::pg::session::{self, clock, lock, random, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::Claim;
 use crate::pg::shmem::tier::{Tier, tier};
@@ -47,6 +47,15 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
     if let Some(slot) = slots::find(tier, cache) {
         tier.slot(slot).note_removal(now);
     }
+}
+
+/// Whether what is loaded must not be stored because this is a standby: what is replayed removes nothing.
+/// Asked before the first look, so that it holds for a call that begins before a promotion and ends after it.
+pub fn is_replayed(cache: &Cache) -> bool {
+    session::in_recovery()
+        && cache.storage == Storage::Memory
+        && !fault::on(Fault::StandbyStoresReplayed)
+        && sources::has_sources(cache.relation)
 }
 
 /// Whether a loader reads what nobody has declared out of date, asked when the lease is there: who

@@ -14,6 +14,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::Cache;
+use crate::cache::catalog::sources;
 use crate::cache::lease::{leases, lowering, unproven};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
@@ -23,6 +24,7 @@ use crate::cache::tier::io::{self, StoreOutcome};
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::{Tier, tier};
@@ -46,6 +48,9 @@ impl TierHandle {
             Some(slot) => slot,
             None => TierHandle::assign_slot(cache, tier)?,
         };
+        if tier.slot(slot).recovered.load(SeqCst) != 0 {
+            open_recovered(cache, tier, slot)?;
+        }
         Ok(TierHandle {
             tier,
             slot,
@@ -53,7 +58,8 @@ impl TierHandle {
         })
     }
 
-    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog.
+    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog. Who uses it has
+    /// seen that the slot need not be opened (`Cache::is_to_open`).
     pub fn known(cache: &Cache) -> Option<TierHandle> {
         let tier = tier()?;
         Some(TierHandle {
@@ -264,6 +270,30 @@ impl TierHandle {
         }
         holds
     }
+}
+
+/// Opens a slot from before the promotion: entries that depend on a table may be of rows that were changed
+/// since, as what is replayed removes nothing. Those that depend on nothing stay.
+#[cold]
+fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
+    if session::in_recovery() {
+        return Ok(());
+    }
+    let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
+    let depends = sources::has_sources(cache.relation) && !fault::on(Fault::RecoveredEntriesKept);
+    if depends {
+        leases::void_all(tier, cache.id);
+    }
+    tier.assigning(|| {
+        let recovered = &tier.slot(slot).recovered;
+        if recovered.load(SeqCst) != 0 && tier.cache_of(slot).is(cache.id, SeqCst) {
+            if depends {
+                tier.renew_version(slot);
+            }
+            recovered.store(0, SeqCst);
+        }
+    });
+    Ok(())
 }
 
 /// Raises 54000 for an entry that the tier cannot hold.

@@ -123,8 +123,14 @@ faults! {
     MemoryIdNotCompared => "standby_slots::a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion",
     /// A standby keeps the slots of caches whose DROP it has replayed.
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
+    /// The first to use a slot after the promotion of a standby keeps entries that depend on a table.
+    RecoveredEntriesKept => "promotion::a_promoted_standby_answers_with_nothing_from_before_a_change",
+    /// A front goes on to use a slot that nobody has opened since the promotion.
+    FrontUsesRecoveredSlot => "promotion::clients_of_the_protocol_see_a_promotion_as_sessions_do",
 
     // Leases and loaded values
+    /// A standby stores loaded values in a cache with dependencies.
+    StandbyStoresReplayed => "promotion::a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old",
     /// A lease or token is granted while a writer of the key is between mark and unmark.
     LeaseWhileKeyPends => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
     /// The same while a writer of the whole cache is.

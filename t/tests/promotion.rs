@@ -1,0 +1,203 @@
+//! The promotion of a standby on which memory caches were used: what depends on a source is not served as it was
+//! before what was replayed, and what depends on nothing stays.
+
+use std::thread;
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::{Cluster, Shutdown};
+use pgcache_tests::resp::{Client as Resp, Door, Reply};
+use pgcache_tests::wait::wait_until;
+use postgres::Client;
+
+use crate::standby::wait_for_replay;
+
+const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'dep')";
+
+/// A primary with a source, a memory cache that depends on it and one that depends on nothing.
+fn primary(conf: &[&str]) -> (&'static Cluster, Client) {
+    let primary = Cluster::with_tier(conf);
+    let mut session = primary.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    session
+        .run("CREATE TABLE src (k text PRIMARY KEY, v text); INSERT INTO src VALUES ('k', 'w1')");
+    session.run(
+        "SELECT cache_create('dep', storage => 'memory'), cache_create('own', storage => 'memory')",
+    );
+    session.run("SELECT cache_depend('src', 'k', 'dep')");
+    (primary, session)
+}
+
+fn follower(of: &Cluster, session: &mut Client) -> (Cluster, Client) {
+    let standby = of.standby();
+    let mut replica = standby.connect("postgres");
+    wait_for_replay(session, &mut replica);
+    (standby, replica)
+}
+
+#[test]
+fn a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old() {
+    let (primary, mut session) = primary(&[]);
+    let (_standby, mut replica) = follower(primary, &mut session);
+    assert_eq!(replica.text(FETCH), "w1");
+    assert_eq!(replica.value("SELECT cache_get('k', 'dep')"), None);
+    let lease = replica.text("SELECT lease FROM cache_lease('k', cache => 'dep')");
+    assert!(!replica.holds(&format!(
+        "SELECT cache_set_leased('k', 'w1', {lease}, cache => 'dep')"
+    )));
+    session.run("UPDATE src SET v = 'w2'");
+    wait_for_replay(&mut session, &mut replica);
+    assert_eq!(replica.text(FETCH), "w2");
+    // What depends on nothing is stored.
+    assert_eq!(
+        replica.text("SELECT cache_fetch('k', 'SELECT ''v''', cache => 'own')"),
+        "v"
+    );
+    assert_eq!(replica.text("SELECT cache_get('k', 'own')"), "v");
+    let lease = replica.text("SELECT lease FROM cache_lease('l', cache => 'own')");
+    assert!(replica.holds(&format!(
+        "SELECT cache_set_leased('l', 'v', {lease}, cache => 'own')"
+    )));
+}
+
+/// How the first one looks after the promotion.
+const LOOKS: &[&str] = &[
+    "SELECT cache_get('k', 'dep')",
+    "SELECT value FROM dep WHERE key = 'k'",
+    "SELECT value FROM cache_scan(cache => 'dep')",
+    "SELECT * FROM cache_keys(cache => 'dep')",
+    "SELECT nullif(cache_count('dep'), 0)",
+    "SELECT nullif(cache_exists('k', 'dep'), false)",
+    "SELECT nullif(cache_add('k', 'x', cache => 'dep'), true)",
+    "SELECT nullif(cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'dep'), 'w2')",
+];
+
+#[test]
+fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
+    let (primary, mut session) = primary(&["max_prepared_transactions = 5"]);
+    for number in 0..LOOKS.len() {
+        session.run(&format!(
+            "SELECT cache_create('dep{number}', storage => 'memory'); SELECT cache_depend('src', 'k', 'dep{number}')"
+        ));
+    }
+    let (standby, mut replica) = follower(primary, &mut session);
+    for number in 0..LOOKS.len() {
+        replica.run(&format!(
+            "SELECT cache_set('k', 'w1', cache => 'dep{number}')"
+        ));
+    }
+    replica.run("SELECT cache_set('k', 'mine', cache => 'own'), cache_incr('n', cache => 'own')");
+    session.run("BEGIN; UPDATE src SET v = 'w2'; PREPARE TRANSACTION 'p'");
+    session.run("COMMIT PREPARED 'p'");
+    wait_for_replay(&mut session, &mut replica);
+    standby.promote();
+    let mut other = standby.connect("postgres");
+    for (number, look) in LOOKS.iter().enumerate() {
+        let named = |sql: &str| sql.replace("dep", &format!("dep{number}"));
+        // A session from before, or a new one, is the first.
+        let first = if number % 2 == 0 {
+            &mut replica
+        } else {
+            &mut other
+        };
+        assert_eq!(first.value(&named(look)), None, "{look}");
+        let old = other.value(&named("SELECT cache_get('k', 'dep')"));
+        assert_ne!(old.as_deref(), Some("w1"), "{look}");
+        other.run(&named("SELECT cache_delete('k', 'dep')"));
+        assert_eq!(other.text(&named(FETCH)), "w2");
+        assert_eq!(
+            replica.text(&named("SELECT cache_get('k', 'dep')")),
+            "w2",
+            "{look}"
+        );
+    }
+    assert_eq!(other.text("SELECT cache_get('k', 'own')"), "mine");
+    assert_eq!(replica.text("SELECT cache_get('n', 'own')"), "1");
+    other.run("UPDATE src SET v = 'w3'");
+    assert_eq!(replica.text(FETCH), "w3");
+}
+
+/// What began on the standby and ends on the primary.
+#[test]
+fn a_load_that_began_before_the_promotion_stores_nothing_after_it() {
+    let (primary, mut session) = primary(&[]);
+    let (standby, mut replica) = follower(primary, &mut session);
+    let mut leases = standby.connect("postgres");
+    let lease = leases.text("SELECT lease FROM cache_lease('k', cache => 'dep')");
+    thread::scope(|scope| {
+        let slow = scope.spawn(move || {
+            replica.text(
+                "SELECT cache_fetch('k', 'SELECT v FROM src, pg_sleep(10) WHERE k = $1', cache => 'dep')",
+            )
+        });
+        let mut watch = standby.connect("postgres");
+        wait_until("it loads", || {
+            watch.holds("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+        });
+        session.run("UPDATE src SET v = 'w2'");
+        wait_for_replay(&mut session, &mut watch);
+        standby.promote();
+        assert_eq!(slow.join().expect("it loads"), "w1");
+    });
+    assert_eq!(leases.value("SELECT cache_get('k', 'dep')"), None);
+    assert!(!leases.holds(&format!(
+        "SELECT cache_set_leased('k', 'w1', {lease}, cache => 'dep')"
+    )));
+    assert_eq!(leases.text(FETCH), "w2");
+}
+
+#[test]
+fn a_standby_of_a_standby_is_promoted_as_well() {
+    let (primary, mut session) = primary(&[]);
+    let (middle, _relay) = follower(primary, &mut session);
+    let (standby, mut replica) = follower(&middle, &mut session);
+    replica
+        .run("SELECT cache_set('k', 'w1', cache => 'dep'), cache_set('k', 'mine', cache => 'own')");
+    session.run("UPDATE src SET v = 'w2'");
+    wait_for_replay(&mut session, &mut replica);
+    standby.promote();
+    assert_eq!(replica.value("SELECT cache_get('k', 'dep')"), None);
+    assert_eq!(replica.text("SELECT cache_get('k', 'own')"), "mine");
+}
+
+/// By the Redis protocol, with clients that were connected before, while others load.
+#[test]
+fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
+    let door = Door::start(&["pgcache.resp_caches = 'public.dep, public.own'"]);
+    let mut session = door.cluster.connect("postgres");
+    session
+        .run("CREATE TABLE src (k text PRIMARY KEY, v text); INSERT INTO src VALUES ('k', 'w1')");
+    session.run(
+        "SELECT cache_create('dep', storage => 'memory'), cache_create('own', storage => 'memory')",
+    );
+    session.run("SELECT cache_depend('src', 'k', 'dep')");
+    let standby = door.cluster.standby();
+    let socket = standby.folder.join("resp.sock");
+    standby.down(Shutdown::Fast);
+    standby.configure(&[
+        "pgcache.resp_port = 0",
+        &format!("pgcache.resp_socket = '{}'", socket.display()),
+    ]);
+    standby.up();
+    let mut replica = standby.connect("postgres");
+    wait_for_replay(&mut session, &mut replica);
+    let client = |database: &str| {
+        let mut client = Resp::at(&socket);
+        assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));
+        client
+    };
+    let (mut dep, mut own) = (client("0"), client("1"));
+    for client in [&mut dep, &mut own] {
+        assert_eq!(client.ask(&["SET", "k", "w1"]), Reply::status("OK"));
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w1"));
+    }
+    session.run("UPDATE src SET v = 'w2'");
+    wait_for_replay(&mut session, &mut replica);
+    standby.promote();
+    thread::sleep(Duration::from_millis(1));
+    assert_eq!(dep.ask(&["GET", "k"]), Reply::Null, "a client from before");
+    assert_eq!(client("0").ask(&["GET", "k"]), Reply::Null, "a new client");
+    assert_eq!(own.ask(&["GET", "k"]), Reply::bulk("w1"));
+    assert_eq!(replica.text(FETCH), "w2");
+    assert_eq!(dep.ask(&["GET", "k"]), Reply::bulk("w2"));
+}
