@@ -30,6 +30,7 @@ pub fn register() {
             }
             changes::note_row(relation, key, !expired);
         },
+        stored: changes::offer,
         writing: renew::renew,
         copying: probe::begin,
         copied: probe::end,

@@ -11,6 +11,8 @@ pub struct Observer {
     /// A row with this key came, went or changed; called after the change, before the statement
     /// ends.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
+    /// A row was written whose copy the tier has, and this is what the row holds; called after `row`.
+    pub stored: fn(Copied<'_>),
     /// A plain statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
     /// A COPY into this table begins that tells of each key so; the number is for its end.
@@ -35,6 +37,19 @@ pub struct Observer {
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
     pub transaction: fn(Moment),
+}
+
+/// What a row of a table cache holds, and where its copy is.
+#[derive(Clone, Copy)]
+pub struct Copied<'a> {
+    pub relation: Oid,
+    pub slot: u32,
+    pub hash: u64,
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+    /// Of the value, as the tier keeps it.
+    pub kind: u8,
+    pub deadline: i64,
 }
 
 /// Bytes of dead rows in a table, and in its TOAST table.

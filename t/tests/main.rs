@@ -104,6 +104,7 @@ mod restart;
 mod rights_taken_away;
 mod role_classes;
 mod security;
+mod set_keeps;
 mod several_servers;
 mod signatures;
 mod soak;

@@ -31,6 +31,8 @@ impl Transaction {
             let known = self.marked.tables.entry(relation).or_insert(whole);
             known.stands |= whole.stands;
         }
+        let offers = std::mem::take(&mut self.offers);
+        self.marks.offers.join(offers);
         for (relation, keys) in std::mem::take(&mut self.keys) {
             let noted = keys.iter().map(|(key, note)| (&key[..], note.voids_lease));
             self.marks.keys(tier, relation, noted);

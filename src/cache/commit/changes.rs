@@ -30,7 +30,7 @@ use crate::cache::lease::held;
 use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;
 use crate::pg::catalog::relation;
-use crate::pg::events::{self, Phase};
+use crate::pg::events::{self, Copied, Phase};
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction_local::TransactionLocal;
@@ -70,6 +70,7 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
             if fault::on(Fault::LateWriteNotMarked) {
                 return;
             }
+            transaction.withdraw(relation.to_u32(), key);
             return transaction.marks.keys(
                 tier,
                 relation.to_u32(),
@@ -145,6 +146,13 @@ pub fn has_noted(relation: Oid, key: &[u8]) -> bool {
             keys.iter().any(known) || tables.iter().any(|tables| tables.contains_key(&relation))
         })
     })
+}
+
+/// Offers what a row holds that was just written, for its copy.
+pub fn offer(copied: Copied) {
+    if !events::is_late() {
+        with(|transaction| transaction.offers.add(copied));
+    }
 }
 
 /// Notes that the rows of many keys have changed, as [`note_key`] does of one.
@@ -345,6 +353,10 @@ pub fn roll_back_savepoint(level: i32) {
         t.open.roll_back(level);
         if fault::on(Fault::SavepointForgetsNotes) {
             t.keys.clear();
+        }
+        if !fault::on(Fault::SavepointKeepsOffers) {
+            t.offers.withdraw_all();
+            t.marks.offers.withdraw_all();
         }
         let deletions = t.deletions.roll_back(level);
         t.bring_back(deletions);

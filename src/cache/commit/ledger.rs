@@ -7,11 +7,13 @@ use pgrx::pg_sys::Oid;
 
 use super::deletions::Deletions;
 use super::marks::{Extent, Marks};
+use super::offers::Offers;
 use super::told::{Note, Notes, Open};
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::catalog::relation;
 use crate::pg::events;
 use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::telling::Announced;
@@ -47,6 +49,8 @@ pub(super) struct Transaction {
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
     pub(super) marks: Marks,
+    /// What rows hold that are not marked yet.
+    pub(super) offers: Offers,
     /// That of a transaction that is being prepared.
     pub(super) record: Option<Record>,
 }
@@ -105,6 +109,7 @@ impl Transaction {
         voids_lease: bool,
         deletes: bool,
     ) {
+        self.withdraw(relation, key);
         let marked = self.marked.tables.get_mut(&relation);
         if let Some(whole) = self.tables.get_mut(&relation).or(marked) {
             whole.stands = whole.stands || self.open.stands(tier, relation, None);
@@ -138,6 +143,15 @@ impl Transaction {
             let (extent, stands) = (Extent::Rows, true);
             self.note_extent(relation, Whole { extent, stands });
         }
+    }
+
+    /// What was offered of a key is not what its row holds any more.
+    pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
+        if fault::on(Fault::NoteKeepsOffer) {
+            return;
+        }
+        self.offers.withdraw(relation, key);
+        self.marks.offers.withdraw(relation, key);
     }
 
     /// The key is written: a row that is found is our own. A savepoint's rollback brings the deletion back.

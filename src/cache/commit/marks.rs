@@ -11,9 +11,10 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use pgcache_store::{Key as HotKey, PartitionMut, RemovalCause};
+use pgcache_store::{Key as HotKey, RemovalCause, SET_ROUNDS};
 use pgrx::pg_sys::Oid;
 
+use super::offers::{Offer, Offers, Published};
 use super::prepare;
 use crate::cache::lease::leases;
 use crate::cache::lease::lowering::{Mark, NO_SLOT};
@@ -23,7 +24,7 @@ use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
-use crate::pg::session::{self, lock};
+use crate::pg::session::{self, clock, lock};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::marks::RoleNumber;
 use crate::pg::shmem::prepared::Record;
@@ -46,6 +47,8 @@ pub struct Marks {
     full: Vec<u32>,
     /// Relations without a slot that are locked instead, each once.
     locked: Vec<u32>,
+    /// What may be published in the place of copies that the marks have removed.
+    pub(super) offers: Offers,
 }
 
 impl Marks {
@@ -149,13 +152,14 @@ impl Marks {
             true => HotKey { bytes: b"", ..*key },
             false => *key,
         };
-        let set = |partition: &mut PartitionMut| {
-            partition.mark(&marked);
-            voids_lease && leases::void(tier, hash)
-        };
+        let void = || voids_lease && leases::void(tier, hash);
+        let offers = &mut self.offers;
         let raised = tier.change(number, |partition| {
             let raised = tier.marks().of(number).raise(hash, role);
-            raised.then(|| set(partition))
+            raised.then(|| {
+                offers.mark(tier, partition, &marked);
+                void()
+            })
         });
         let voided = match raised {
             Some(voided) => {
@@ -164,7 +168,10 @@ impl Marks {
             }
             None => {
                 self.stand_for_keys(tier, cache, slot);
-                tier.change(number, set)
+                tier.change(number, |partition| {
+                    partition.mark(&marked);
+                    void()
+                })
             }
         };
         if voided {
@@ -263,6 +270,7 @@ impl Marks {
         record: Record,
         caches: impl Iterator<Item = CacheId> + Clone,
     ) -> Result<(), Error> {
+        self.offers.withdraw_all();
         if !prepare::hand_over(tier, record, &mut self.list)? {
             // Keys without a slot are left that find no room.
             self.lock_without_slot(tier, caches);
@@ -290,10 +298,17 @@ impl Marks {
         memory::push(&mut self.list, mark);
     }
 
-    /// Undoes all of them, backwards.
+    /// Undoes all of them, backwards, and publishes what is offered if the transaction has committed.
     pub fn undo(self, tier: &Tier, committed: bool) {
         for mark in self.list.iter().rev() {
-            mark.undo(tier, Some(committed));
+            let offer = match *mark {
+                Mark::Key { hash, .. } if committed => self.offers.find(hash),
+                _ => None,
+            };
+            match offer {
+                Some(offer) => publish(tier, mark, offer),
+                None => mark.undo(tier, Some(committed)),
+            }
         }
     }
 }
@@ -310,4 +325,38 @@ fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
 /// Looks for the slot of a cache once its mark or lock stands.
 fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
     slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotLookedForAgain))
+}
+
+/// Publishes what is offered under a mark and lowers the mark, under one hold of the partition's lock. Where room
+/// must be made elsewhere the mark stands meanwhile, and all is asked again.
+fn publish(tier: &Tier, mark: &Mark, offer: &Offer) {
+    let Mark::Key { hash, .. } = *mark else {
+        return;
+    };
+    let number = tier.region().partition_of(hash);
+    let (mut grant, now) = (tier.region().grant(), clock::now());
+    for _ in 0..SET_ROUNDS {
+        let mut voided = false;
+        let published = tier.change(number, |partition| {
+            let published = offer.publish(tier, partition, now, &mut grant);
+            if matches!(published, Published::Done) {
+                voided = mark.undo_key(tier, partition);
+            }
+            published
+        });
+        match published {
+            Published::Done => {
+                if voided {
+                    leases::wake_waiting(tier, hash);
+                }
+                return;
+            }
+            Published::NeedPages { pages, victim } => {
+                tier.change(victim, |partition| {
+                    partition.reclaim(pages, now, &mut grant)
+                });
+            }
+        }
+    }
+    mark.undo(tier, Some(true)); // other writers took the room each time
 }

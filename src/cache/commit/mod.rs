@@ -6,6 +6,7 @@ pub mod deletions;
 mod ledger;
 pub mod marks;
 pub mod notify;
+pub mod offers;
 pub mod prepare;
 pub mod publish;
 pub mod setup;

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use pgcache_store::PartitionMut;
+
 use super::{leases, load_token};
 use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
@@ -62,20 +64,9 @@ impl Mark {
     /// Undoes it. Raises no error, and allocates nothing.
     pub fn undo(&self, tier: &Tier, committed: Outcome) {
         match *self {
-            Mark::Key {
-                hash,
-                voids_lease,
-                raised,
-                ..
-            } => {
+            Mark::Key { hash, .. } => {
                 let number = tier.region().partition_of(hash);
-                let voided = tier.change(number, |partition| {
-                    partition.renew(hash);
-                    if let Some(role) = raised {
-                        tier.marks().of(number).lower(hash, role);
-                    }
-                    voids_lease && leases::void(tier, hash)
-                });
+                let voided = tier.change(number, |partition| self.undo_key(tier, partition));
                 if voided {
                     leases::wake_waiting(tier, hash);
                 }
@@ -111,6 +102,25 @@ impl Mark {
             | Mark::DroppedByAbort(_)
             | Mark::Told(_) => {}
         }
+    }
+
+    /// Undoes the mark of a key, by who has its partition's lock; whether a lease was voided.
+    pub fn undo_key(&self, tier: &Tier, partition: &mut PartitionMut) -> bool {
+        let Mark::Key {
+            hash,
+            voids_lease,
+            raised,
+            ..
+        } = *self
+        else {
+            return false;
+        };
+        partition.renew(hash);
+        if let Some(role) = raised {
+            let number = tier.region().partition_of(hash);
+            tier.marks().of(number).lower(hash, role);
+        }
+        voids_lease && leases::void(tier, hash)
     }
 
     /// The mark as a record keeps it.

@@ -7,22 +7,25 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{Header, PartitionRef};
+use pgcache_store::{Header, NO_DEADLINE, PartitionRef};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::lease::{lowering, unproven};
+use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::{HashedKey, hot_key};
 use crate::cache::tier::io;
 use crate::guc;
+use crate::pg::events::{self, Copied};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::value::stored::Stored;
 
 /// What must not have changed between a miss and the fill that follows it.
 pub struct Token {
@@ -146,6 +149,36 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
         still,
         || (),
     );
+}
+
+/// Offers what a row holds since this transaction has written it, so that its copy need not be filled anew
+/// after the commit. Only where there is a copy: what nobody reads must not push out what is read.
+pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
+    let Some(tier) = tier().filter(|_| guc::hot_tier() && !cache.row_security) else {
+        return;
+    };
+    let Some(slot) = cache.slot(tier) else {
+        return;
+    };
+    let hot_key = hot_key(tier, cache.id, slot, key.bytes());
+    let version = tier.slot(slot).version.load(SeqCst);
+    let is_copied = tier.read(hot_key.hash, |partition| {
+        let copy = partition.peek(&hot_key);
+        copy.is_some_and(|copy| copy.header().version == version)
+    });
+    if !is_copied {
+        return;
+    }
+    let copied = Copied {
+        relation: cache.relation,
+        slot,
+        hash: hot_key.hash,
+        key: key.bytes(),
+        value: value.as_ref().map(Stored::bytes),
+        kind: cache.value_type as u8,
+        deadline: deadline.unwrap_or(NO_DEADLINE),
+    };
+    events::emit(|observer| (observer.stored)(copied));
 }
 
 /// Lets a suspended cache be filled again, if its triggers see every row.

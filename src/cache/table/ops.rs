@@ -8,7 +8,7 @@
 use pgrx::datum::Interval;
 
 use super::versions::{self, Removal};
-use super::{access_path, direct, row};
+use super::{access_path, copies, direct, row};
 use crate::cache::catalog::reading::Reading;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline::{self, Deadline};
@@ -156,7 +156,12 @@ fn count_by_pages(cache: &Reading) -> i64 {
 /// Inserts or overwrites.
 pub fn set(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let direct = access_path::to_write(cache);
-    if direct.is_some_and(|target| direct::set(target, key, value, deadline).is_some()) {
+    if let Some(target) = direct
+        && direct::set(target, key, value, deadline).is_some()
+    {
+        if !cache.is_attached() {
+            copies::offer(cache, key, value, deadline);
+        }
         return;
     }
     run(
@@ -172,7 +177,13 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) ->
         return Ok(());
     }
     let direct = access_path::to_write(cache);
-    if direct.is_some_and(|target| direct::set_many(target, entries, deadline).is_some()) {
+    if let Some(target) = direct
+        && direct::set_many(target, entries, deadline).is_some()
+    {
+        let offered = entries.iter().filter(|_| !cache.is_attached());
+        for &(key, value) in offered {
+            copies::offer(cache, key, Some(value), deadline);
+        }
         return Ok(());
     }
     let values = entries.iter().map(|&(_, value)| value);

@@ -75,6 +75,12 @@ faults! {
     AbortKeepsMarks => "coherence_limits::a_commit_that_fails_after_its_mark_takes_the_mark_back",
     /// The record of an abort that removes files is not written to disk at once.
     AbortNotFlushed => "faults::a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_down",
+    /// A later note of a key leaves the value that an earlier set offers.
+    NoteKeepsOffer => "set_keeps::a_set_keeps_the_copy_of_what_it_overwrites",
+    /// The rollback of a savepoint leaves the values that its sets offer.
+    SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_what_it_overwrites",
+    /// A commit publishes a value although its key was marked by another one since.
+    PublishEpochNotCompared => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
     // Copies: look-ups and fills
     /// A look-up serves copies of an earlier version of the cache.

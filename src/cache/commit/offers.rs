@@ -1,0 +1,169 @@
+//! What a transaction offers to the tier at its commit: what rows hold that it has written, and whose copies
+//! its marks have removed.
+//!
+//! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any
+//! later change of the key withdraws what was offered, a savepoint's rollback withdraws everything, and an
+//! offer counts only if nobody else has marked its key, its stripe or its cache since.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use pgcache_store::{Grant, Key as HotKey, NewEntry, PartitionMut, SetOutcome};
+use pgrx::pg_sys::Oid;
+
+use crate::pg::events::Copied;
+use crate::pg::memory;
+use crate::pg::session::clock::Timestamp;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier::Tier;
+
+/// Of one transaction, so many entries and bytes at most.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 256 << 10;
+
+#[derive(Default)]
+pub(super) struct Offers {
+    list: Vec<Offer>,
+    bytes: usize,
+}
+
+/// What a row holds.
+pub(super) struct Offer {
+    relation: u32,
+    slot: u32,
+    hash: u64,
+    key: Box<[u8]>,
+    value: Option<Box<[u8]>>,
+    kind: u8,
+    deadline: Timestamp,
+    /// Set by our mark, where it has removed a copy.
+    marked: Option<Marked>,
+}
+
+/// What must not have changed since our mark.
+#[derive(Clone, Copy)]
+struct Marked {
+    epoch: u64,
+    version: u64,
+}
+
+impl Offers {
+    pub(super) fn add(&mut self, copied: Copied) {
+        let size = copied.key.len() + copied.value.map_or(0, <[u8]>::len);
+        if self.list.len() >= MOST || self.bytes + size > MOST_BYTES {
+            return;
+        }
+        let copy = |bytes: &[u8]| memory::copy(bytes).into_boxed_slice();
+        let offer = Offer {
+            relation: copied.relation.to_u32(),
+            slot: copied.slot,
+            hash: copied.hash,
+            key: copy(copied.key),
+            value: copied.value.map(copy),
+            kind: copied.kind,
+            deadline: copied.deadline,
+            marked: None,
+        };
+        memory::push(&mut self.list, offer);
+        self.bytes += size;
+    }
+
+    /// The key is changed again.
+    pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
+        if !self.list.is_empty() {
+            self.list
+                .retain(|offer| offer.relation != relation || *offer.key != *key);
+        }
+    }
+
+    pub(super) fn withdraw_all(&mut self) {
+        *self = Offers::default();
+    }
+
+    /// Takes over what is offered before it is marked.
+    pub(super) fn join(&mut self, later: Offers) {
+        for offer in later.list {
+            memory::push(&mut self.list, offer);
+        }
+        self.bytes += later.bytes;
+    }
+
+    /// Marks a key under its partition's lock, and remembers that of one that is offered.
+    pub(super) fn mark(&mut self, tier: &Tier, partition: &mut PartitionMut, key: &HotKey) {
+        let offered = match self.list.is_empty() {
+            true => None,
+            false => self.list.iter_mut().find(|offer| offer.hash == key.hash),
+        };
+        let Some(offer) = offered.filter(|offer| *offer.key == *key.bytes) else {
+            partition.mark(key);
+            return;
+        };
+        let version = tier.slot(key.cache).version.load(SeqCst);
+        let copy = partition.peek(key);
+        let had = copy.is_some_and(|copy| copy.header().version == version);
+        let epoch = partition.mark(key);
+        offer.marked = (had && offer.slot == key.cache).then_some(Marked { epoch, version });
+    }
+
+    /// What is offered under a hash that we have marked.
+    pub(super) fn find(&self, hash: u64) -> Option<&Offer> {
+        let is_it = |offer: &&Offer| offer.hash == hash && offer.marked.is_some();
+        self.list.iter().find(is_it)
+    }
+}
+
+/// What came of an attempt to publish.
+pub(super) enum Published {
+    /// It is there, or something has changed since the mark: there is no more to be done.
+    Done,
+    /// It needs room: so many pages, of this partition.
+    NeedPages { pages: u32, victim: u32 },
+}
+
+impl Offer {
+    /// Stores what is offered if nothing has changed since our mark, which stands; under the partition's
+    /// lock. Allocates nothing, raises nothing.
+    pub(super) fn publish(
+        &self,
+        tier: &Tier,
+        partition: &mut PartitionMut,
+        now: Timestamp,
+        grant: &mut Grant,
+    ) -> Published {
+        let Some(marked) = self
+            .marked
+            .filter(|marked| self.stands(tier, partition, marked))
+        else {
+            return Published::Done;
+        };
+        let key = HotKey {
+            hash: self.hash,
+            cache: self.slot,
+            bytes: &self.key,
+        };
+        let record = NewEntry {
+            version: marked.version,
+            deadline: self.deadline,
+            kind: self.kind,
+            negative: self.value.is_none(),
+            value: self.value.as_deref().unwrap_or_default(),
+        };
+        match partition.set(&key, &record, now, grant) {
+            SetOutcome::NeedPages { pages, victim } => Published::NeedPages { pages, victim },
+            SetOutcome::Stored { .. } | SetOutcome::TooLarge => Published::Done,
+        }
+    }
+
+    /// Whether nobody else has marked the key, its stripe or its cache since we have.
+    fn stands(&self, tier: &Tier, partition: &PartitionMut, marked: &Marked) -> bool {
+        let slot = tier.slot(self.slot);
+        let cache = CacheId::of(Oid::from_u32(self.relation));
+        let number = tier.region().partition_of(self.hash);
+        (partition.epoch(self.hash) == marked.epoch || fault::on(Fault::PublishEpochNotCompared))
+            && tier.marks().of(number).count(self.hash) == 1
+            && slot.version.load(SeqCst) == marked.version
+            && tier.cache_of(self.slot).is(cache, SeqCst)
+            && slot.pending_writers.load(SeqCst) == 0
+            && slot.hears_all()
+    }
+}
