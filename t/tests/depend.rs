@@ -917,3 +917,40 @@ fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
         session.run(&format!("SELECT cache_depend('{source}', 'k', 'kept')"));
     }
 }
+
+/// Keys of dependent entries take a transaction 64 MB at most; beyond that the cache goes as a whole.
+#[test]
+fn more_keys_than_a_transaction_has_room_for_clear_the_cache() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("CREATE TABLE wide (id int PRIMARY KEY, k text, v int)");
+    session.run(
+        "INSERT INTO wide SELECT g, g || repeat('x', 2000), 0 FROM generate_series(1, 40000) AS g",
+    );
+    for storage in ["unlogged", "memory"] {
+        session.run(&format!(
+            "SELECT cache_create('{storage}', storage => '{storage}')"
+        ));
+        session.run(&format!("SELECT cache_depend('wide', 'k', '{storage}')"));
+    }
+    let set = |session: &mut Client| {
+        for storage in ["unlogged", "memory"] {
+            session.run(&format!(
+                "SELECT cache_set(k, 'v', cache => '{storage}') FROM wide WHERE id IN (1, 40000)"
+            ));
+            session.run(&format!(
+                "SELECT cache_set('other', 'v', cache => '{storage}')"
+            ));
+        }
+    };
+    let left = |session: &mut Client| {
+        ["unlogged", "memory"]
+            .map(|storage| session.number(&format!("SELECT cache_count('{storage}')")))
+    };
+    set(&mut session);
+    session.run("UPDATE wide SET v = v + 1 WHERE id <= 10000");
+    assert_eq!(left(&mut session), [2, 2]);
+    set(&mut session);
+    session.run("UPDATE wide SET v = v + 1");
+    assert_eq!(left(&mut session), [0, 0]);
+}

@@ -75,6 +75,13 @@ impl Keys {
         self.ends.is_empty()
     }
 
+    /// How much memory the set takes, nearly.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+            + self.ends.len() * size_of::<usize>()
+            + self.places.len() * size_of::<u64>()
+    }
+
     /// Puts numbers of keys into the order of the keys. Eight bytes of each, from where they begin
     /// to differ, are at hand; the rest is looked at only where these are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {

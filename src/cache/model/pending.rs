@@ -22,6 +22,10 @@ use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
 
+/// Bytes that a transaction takes for keys at most. Beyond that each cache of which it notes another key is
+/// cleared as a whole.
+const MOST_BYTES: usize = 64 << 20;
+
 /// What changed rows say of one cache.
 #[derive(Default)]
 pub struct Noted {
@@ -45,6 +49,22 @@ impl Join for ByCache {
 }
 
 impl Noted {
+    /// Notes a key; how many bytes more that takes.
+    fn note(&mut self, key: &[u8]) -> usize {
+        let before = self.keys.size();
+        if !self.all {
+            self.keys.insert(key);
+        }
+        self.keys.size() - before
+    }
+
+    /// All of it counts as changed, and no key need be remembered.
+    fn note_all(&mut self) -> usize {
+        self.all = true;
+        self.keys = Keys::default();
+        0
+    }
+
     fn add(&mut self, other: &Noted) {
         self.all |= other.all;
         self.keys.insert_all(&other.keys);
@@ -64,6 +84,8 @@ fn copied(by_cache: &ByCache) -> ByCache {
 #[derive(Default)]
 struct Transaction {
     noted: Savepoints<ByCache>,
+    /// What its keys have taken so far.
+    bytes: usize,
     /// What was noted and is being removed by the commit, during which triggers may still look.
     leaving: Vec<Rc<ByCache>>,
     /// Something was noted since the entries were last removed.
@@ -141,17 +163,16 @@ pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
     }
-    note_in(cache, |noted| {
-        if !noted.all {
-            noted.keys.insert(key);
-        }
-    });
+    match look(|t| t.bytes > MOST_BYTES) {
+        true => note_in(cache, Noted::note_all),
+        false => note_in(cache, |noted| noted.note(key)),
+    }
     forget_stored(cache, Some(key));
 }
 
 /// All rows are gone on which entries depend, or are other ones.
 pub fn note_all(cache: Oid) {
-    note_in(cache, |noted| noted.all = true);
+    note_in(cache, Noted::note_all);
     forget_stored(cache, None);
 }
 
@@ -174,10 +195,10 @@ pub fn take_placed() -> Option<Oid> {
     }
 }
 
-fn note_in(cache: Oid, note: impl Fn(&mut Noted)) {
+fn note_in(cache: Oid, note: impl Fn(&mut Noted) -> usize) {
     let level = events::nesting_level();
     with(|t| {
-        note(t.noted.at(level).entry(cache.to_u32()).or_default());
+        t.bytes += note(t.noted.at(level).entry(cache.to_u32()).or_default());
         if let Some(fresh) = &mut t.fresh {
             note(fresh.at(level).entry(cache.to_u32()).or_default());
         }
