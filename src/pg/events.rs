@@ -39,7 +39,7 @@ pub struct Observer {
     pub transaction: fn(Moment),
 }
 
-/// What a row of a table cache holds, and where its copy is.
+/// The value of a row of a table cache, and where its copy is.
 #[derive(Clone, Copy)]
 pub struct Copied<'a> {
     pub relation: Oid,

@@ -25,7 +25,7 @@ fn scene<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     database
 }
 
-/// What deletes, and what stores.
+/// Statements that delete, and statements that store.
 const DELETIONS: &[&str] = &[
     "SELECT cache_delete('k', 'c')",
     "SELECT cache_delete_many('{a,k,z}', 'c')",
@@ -129,7 +129,7 @@ fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
     }
 }
 
-/// What the transaction itself sets after its deletion stays, whatever others store.
+/// A value that the transaction itself sets after its deletion stays, whatever other sessions store.
 #[test]
 fn what_is_set_after_the_deletion_stays() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -183,7 +183,7 @@ fn no_deletion_of_many_leaves_the_old_value() {
                 for _ in 0..ROUNDS {
                     barrier.wait();
                     let lease = leases.value("SELECT lease FROM cache_lease('k', cache => 'c')");
-                    // What is stored under a lease is loaded when it is there.
+                    // The value is loaded under the lease.
                     let loaded = leases.text("SELECT v FROM src");
                     if let Some(lease) = lease {
                         leases.run(&format!(

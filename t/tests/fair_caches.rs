@@ -1,4 +1,4 @@
-//! Nobody pays for another's cache: whatever a role does in caches of its own, in open, waiting, rolled-back or
+//! No cache pays for another one: whatever a role does in caches of its own, in open, waiting, rolled-back or
 //! prepared transactions, fetches of another role's cache are stored, its copies fill, and slots are given back.
 //! An attack is a line in one of the lists.
 
@@ -17,13 +17,13 @@ use postgres::Client;
 const TRIES: i64 = 100;
 const ENOUGH: i64 = 95;
 
-/// Whom it is done to, and by whom: `cache` is the victim's, the schema `own` the attacker's.
+/// A victim with the table `cache`, and an attacker with the schema `own`.
 struct Scene<'c> {
     database: Database<'c>,
     attacker: String,
 }
 
-/// What the attacker has: a cache that depends on a source, and one by hand.
+/// The attacker has a cache that depends on a source, and one without dependencies.
 fn scene(cluster: &Cluster) -> Scene<'_> {
     let database = cluster.database();
     let attacker = cluster.role();
@@ -109,7 +109,7 @@ impl Scene<'_> {
     }
 }
 
-/// What stands still: prepared, open, or waiting.
+/// Writes that stand still: prepared, open, or waiting.
 const PREPARED: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 9900",
     "UPDATE own.s SET v = v + 1 WHERE id BETWEEN 1 AND 10001",
@@ -166,7 +166,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
             ));
         }
         let mut watch = scene.database.connect();
-        // The others' keys have no entry: they commit.
+        // The other two commit, because their keys have no entry.
         let (first, _) = &waiting[0];
         wait_until("the commit waits", || {
             watch.holds(&format!(
@@ -182,7 +182,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
     scene.nobody_pays("after it");
 }
 
-/// What goes round and round.
+/// Writes that are repeated all the time.
 const LOOPS: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 300",
     "SELECT cache_delete_prefix('q', 'own.plain')",

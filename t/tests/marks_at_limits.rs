@@ -15,7 +15,7 @@ const HANGING: [&str; 2] = [
     "synchronous_commit = local",
 ];
 
-/// A cache with so many entries and the key `k`. Nobody has read it, so it has no slot.
+/// A cache with so many entries and the key `k`. It was never read, so it has no slot.
 fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();

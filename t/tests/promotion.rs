@@ -48,7 +48,7 @@ fn a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old() {
     session.run("UPDATE src SET v = 'w2'");
     wait_for_replay(&mut session, &mut replica);
     assert_eq!(replica.text(FETCH), "w2");
-    // What depends on nothing is stored.
+    // A value without dependencies is stored.
     assert_eq!(
         replica.text("SELECT cache_fetch('k', 'SELECT ''v''', cache => 'own')"),
         "v"

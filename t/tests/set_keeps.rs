@@ -32,7 +32,7 @@ fn warm(session: &mut Client) {
     session.heat("k", "c");
 }
 
-/// What leaves a copy of the new row.
+/// Sets that leave a copy of the new row.
 const KEPT: &[&str] = &[
     "SELECT cache_set('k', 'new', cache => 'c')",
     "SELECT cache_set('k', NULL, cache => 'c')",
@@ -43,7 +43,7 @@ const KEPT: &[&str] = &[
     "BEGIN; SAVEPOINT s; SELECT cache_set('k', '1', cache => 'c'); RELEASE s; COMMIT",
 ];
 
-/// What leaves none, as something came after the set, or instead of it.
+/// Sets that leave none, because something came after the set, or instead of it.
 const DROPPED: &[&str] = &[
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); UPDATE c SET value = '2' WHERE key = 'k'; COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); DELETE FROM c; COMMIT",

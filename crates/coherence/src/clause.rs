@@ -27,13 +27,13 @@ clauses! {
     LateWriteMarked,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// Who has marked a key and knew of no slot looks for it again, and removes what came meanwhile.
+    /// A writer that has marked a key and knew of no slot looks for it again, and removes copies made meanwhile.
     KeyLooksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
     /// It is the cache's own.
     LockByCache,
-    /// Who has taken it looks for the slot again.
+    /// A writer that has taken it looks for the slot again.
     CacheLooksForSlotAgain,
 
     // Rule 3, unmark
@@ -76,12 +76,12 @@ clauses! {
     // Rule 4, fill
     FillNewSnapshot,
     FillVer,
-    /// Nobody marks the key.
+    /// No writer marks the key.
     FillMark,
     FillGeneration,
     FillEpoch,
     FillCachePend,
-    /// Nobody who found no slot marks the cache, asked after there is one.
+    /// No writer that found no slot marks the cache; checked once the slot exists.
     FillProven,
     FillSuspended,
     FillWithoutXid,

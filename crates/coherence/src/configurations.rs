@@ -260,7 +260,7 @@ pub fn set_then_update() -> Model {
     m
 }
 
-/// What a set publishes needs room in another partition, against a writer of the key.
+/// A set that needs room in another partition to publish, against a writer of the key.
 pub fn needs_room() -> Model {
     let mut m = Model::new("set that needs room")
         .actor("W1", &[Set(0), Commit])

@@ -44,9 +44,9 @@
 //!
 //! # What the model adds to the rules' first wording
 //!
-//! * Who marks without a slot **looks for the slot again** after the mark or the lock (`KeyLooksForSlotAgain`,
-//!   `CacheLooksForSlotAgain`); who makes a slot looks for the lock after it (`FillProven`). So one sees the other, and no
-//!   mark needs a slot.
+//! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
+//!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that makes a slot looks for the lock after it
+//!   (`FillProven`). So one sees the other, and no mark needs a slot.
 //! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
 //! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
 //!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.

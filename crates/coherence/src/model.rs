@@ -80,7 +80,7 @@ pub struct Model {
     pub evicts: bool,
     /// Sections read epochs before pends: the order must not matter.
     pub epochs_first: bool,
-    /// What is published needs room in another partition.
+    /// To publish needs room in another partition.
     pub needs_room: bool,
     /// Check property (f) in every state, too.
     pub checks_each_state: bool,

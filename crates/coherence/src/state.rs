@@ -73,7 +73,7 @@ pub struct Slot {
     pub epoch: u8,
     pub pending_writers: i8,
     pub suspended: bool,
-    /// Nobody holds a lock that was taken before the slot was made.
+    /// No writer holds a lock that was taken before the slot was made.
     pub proven: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Stripe {
 }
 
 /// Writers that have changed a cache as a whole and found no slot: each holds a lock of its own, in a mode that
-/// conflicts with nobody's, which readers only look at.
+/// conflicts with no other, which readers only look at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
@@ -150,7 +150,7 @@ pub struct DirtyKey {
     pub slot: SlotSeen,
 }
 
-/// What a mark on a key knows of the cache's slot: without its number it cannot remove the entry.
+/// The slot of the cache, as a mark on a key knows it: without its number it cannot remove the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
@@ -259,7 +259,7 @@ pub struct Backend {
     pub other: Other,
     /// Has looked for the lock in this get.
     pub has_asked: bool,
-    /// What is to be published has been given room by another partition.
+    /// Another partition has given room to publish.
     pub has_room: bool,
     pub ddl: Ddl,
     /// Of the get under way: the oldest version it may return, its token, the row it read, half a verdict.

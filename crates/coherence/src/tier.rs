@@ -111,7 +111,7 @@ impl State {
             && others
     }
 
-    /// Who has made a slot, or found one that is not proven, looks whether anybody holds the lock.
+    /// A reader that has made a slot, or found one that is not proven, looks whether a writer holds the lock.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// Rule 3: has nobody else marked the key, or has, since we did?
+    /// Rule 3: whether no other writer has marked the key, neither before our mark nor since.
     pub fn is_untouched(&self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
         (!m.keeps(Clause::PublishPendIsOne) || stripe.marks[key] == 1)

@@ -41,7 +41,7 @@ impl Cache {
         })
     }
 
-    /// Whether the cache has a slot from before the promotion of this server that nobody has opened since.
+    /// Whether the cache has a slot from before the promotion of this server that no session has opened since.
     #[inline]
     pub fn is_to_open(&self) -> bool {
         let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));

@@ -4,7 +4,7 @@
 //! - **Record**: every changed row's key goes to the ledger's `keys`, every table that changed as a
 //!   whole to its `tables`, before the statement ends.
 //! - **Mark** (before commit): the entries go, a mark stands on each key's hash, and the `epoch` of its
-//!   stripe rises; of a whole cache `pending_writers` rises and the version changes. From here on nobody
+//!   stripe rises; of a whole cache `pending_writers` rises and the version changes. From here on no session
 //!   fills an old row in.
 //! - **Unmark** (after commit or abort): `epoch` rises again, the mark is lowered; of a cache the version
 //!   changes before `pending_writers` falls.
@@ -82,8 +82,8 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     hand_over_if_preparing();
 }
 
-/// Notes that the row of a key is about to be looked for, to be removed. One that is not there yet is looked
-/// for again by [`second_looks`].
+/// Notes a deletion before it looks for the row of a key. A row that is stored later is looked for again by
+/// [`second_looks`].
 pub fn note_deletion(relation: Oid, key: &[u8]) {
     note_outdated(relation);
     let noted = with(|transaction| match tier() {
@@ -168,7 +168,7 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 
 /// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
 /// void. A temporary table has no lease, no copy and no slot. With the prefix of the keys, before they are
-/// looked for: those that are not there yet are looked for again.
+/// looked for: keys that are stored later are looked for again.
 pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;

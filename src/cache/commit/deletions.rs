@@ -3,7 +3,7 @@
 //!
 //! A session that has loaded a value writes its row, and then asks whether its lease is void. A deletion
 //! that looks, and marks later, meets neither a row that is not visible when it looks nor a lease that has
-//! ended when it marks. So it looks twice, unless nobody has stored anything meanwhile.
+//! ended when it marks. So it looks twice, unless no session has stored anything meanwhile.
 
 use pgrx::pg_sys::Oid;
 
@@ -12,7 +12,7 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
 
-/// What is to be looked for again in one cache.
+/// Keys and prefixes to look for again in one cache.
 pub struct SecondLook {
     pub relation: Oid,
     pub keys: Vec<Box<[u8]>>,

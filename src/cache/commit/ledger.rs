@@ -44,12 +44,12 @@ pub(super) struct Transaction {
     pub(super) removals: Vec<CacheId>,
     /// Caches from which somebody removes entries because their source changes.
     pub(super) outdated: HashSet<CacheId>,
-    /// What is to be looked for again.
+    /// Deletions that must look again.
     pub(super) deletions: Deletions,
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
     pub(super) marks: Marks,
-    /// What rows hold that are not marked yet.
+    /// Values of rows that are not marked yet.
     pub(super) offers: Offers,
     /// That of a transaction that is being prepared.
     pub(super) record: Option<Record>,
@@ -145,7 +145,7 @@ impl Transaction {
         }
     }
 
-    /// What was offered of a key is not what its row holds any more.
+    /// Withdraws the offer of a key, because its row has changed again.
     pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
         if fault::on(Fault::NoteKeepsOffer) {
             return;

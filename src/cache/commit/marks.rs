@@ -47,7 +47,7 @@ pub struct Marks {
     full: Vec<u32>,
     /// Relations without a slot that are locked instead, each once.
     locked: Vec<u32>,
-    /// What may be published in the place of copies that the marks have removed.
+    /// Values to publish in the place of copies that the marks have removed.
     pub(super) offers: Offers,
 }
 
@@ -66,8 +66,8 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Comes after `pending_writers` has risen, or the lock is taken: who is granted a lease in a
-    /// partition before it is walked has it voided there, who asks later is refused.
+    /// Comes after `pending_writers` has risen, or the lock is taken: a lease that was granted in a
+    /// partition before it is walked is voided there, a later request is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
@@ -121,7 +121,7 @@ impl Marks {
             let key = hot_key(tier, cache, slot.unwrap_or(NO_SLOT), bytes);
             all_raised &= self.key(tier, cache, &key, voids_lease);
         }
-        // Whoever has given the cache a slot before the marks stood may have made copies of old rows.
+        // A reader that has given the cache a slot before the marks stood may have made copies of old rows.
         if let (None, Some(slot)) = (slot, find_again(tier, cache)) {
             if !all_raised {
                 self.stand_for_keys(tier, cache, slot);

@@ -1,9 +1,9 @@
-//! What a transaction offers to the tier at its commit: what rows hold that it has written, and whose copies
-//! its marks have removed.
+//! Values that a transaction offers to the tier at its commit: those of rows that it has written, and whose
+//! copies its marks have removed.
 //!
 //! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any
 //! later change of the key withdraws what was offered, a savepoint's rollback withdraws everything, and an
-//! offer counts only if nobody else has marked its key, its stripe or its cache since.
+//! offer counts only if no other transaction has marked its key, its stripe or its cache since.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,7 +27,7 @@ pub(super) struct Offers {
     bytes: usize,
 }
 
-/// What a row holds.
+/// The value of a row.
 pub(super) struct Offer {
     relation: u32,
     slot: u32,
@@ -40,7 +40,7 @@ pub(super) struct Offer {
     marked: Option<Marked>,
 }
 
-/// What must not have changed since our mark.
+/// The state that must not have changed since our mark.
 #[derive(Clone, Copy)]
 struct Marked {
     epoch: u64,
@@ -105,16 +105,16 @@ impl Offers {
         offer.marked = (had && offer.slot == key.cache).then_some(Marked { epoch, version });
     }
 
-    /// What is offered under a hash that we have marked.
+    /// Returns the offer under a hash that we have marked.
     pub(super) fn find(&self, hash: u64) -> Option<&Offer> {
         let is_it = |offer: &&Offer| offer.hash == hash && offer.marked.is_some();
         self.list.iter().find(is_it)
     }
 }
 
-/// What came of an attempt to publish.
+/// The outcome of an attempt to publish.
 pub(super) enum Published {
-    /// It is there, or something has changed since the mark: there is no more to be done.
+    /// It is stored, or something has changed since the mark: nothing is left to do.
     Done,
     /// It needs room: so many pages, of this partition.
     NeedPages { pages: u32, victim: u32 },
@@ -154,7 +154,7 @@ impl Offer {
         }
     }
 
-    /// Whether nobody else has marked the key, its stripe or its cache since we have.
+    /// Whether no other transaction has marked the key, its stripe or its cache since our mark.
     fn stands(&self, tier: &Tier, partition: &PartitionMut, marked: &Marked) -> bool {
         let slot = tier.slot(self.slot);
         let cache = CacheId::of(Oid::from_u32(self.relation));

@@ -40,7 +40,7 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
         return ask_by_lock(cache, key);
     };
     if cache.temporary {
-        return Turn::Untracked(None); // nobody else changes it
+        return Turn::Untracked(None); // no other session changes it
     }
     if held::is_full() {
         return untracked(tier, cache, key);

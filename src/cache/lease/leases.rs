@@ -59,7 +59,7 @@ pub fn end(lease: Lease) -> bool {
     good
 }
 
-/// Ends a watch, if nobody has voided it.
+/// Ends a watch, unless it was voided.
 pub fn end_watch(watch: Lease) {
     at(watch, |leases| leases.end_watch(watch.hash, watch.id));
 }

@@ -3,8 +3,8 @@
 //!
 //! A writer marks before their commit becomes visible and unmarks after it (`marks`). Between the
 //! two a loader reads what is about to be out of date. Guards that nothing is stored which was
-//! loaded then: no lease is granted while a writer of the key, or of its cache, pends; and who stores
-//! without a lease holds a [`LoadToken`] from before they load: a watch, which is voided as a lease is.
+//! loaded then: no lease is granted while a writer of the key, or of its cache, pends; and a session that stores
+//! without a lease holds a [`LoadToken`] from before it loads: a watch, which is voided as a lease is.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -32,16 +32,16 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Whether somebody changes as a whole a cache that has no slot. Asked under no lock of the tier, after
-/// the lease's record is there: who takes the lock of the cache later voids it.
+/// Whether a writer changes as a whole a cache that has no slot. Asked under no lock of the tier, once
+/// the lease's record exists: a writer that takes the lock of the cache later voids it.
 pub fn is_locked_without_slot(tier: &Tier, cache: &Cache) -> bool {
     cache.slot(tier).is_none()
         && lock::is_marked_without_slot(cache.relation)
         && !fault::on(Fault::LeaseWhileLocked)
 }
 
-/// Entries of a cache were removed by a change that is visible now. Of a cache without a slot nobody
-/// knows, and a new slot counts as one from which entries have just been removed.
+/// Entries of a cache were removed by a change that is visible now. A cache without a slot has no
+/// record of that, and a new slot counts as one from which entries have just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
     if let Some(slot) = slots::find(tier, cache) {

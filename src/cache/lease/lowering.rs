@@ -104,7 +104,7 @@ impl Mark {
         }
     }
 
-    /// Undoes the mark of a key, by who has its partition's lock; whether a lease was voided.
+    /// Undoes the mark of a key under its partition's lock; returns whether a lease was voided.
     pub fn undo_key(&self, tier: &Tier, partition: &mut PartitionMut) -> bool {
         let Mark::Key {
             hash,

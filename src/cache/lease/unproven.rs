@@ -1,7 +1,7 @@
 //! Caches of which nobody has seen since the server's start that no transaction which was prepared before
 //! it, and is not decided, has changed them. What such a transaction had marked is known no more.
 //!
-//! And those that somebody was changing as a whole when they had no slot (`lock::mark_without_slot`).
+//! And those that a writer was changing as a whole when they had no slot (`lock::mark_without_slot`).
 //! Guards that nothing is copied, leased or stored of such a cache as long as a transaction of either kind
 //! holds its lock, whether there was a tier before or not. A table's slot begins unproven.
 

@@ -58,8 +58,8 @@ impl TierHandle {
         })
     }
 
-    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog. Who uses it has
-    /// seen that the slot need not be opened (`Cache::is_to_open`).
+    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog. The caller has
+    /// checked that the slot need not be opened (`Cache::is_to_open`).
     pub fn known(cache: &Cache) -> Option<TierHandle> {
         let tier = tier()?;
         Some(TierHandle {

@@ -84,7 +84,7 @@ fn copied(by_cache: &ByCache) -> ByCache {
 #[derive(Default)]
 struct Transaction {
     noted: Savepoints<ByCache>,
-    /// What its keys have taken so far.
+    /// Bytes that its keys have taken so far.
     bytes: usize,
     /// What was noted and is being removed by the commit, during which triggers may still look.
     leaving: Vec<Rc<ByCache>>,

@@ -1,8 +1,8 @@
 //! The second look of deletions, right before the commit: what has come since the first one was made of
 //! what the deletion wants out of the way.
 //!
-//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so nobody stores
-//! any more what was loaded before; a row that is written and not committed is waited for, as an INSERT of
+//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so no session stores
+//! a value any more that was loaded before; a row that is written and not committed is waited for, as an INSERT of
 //! the same key would.
 
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub fn look_again() {
         return;
     }
     for look in changes::second_looks() {
-        // As the owner, whom no policy hides a row from: where policies stand the caller's first look counts.
+        // The second look acts as the owner, for whom no policy hides a row. So with policies only the first counts.
         let found = registry::find(look.relation);
         let Some(cache) = found.ok().filter(|cache| !cache.row_security) else {
             continue;

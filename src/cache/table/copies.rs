@@ -112,7 +112,7 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
     })
 }
 
-/// Whether nothing that the token speaks of has changed and no writer is at work, by who has the
+/// Whether nothing that the token speaks of has changed and no writer is at work; called under the
 /// partition's lock.
 fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
@@ -151,8 +151,8 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
     );
 }
 
-/// Offers what a row holds since this transaction has written it, so that its copy need not be filled anew
-/// after the commit. Only where there is a copy: what nobody reads must not push out what is read.
+/// Offers the value of a row that this transaction has written, so that its copy need not be filled anew
+/// after the commit. Only where a copy exists: entries without readers must not push out entries with readers.
 pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let Some(tier) = tier().filter(|_| guc::hot_tier() && !cache.row_security) else {
         return;

@@ -43,7 +43,7 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory_id)));
     find(tier, cache).or_else(assign).or_else(|| {
-        // A table goes on without a slot, and its reads are not to look through all of them each time.
+        // A table cache works without a slot, and its reads are not to look through all of them each time.
         if memory_id == 0 && !session::in_recovery() {
             return None;
         }
@@ -67,8 +67,8 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
-    // Who has changed a table without a slot as a whole has locked it instead. And of its removals
-    // before this moment nobody knows.
+    // A writer that has changed a table without a slot as a whole has locked it instead. And its removals
+    // before this moment are not known.
     let may_be_changing = memory_id == 0 || transaction::most_prepared() > 0;
     let begins_unproven = may_be_changing && !fault::on(Fault::NewSlotNotUnproven);
     slot.unproven.store(u32::from(begins_unproven), SeqCst);
@@ -97,8 +97,8 @@ pub fn free(tier: &Tier, cache: CacheId) {
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of databases, that are gone although nobody
-/// here was told: a standby only replays their DROP, and elsewhere a session may have given a cache a slot
+/// Frees the slots of relations of this database, and of databases, that are gone without
+/// notice: a standby only replays their DROP, and elsewhere a session may have given a cache a slot
 /// at the moment at which it was dropped. On a standby a slot has no entries but those of a
 /// memory cache, which may be evicted at any time, so one that is freed too early costs misses and
 /// nothing else. Elsewhere a relation that is not seen may be one that is being made: its maker has it

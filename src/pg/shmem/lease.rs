@@ -9,10 +9,10 @@
 //!    looked at under it, shared or exclusively. So whoever changes an entry and voids its lease does
 //!    both in one step.
 //! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of
-//!    watches, which lie behind those: nobody asks for a watch or waits for its end, and any change
+//!    watches, which lie behind those: no session asks for a watch or waits for its end, and any change
 //!    of the key frees it.
 //! 3. A role has at most half of a partition's records of a kind.
-//! 4. Nobody sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
+//! 4. No session sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
 //!
 //! The number of records is fixed. When those of a partition are all taken, the next caller gets none
 //! and computes without.
@@ -290,12 +290,12 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Whether nobody has voided a watch.
+    /// Whether a watch has not been voided.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
 
-    /// Ends a watch, if it is there.
+    /// Ends a watch, if it exists.
     pub fn end_watch(&self, hash: u64, id: u64) {
         if let Some(record) = self.find_watch(hash, id) {
             self.free(record);

@@ -66,7 +66,7 @@ pub struct Marks {
 
 impl Marks {
     /// # Safety
-    /// `memory` is 64-byte aligned, zeroed before anybody uses it, and holds `shape.bytes()`.
+    /// `memory` is 64-byte aligned, zeroed before its first use, and holds `shape.bytes()`.
     pub unsafe fn attach(memory: *mut u8, shape: Shape) -> Marks {
         // SAFETY: both arrays lie one after the other in the memory; atomics of any bits are valid.
         unsafe {

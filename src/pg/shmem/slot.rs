@@ -40,7 +40,7 @@ pub struct Slot {
     /// 1: nobody has seen yet that no transaction which was prepared before the server's start has
     /// changed the cache. What such a transaction has marked is known no more.
     pub unproven: AtomicU32,
-    /// 1: it was taken on a standby, and nobody has opened it since the promotion. What was replayed has
+    /// 1: it was taken on a standby, and no session has opened it since the promotion. Replayed changes have
     /// removed no entry.
     pub recovered: AtomicU32,
     /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.

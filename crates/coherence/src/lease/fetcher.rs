@@ -86,7 +86,7 @@ impl Moves<'_> {
         self.roll_back(kind);
     }
 
-    /// Asked when the lease is there.
+    /// Asked once the lease exists.
     fn is_old(&self, kind: FetcherKind) -> bool {
         kind == FetcherKind::RepeatableRead
             && self.m.keeps(Clause::OldSnapshotStoresNothing)
@@ -109,7 +109,7 @@ impl Moves<'_> {
         });
     }
 
-    /// One section under the partition's lock: the record is there if nothing pends.
+    /// One section under the partition's lock: the record is made if nothing pends.
     fn ask(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {

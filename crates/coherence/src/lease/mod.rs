@@ -10,7 +10,7 @@
 //!
 //! | who | does |
 //! |---|---|
-//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache; without a slot takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for whoever has written one that it cannot see |
+//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache; without a slot takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for transactions that have written one that it cannot see |
 //! | writer, after it | unmarks, voids leases and watches, gives the lock back |
 //! | fetcher | is granted a lease only while nothing pends, under the partition's lock; looks for the cache's lock **after** it; reads the source with a newer snapshot; announces that it stores, writes the row; **then** asks whether the lease was voided, and takes the row back if so |
 //! | fetcher without a lease | the same with a watch in the place of the lease: any number of fetchers may watch a key |

@@ -14,11 +14,11 @@ clauses! {
     AskCachePend,
     /// Nor while one without a slot holds the cache's lock.
     AskLock,
-    /// Which is asked once the record is there.
+    /// Which is asked once the record exists.
     AskLockAfter,
     /// It is the cache's own.
     LockByCache,
-    /// Who changes another cache as a whole voids nothing here.
+    /// A writer that changes another cache as a whole voids nothing here.
     VoidsByCache,
     /// A mark voids leases.
     MarkVoids,
@@ -44,7 +44,7 @@ clauses! {
     DeleteLooksAgain,
     /// And waits for the transaction of a row that it cannot see.
     DeleteWaits,
-    /// Who stores says so before the row is written.
+    /// A fetcher that stores says so before the row is written.
     StoreAnnounced,
     /// A store that has begun and ended since the first look counts, too.
     DeleteCountsBegun,
@@ -111,7 +111,7 @@ impl Model {
         self
     }
 
-    /// Whether nobody but a single fetcher has to do with the key and its cache.
+    /// Whether only a single fetcher has to do with the key and its cache.
     pub fn is_alone(&self) -> bool {
         let owns = |actor: &&Actor| !matches!(actor, Actor::Neighbour(_));
         self.actors.iter().filter(owns).count() == 1
@@ -262,7 +262,7 @@ pub enum Violation {
     StaleForGood,
     /// After all have ended somebody's mark or lease is there.
     LeftBehind,
-    /// A fetcher stores nothing although nobody has changed its key or its cache.
+    /// A fetcher stores nothing although no writer has changed its key or its cache.
     PaysForAnother,
     /// Nobody can go on.
     Stuck,

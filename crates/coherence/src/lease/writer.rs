@@ -101,7 +101,7 @@ impl Moves<'_> {
 
     /// Under the latest snapshot. A row that is being changed or removed is waited for in any case.
     fn remove(&mut self, next: Phase) {
-        // Where no store is open nobody looks for rows.
+        // Where no store is open it looks for no rows.
         let unseen = self.others().any(|other| other.row.is_some());
         let looks = self.from.open > 0;
         let there = self.from.row.is_some();

@@ -1,6 +1,6 @@
 //! A fifth model, of the promotion of a standby: memory caches that were used while it replayed.
 //!
-//! A memory cache takes writes on a standby. What is replayed there removes nothing, so an entry that was made of a
+//! A memory cache takes writes on a standby. Replayed changes remove nothing there, so an entry that was made of a
 //! source may be out of date when the standby becomes the primary. Others (rate limits, locks, sessions) depend on
 //! nothing and must survive. The promises: **no read shows what a fetch has stored of a source that is newer when the read
 //! begins; from the promotion on the same holds for what was set by hand on the standby; what depends on nothing

@@ -115,7 +115,7 @@ pub struct Backend {
     /// The source's version when this read began, and what was loaded.
     pub oldest: u8,
     pub read: u8,
-    /// A load's lease or watch that nobody has voided.
+    /// A load's lease or watch that is not void.
     pub holds: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct State {
     pub recovered: bool,
     /// Marks that stand on the key.
     pub marks: u8,
-    /// What depends on nothing was set, and must be there.
+    /// An entry without dependencies was set, and must exist.
     pub is_set: bool,
     pub backends: [Backend; MAX_ACTORS],
     pub broken: Option<Violation>,

@@ -156,7 +156,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Under the partition's lock. What is set by hand is not kept off, but for a mark.
+    /// Under the partition's lock. A set by hand is kept off by a mark only.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;
