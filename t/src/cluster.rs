@@ -214,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps this server from other tests: what was done to it cannot be undone.
+    /// Keeps this server from other tests, because the changes to it cannot be undone.
     pub fn spoil(&self) {
         self.is_spoiled.store(true, Ordering::Relaxed);
     }

@@ -26,7 +26,7 @@ const LONGEST: &str = "60s";
 /// Whether the library has windows.
 pub fn paused(cluster: &Cluster) -> bool {
     let mut session = cluster.connect("postgres");
-    session.holds("SELECT count(*) = 2 FROM pg_settings WHERE name LIKE 'pgcache.pause%'")
+    session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
 /// From now on this session stays in this window when it comes to it; the number of its backend.

@@ -205,25 +205,25 @@ faults! {
     ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
     /// Whether anybody tracks is asked before the commit is visible.
     AsksTooEarly => "resp_tracking_tables_storm::who_begins_to_track_right_before_a_commit_is_visible_is_told",
-    /// Clients are told of what was rolled back.
+    /// Clients receive invalidations for changes that were rolled back.
     RollbackTold => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
-    /// Clients are told after new copies can be made.
+    /// Clients receive invalidations only after new copies can be made.
     ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
-    /// Clients are told before the commit is visible.
+    /// Clients receive invalidations before the commit is visible.
     ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// A back replies with rows whose writer has not told of them.
     BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
     /// Replies are sent before the changes that came before them.
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_a_change_that_was_not_told",
-    /// What is told during a read is not told again after its reply.
+    /// A key invalidated during a read is not invalidated again after its reply.
     NotToldAgain => "resp_tracking_tables::what_is_told_while_a_read_is_under_way_is_told_again",
     /// A front that was overtaken in the ring tells nothing.
     LostTellsNothing => "resp_tracking::a_front_that_was_overtaken_tells_everything",
-    /// Clients are told of what was rolled back to a savepoint.
+    /// Clients receive invalidations for changes rolled back to a savepoint.
     SavepointTold => "resp_tracking_tables::what_a_savepoint_takes_back_is_not_told",
     /// The record of a prepared transaction tells nothing.
     RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_is_told_as_everything_when_it_is_committed",
-    /// Reads of a cache whose changes are not heard are not told at once.
+    /// Reads of a cache whose changes cannot be followed are not invalidated at once.
     UnheardNotOwed => "resp_tracking_tables::while_changes_go_unheard_each_read_is_told_at_once",
 
     // The Redis protocol
@@ -253,7 +253,7 @@ faults! {
     NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
-    /// Watchers are told of what was rolled back to a savepoint.
+    /// Watchers are notified of changes rolled back to a savepoint.
     RollbackNotified => "watch::each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback",
 }
 

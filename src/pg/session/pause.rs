@@ -27,7 +27,7 @@ pub enum Window {
     WrittenToAsked,
     /// A fetch has found nothing, and not asked for the lease yet.
     LookToAsk,
-    /// A front has told its clients what has changed, and not run their next commands yet.
+    /// A network process has sent invalidations, and not run the next commands yet.
     DrainToRead,
     /// A writer has found no slot of the cache that it has changed, and not marked it yet.
     NoSlotToMark,

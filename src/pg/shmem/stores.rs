@@ -16,7 +16,7 @@ const BEGUN: u64 = 1 << 32;
 #[repr(transparent)]
 pub struct Stores(AtomicU64);
 
-/// What there was at one moment.
+/// The counts at one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StoresSeen(u64);
 
@@ -31,7 +31,7 @@ impl Stores {
         self.0.fetch_sub(OPEN, SeqCst);
     }
 
-    /// What there is now.
+    /// Returns the counts now.
     pub fn see(&self) -> StoresSeen {
         StoresSeen(self.0.load(SeqCst))
     }
