@@ -4,7 +4,7 @@
 //! source may be out of date when the standby becomes the primary. Others (rate limits, locks, sessions) depend on
 //! nothing and must survive. The promises: **no read shows what a fetch has stored of a source that is newer when the read
 //! begins; from the promotion on the same holds for what was set by hand on the standby; what depends on nothing
-//! stays.** What is set by hand on a primary is the caller's own.
+//! stays.** An entry set by hand on a primary is the caller's own.
 //!
 //! # The rules
 //!
