@@ -27,7 +27,7 @@ if [ $# -gt 0 ]; then
 fi
 [ ${#faults[@]} -gt 0 ] || die "$table has no such fault."
 
-# What a cargo build of this tree, or of one like it, takes.
+# The arguments of a cargo build of this tree, or of one like it.
 build=(env "CARGO_TARGET_DIR=$BUILD/target" "PGRX_PG_CONFIG_PATH=$PG_CONFIG" nice cargo build --profile checked --locked
     --package pgcache --no-default-features --features "pg$PG_MAJOR,pauses")
 
