@@ -33,6 +33,9 @@ fn all_settings(session: &mut Client) -> String {
     )
 }
 
+/// A look at one thing: what of it is wrong.
+type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
+
 /// Takes away what the test made, and returns what else it left. The server is spoiled where that can be seen only
 /// by a restart.
 pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
@@ -51,7 +54,7 @@ pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
         Ok(session) => session,
         Err(error) => return Some(format!("no session can be made: {error}")),
     };
-    let looks: [&dyn Fn(&mut Client) -> Option<String>; 7] = [
+    let looks: [&Look; 7] = [
         &sessions,
         &transactions,
         &|session| tier(cluster, session),

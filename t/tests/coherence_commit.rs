@@ -13,7 +13,7 @@ use pgcache_tests::windows::LetGo;
 #[test]
 fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
-    let database = cluster_database(&cluster);
+    let database = cluster_database(cluster);
     let mut reader = database.connect();
     let mut value = reader.heat("k", "c").expect("it is there");
     for end in ["pg_cancel_backend", "pg_terminate_backend"] {
@@ -41,10 +41,10 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
 #[test]
 fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
-    let database = cluster_database(&cluster);
+    let database = cluster_database(cluster);
     let mut reader = database.connect();
     thread::scope(|scope| {
-        let _go = LetGo(&cluster);
+        let _go = LetGo(cluster);
         let mut writer = database.connect();
         writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'p'");
         writer.run("SET synchronous_commit = on");

@@ -68,7 +68,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     let row = "SELECT (SELECT value FROM c WHERE key = 'k')";
     let remove = "SELECT cache_delete_prefix('k', 'c')";
     thread::scope(|scope| {
-        let _go = LetGo(&cluster);
+        let _go = LetGo(cluster);
         let mut writer = database.connect();
         writer.run("SET synchronous_commit = on");
         let removes = format!("BEGIN; INSERT INTO c VALUES ('x', ''); {remove}; COMMIT");
@@ -87,7 +87,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     // Without a lease a token says that the removal has come and gone while the loader ran.
     writer.run("BEGIN; SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
-        let _go = LetGo(&cluster);
+        let _go = LetGo(cluster);
         let gate = "SELECT ''loaded'' FROM pg_advisory_lock_shared(42)";
         let loader = scope.spawn(|| {
             reader.run(&many_leases());
@@ -198,7 +198,7 @@ fn a_transaction_that_is_prepared_leaves_nothing_marked_when_it_is_rolled_back()
 #[test]
 fn however_a_transaction_ends_nothing_stays_marked() {
     let cluster = Cluster::with_tier(&[]);
-    let (database, mut writer, mut reader) = hot_cache(&cluster);
+    let (database, mut writer, mut reader) = hot_cache(cluster);
     writer.run("BEGIN; UPDATE c SET value = 'undone'");
     let pid = writer.text("SELECT pg_backend_pid()");
     reader.run(&format!("SELECT pg_terminate_backend({pid}, 60000)"));
@@ -224,7 +224,7 @@ fn however_a_transaction_ends_nothing_stays_marked() {
 #[test]
 fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     let cluster = Cluster::with_tier(&[]);
-    let (database, mut one, mut reader) = hot_cache(&cluster);
+    let (database, mut one, mut reader) = hot_cache(cluster);
     one.run("SELECT cache_set('l', 'old', cache => 'c')");
     for round in 0..3 {
         let mut other = database.connect();
@@ -276,7 +276,7 @@ fn a_dropped_database_leaves_no_slot_and_no_entry() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
     let mut session = cluster.connect("postgres");
     for _ in 0..3 {
-        let (database, writer, mut reader) = hot_cache(&cluster);
+        let (database, writer, mut reader) = hot_cache(cluster);
         for i in 0..14 {
             reader.run(&format!("SELECT cache_create('m{i}', storage => 'memory')"));
             reader.run(&format!("SELECT cache_set('k', '1', cache => 'm{i}')"));

@@ -253,7 +253,7 @@ const CONF: [&str; 2] = [
 fn in_a_storm_of_sources_nothing_old_is_read_or_left() {
     let cluster = Cluster::with_tier(&CONF);
     for storage in ["unlogged", "logged"] {
-        weather(&cluster, storage, true);
+        weather(cluster, storage, true);
     }
     cluster.connect("postgres").run("CREATE EXTENSION pgcache");
     cluster.connect("postgres").nothing_pending();
@@ -262,5 +262,5 @@ fn in_a_storm_of_sources_nothing_old_is_read_or_left() {
 #[test]
 fn in_a_storm_of_sources_without_preload_nothing_old_is_read_or_left() {
     let conf = [&CONF[..], &["shared_preload_libraries = ''"]].concat();
-    weather(&Cluster::start(&conf), "unlogged", false);
+    weather(Cluster::start(&conf), "unlogged", false);
 }

@@ -37,21 +37,21 @@ fn in_each_window_of_a_change_a_get_fills_nothing_old() {
         "synchronous_standby_names = 'nobody'",
         "synchronous_commit = local",
     ]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
     for change in CHANGES {
         for hot in [true, false] {
-            let database = with_cache(&cluster);
+            let database = with_cache(cluster);
             let mut reader = database.connect();
             if hot {
                 reader.heat("k", "c");
             }
             thread::scope(|scope| {
-                let _go = LetGo(&cluster);
+                let _go = LetGo(cluster);
                 let mut writer = database.connect();
                 writer.run("SET synchronous_commit = on");
-                let backend = stay_in(&cluster, &mut writer, VISIBLE_TO_UNMARK);
+                let backend = stay_in(cluster, &mut writer, VISIBLE_TO_UNMARK);
                 let writer = scope.spawn(move || writer.run(change));
                 let waits = format!(
                     "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'SyncRep'"
@@ -77,19 +77,19 @@ fn in_each_window_of_a_change_a_get_fills_nothing_old() {
 #[test]
 fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
     let cluster = Cluster::with_tier(&[]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
     for change in CHANGES {
         for window in [TOKEN_TO_SNAPSHOT, READ_TO_FILL] {
-            let database = with_cache(&cluster);
+            let database = with_cache(cluster);
             let mut writer = database.connect();
             // Lifts the suspension with which a new slot begins.
             assert_eq!(writer.heat("x1", "c").as_deref(), Some("old"));
             let mut reader = database.connect();
-            let backend = stay_in(&cluster, &mut reader, window);
+            let backend = stay_in(cluster, &mut reader, window);
             thread::scope(|scope| {
-                let _go = LetGo(&cluster);
+                let _go = LetGo(cluster);
                 let reader = scope.spawn(move || reader.text(GET));
                 until_inside(&mut writer, backend, change);
                 writer.run(change);
@@ -106,16 +106,16 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
 #[test]
 fn a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension() {
     let cluster = Cluster::with_tier(&[]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
-    let database = with_cache(&cluster);
+    let database = with_cache(cluster);
     let (mut reader, mut watch) = (database.connect(), database.connect());
     reader.heat("k", "c");
     thread::scope(|scope| {
-        let _go = LetGo(&cluster);
+        let _go = LetGo(cluster);
         let mut owner = database.connect();
-        let backend = stay_in(&cluster, &mut owner, MARK_TO_VISIBLE);
+        let backend = stay_in(cluster, &mut owner, MARK_TO_VISIBLE);
         let owner = scope.spawn(move || owner.run("ALTER TABLE c DISABLE TRIGGER ALL"));
         until_inside(&mut watch, backend, "the triggers go");
         for _ in 0..3 {

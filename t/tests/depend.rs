@@ -442,8 +442,8 @@ fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
 #[test]
 fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
     let cluster = without_its_standby();
-    check_leases(&cluster, "memory", &FENCING);
-    check_leases(&cluster, "unlogged", &FENCING[1..2]); // no entry is there
+    check_leases(cluster, "memory", &FENCING);
+    check_leases(cluster, "unlogged", &FENCING[1..2]); // no entry is there
 }
 
 #[test]

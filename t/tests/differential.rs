@@ -158,7 +158,7 @@ fn whatever_is_told_to_both_paths_they_answer_and_leave_the_same() {
     let cluster = Cluster::with_tier(&["wal_level = logical", "autovacuum = off"]);
     cluster.connect("postgres").run("CREATE ROLE twin_user");
     let mut pair = Pair {
-        sides: ["auto", "plan"].map(|path| Side::on(&cluster, path)),
+        sides: ["auto", "plan"].map(|path| Side::on(cluster, path)),
         told: String::new(),
     };
     let first = asked("PGCACHE_TWIN_SEED", 1);

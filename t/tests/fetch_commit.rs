@@ -228,7 +228,7 @@ fn with_all_records_taken_nothing_old_is_stored() {
         ),
     ] {
         for change in changes {
-            let database = with_gate(&cluster, storage);
+            let database = with_gate(cluster, storage);
             let mut other = session(&database);
             other.run("SET pgcache.lease_time = '1h'");
             other.run("SELECT cache_create('other')");
@@ -388,7 +388,7 @@ fn a_whole_cache_that_is_marked_gives_no_lease() {
     for (cluster, storage) in [
         (hanging(), "unlogged"),
         (hanging(), "logged"),
-        (&full, "unlogged"),
+        (full, "unlogged"),
     ] {
         let database = cluster.database();
         let mut reader = session(&database);

@@ -165,7 +165,7 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
         "synchronous_commit = local",
     ]);
     for storage in ["memory", "unlogged"] {
-        let database = with_source(&cluster, "unlogged");
+        let database = with_source(cluster, "unlogged");
         let mut reader = session(&database);
         reader.run(&format!(
             "SELECT cache_create('outer_c', storage => '{storage}')"

@@ -49,7 +49,7 @@ fn converged(database: &Database, what: &str) {
 #[test]
 fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     let cluster = Cluster::with_tier(&[]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
     for storage in ["unlogged", "memory"] {
@@ -59,7 +59,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
                     continue; // the others are of tables
                 }
                 let what = format!("{storage}, leased: {leased}, window {window}");
-                let database = with_source(&cluster, storage);
+                let database = with_source(cluster, storage);
                 let mut reader = database.connect();
                 reader.run("SELECT cache_create('own')");
                 let mut begun = "BEGIN";
@@ -68,16 +68,16 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
                              FROM generate_series(1, 70) AS g";
                 }
                 reader.run(begun);
-                let backend = stay_in(&cluster, &mut reader, window);
+                let backend = stay_in(cluster, &mut reader, window);
                 let mut watch = database.connect();
                 thread::scope(|scope| {
-                    let _go = LetGo(&cluster);
+                    let _go = LetGo(cluster);
                     let reader = scope.spawn(move || {
                         assert_eq!(reader.text(FETCH), "old");
                         reader.run("COMMIT");
                     });
                     until_inside(&mut watch, backend, &what);
-                    change_meanwhile(&cluster, &database, &mut watch);
+                    change_meanwhile(cluster, &database, &mut watch);
                     reader.join().expect("it is served");
                 });
                 converged(&database, &what);
@@ -92,7 +92,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
 #[test]
 fn in_any_window_of_a_change_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
     for storage in ["unlogged", "memory"] {
@@ -101,12 +101,12 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
                 continue; // it is of tables
             }
             let what = format!("{storage}, window {window}");
-            let database = with_source(&cluster, storage);
+            let database = with_source(cluster, storage);
             let mut reader = database.connect();
             thread::scope(|scope| {
-                let _go = LetGo(&cluster);
+                let _go = LetGo(cluster);
                 let mut writer = database.connect();
-                let backend = stay_in(&cluster, &mut writer, window);
+                let backend = stay_in(cluster, &mut writer, window);
                 let mut watch = database.connect();
                 let writer = scope.spawn(move || writer.run(UPDATE));
                 until_inside(&mut watch, backend, &what);
@@ -143,15 +143,15 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
 #[test]
 fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
     let cluster = Cluster::with_tier(&[]);
-    if !paused(&cluster) {
+    if !paused(cluster) {
         return;
     }
     for storage in ["unlogged", "memory"] {
-        let database = with_source(&cluster, storage);
+        let database = with_source(cluster, storage);
         let (mut late, mut watch) = (database.connect(), database.connect());
-        let backend = stay_in(&cluster, &mut late, LOOK_TO_ASK);
+        let backend = stay_in(cluster, &mut late, LOOK_TO_ASK);
         thread::scope(|scope| {
-            let _go = LetGo(&cluster);
+            let _go = LetGo(cluster);
             let own = "SELECT cache_fetch('k', 'SELECT ''late''', cache => 'c')";
             let late = scope.spawn(move || late.text(own));
             until_inside(&mut watch, backend, storage);

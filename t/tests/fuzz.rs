@@ -133,7 +133,7 @@ fn random_calls_in_databases_of_all_encodings_neither_crash_nor_give_undocumente
     cluster.connect("postgres").run("CREATE ROLE fuzz_user");
     let (calls, seed) = (calls(), seed());
     println!("seed {seed}, {calls} calls in each of {ENCODINGS:?}");
-    let databases = ENCODINGS.map(|encoding| database_in(&cluster, encoding));
+    let databases = ENCODINGS.map(|encoding| database_in(cluster, encoding));
     thread::scope(|scope| {
         for (number, database) in databases.iter().enumerate() {
             scope.spawn(move || {
@@ -147,6 +147,6 @@ fn random_calls_in_databases_of_all_encodings_neither_crash_nor_give_undocumente
         }
     });
     for database in &databases {
-        is_sound(&cluster, &mut database.connect());
+        is_sound(cluster, &mut database.connect());
     }
 }

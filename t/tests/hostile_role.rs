@@ -459,7 +459,7 @@ fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
         let cluster = Cluster::start(conf);
         for (path, keys) in [("auto", 1), ("plan", 1), ("plan", 2_000)] {
             let what = format!("{conf:?} {path} {keys}");
-            names_change_hands(&cluster, path, keys)
+            names_change_hands(cluster, path, keys)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
         }
     }

@@ -27,7 +27,7 @@ fn every_function_that_it_has_works() {
     for preload in [PRELOAD, "shared_preload_libraries = ''"] {
         let cluster = Cluster::start(&[preload]);
         for version in OLDER {
-            let database = database(&cluster, version);
+            let database = database(cluster, version);
             let mut session = database.connect();
             for (function, needs, call) in needs::present(&mut session) {
                 if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
@@ -55,7 +55,7 @@ fn said(session: &mut Client, key: &str) -> Option<String> {
 fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
     let cluster = Cluster::with_tier(&[]);
     for version in OLDER {
-        let database = database(&cluster, version);
+        let database = database(cluster, version);
         let mut session = database.connect();
         assert_eq!(said(&mut session, "k").as_deref(), Some("1"));
         session.run("UPDATE c SET value = '4' WHERE key = 'k'; DELETE FROM c WHERE key = 'n'");
@@ -84,7 +84,7 @@ fn asks_for_an_update<T>(result: Result<T, postgres::Error>) {
 #[test]
 fn what_came_later_is_refused_with_the_command_that_brings_it() {
     let cluster = Cluster::with_tier(&[]);
-    let database = database(&cluster, "0.1.0");
+    let database = database(cluster, "0.1.0");
     let mut session = database.connect();
     let (memory, expire) = (
         "SELECT cache_create('m', storage => 'memory')",
@@ -101,7 +101,7 @@ fn what_came_later_is_refused_with_the_command_that_brings_it() {
 #[test]
 fn a_function_that_came_later_is_there_after_the_update() {
     let cluster = Cluster::with_tier(&[]);
-    let mut session = database(&cluster, "0.2.0").connect();
+    let mut session = database(cluster, "0.2.0").connect();
     let fetch = "SELECT cache_fetch('new', 'SELECT 1::text')";
     refused(session.try_value(fetch), "42883");
     session.run("ALTER EXTENSION pgcache UPDATE");
@@ -121,7 +121,7 @@ fn wait_until_swept(session: &mut Client, version: &str) {
 fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
     for version in OLDER {
-        let database = database(&cluster, version);
+        let database = database(cluster, version);
         let mut session = database.connect();
         let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
         session.run(put);
@@ -141,7 +141,7 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
 fn an_update_makes_the_doors_cache_unless_the_name_is_taken() {
     for preload in [PRELOAD, "shared_preload_libraries = ''"] {
         let cluster = Cluster::start(&[preload]);
-        let updated = database(&cluster, "0.3.0");
+        let updated = database(cluster, "0.3.0");
         let mut session = updated.connect();
         session.run("ALTER EXTENSION pgcache UPDATE");
         let made = "SELECT storage || ' ' || value_type || ' ' || (
@@ -154,7 +154,7 @@ fn an_update_makes_the_doors_cache_unless_the_name_is_taken() {
             "CREATE TABLE pgcache.resp (theirs integer)",
             "SELECT cache_create('pgcache.resp')",
         ] {
-            let database = database(&cluster, "0.3.0");
+            let database = database(cluster, "0.3.0");
             let mut session = database.connect();
             session.run(theirs);
             let before = session.text("SELECT 'pgcache.resp'::regclass::oid");

@@ -111,8 +111,8 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
     let (mut failed, mut done) = (0, 0);
     for &more in LIMITS {
         fill(&mut witness);
-        let mut session = warm_session(&cluster);
-        limit(&cluster, &mut session, more);
+        let mut session = warm_session(cluster);
+        limit(cluster, &mut session, more);
         for statement in statements() {
             match session.try_lines(&statement) {
                 Ok(_) => done += 1,
@@ -146,8 +146,8 @@ fn the_view_of_a_memory_cache_larger_than_memory_is_read() {
     session.run("SELECT cache_create('m', storage => 'memory')");
     let set = "SELECT count(cache_set('k' || i, repeat('x', 8000), cache => 'm')) FROM generate_series(1, 3000) AS i";
     session.run(set);
-    let mut session = warm_session(&cluster);
-    limit(&cluster, &mut session, 12_000);
+    let mut session = warm_session(cluster);
+    limit(cluster, &mut session, 12_000);
     for rows in ["m", "cache_scan(max_rows => 100000, cache => 'm')"] {
         let sum = format!("SELECT sum(length(value)) FROM {rows}");
         assert_eq!(session.number(&sum), 24_000_000, "{rows}");

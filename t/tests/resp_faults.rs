@@ -223,7 +223,7 @@ fn a_stranger_that_says_a_byte_at_a_time_is_ended_in_time() {
 fn a_client_at_rest_costs_little_memory() {
     const CLIENTS: usize = 1000;
     let door = Door::fresh(&["pgcache.resp_tls = on"]);
-    let keys = Keys::beside(&door.cluster);
+    let keys = Keys::beside(door.cluster);
     let settings = keys.settings();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     door.cluster.configure(&settings);

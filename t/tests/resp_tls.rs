@@ -18,7 +18,7 @@ const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A door with a certificate, an authority for its clients', and its cache.
 fn door(conf: &[&str]) -> (Door, Keys) {
     let door = Door::fresh(&[]);
-    let keys = Keys::beside(&door.cluster);
+    let keys = Keys::beside(door.cluster);
     let settings = keys.settings();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     door.cluster.configure(&settings);

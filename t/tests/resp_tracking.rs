@@ -167,7 +167,7 @@ fn what_is_evicted_is_told() {
 fn no_reply_is_newer_than_a_change_that_was_not_told() {
     let window = format!("pgcache.pause_window = {DRAIN_TO_READ}");
     let door = Door::start(&["pgcache.pause = '60s'", &window]);
-    if !paused(&door.cluster) {
+    if !paused(door.cluster) {
         return;
     }
     let mut session = door.cluster.connect("postgres");
@@ -180,7 +180,7 @@ fn no_reply_is_newer_than_a_change_that_was_not_told() {
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
     assert_eq!(messages(&mut client), []);
     let front = door.processes("pgcache resp front")[0];
-    let _go = LetGo(&door.cluster);
+    let _go = LetGo(door.cluster);
     door.cluster.hold_windows(true);
     assert!(client.send(&Client::request(&[b"GET", b"b"])));
     until_inside(&mut session, front.into(), "the front is about to read");

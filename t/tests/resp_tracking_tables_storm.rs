@@ -203,7 +203,7 @@ fn no_client_keeps_an_old_row() {
 #[test]
 fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
     let door = start("unlogged", &[]);
-    if !paused(&door.cluster) {
+    if !paused(door.cluster) {
         return;
     }
     for window in [MARK_TO_VISIBLE, VISIBLE_TO_UNMARK] {
@@ -219,9 +219,9 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
         }
         let mut client = reader(&door, &[]);
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("old"));
-        let backend = stay_in(&door.cluster, &mut writer, window);
+        let backend = stay_in(door.cluster, &mut writer, window);
         thread::scope(|scope| {
-            let _go = LetGo(&door.cluster);
+            let _go = LetGo(door.cluster);
             let writer = scope.spawn(move || writer.run("UPDATE tab SET value = 'new'"));
             until_inside(&mut watch, backend, "it is in the window");
             assert_eq!(messages(&mut client), [], "window {window}");
@@ -249,16 +249,16 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
 #[test]
 fn who_begins_to_track_right_before_a_commit_is_visible_is_told() {
     let door = start("unlogged", &[]);
-    if !paused(&door.cluster) {
+    if !paused(door.cluster) {
         return;
     }
     let mut writer = door.cluster.connect("postgres");
     let mut watch = door.cluster.connect("postgres");
     writer.run(&format!("SELECT cache_set('k', 'old', cache => '{TABLE}')"));
     warm(&mut watch, "k");
-    let backend = stay_in(&door.cluster, &mut writer, MARK_TO_VISIBLE);
+    let backend = stay_in(door.cluster, &mut writer, MARK_TO_VISIBLE);
     let mut client = thread::scope(|scope| {
-        let _go = LetGo(&door.cluster);
+        let _go = LetGo(door.cluster);
         let writer = scope.spawn(move || writer.run("UPDATE tab SET value = 'new'"));
         until_inside(&mut watch, backend, "it is marked");
         let mut client = reader(&door, &[]);

@@ -258,7 +258,7 @@ fn a_client_hears_of_changes_by_clients_of_other_fronts() {
 #[test]
 fn certificates_and_settings_count_in_each_front() {
     let door = Door::fresh(&CONF);
-    let keys = Keys::beside(&door.cluster);
+    let keys = Keys::beside(door.cluster);
     let settings = keys.settings();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     door.cluster.configure(&settings);

@@ -112,7 +112,7 @@ fn check_after_crash(session: &mut Client, told: &[Told]) {
 #[test]
 fn after_kill_9_of_a_backend_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
     let cluster = cluster_with_caches();
-    let told = crash_under_load(&cluster, |pid| cluster.kill_backend(pid));
+    let told = crash_under_load(cluster, |pid| cluster.kill_backend(pid));
     cluster.wait_until_up();
     check_after_crash(&mut cluster.connect("postgres"), &told);
 }
@@ -120,7 +120,7 @@ fn after_kill_9_of_a_backend_logged_caches_are_as_of_the_last_commit_and_unlogge
 #[test]
 fn after_an_immediate_shutdown_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
     let cluster = cluster_with_caches();
-    let told = crash_under_load(&cluster, |_| cluster.restart(Shutdown::Immediate));
+    let told = crash_under_load(cluster, |_| cluster.restart(Shutdown::Immediate));
     check_after_crash(&mut cluster.connect("postgres"), &told);
 }
 

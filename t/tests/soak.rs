@@ -335,8 +335,8 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
         let mut rng = Rng::seeded(seed * 100 + 99);
         while from.elapsed() < Duration::from_secs(seconds()) {
             thread::sleep(Duration::from_millis(20 + rng.below(150)));
-            seen.weigh(&cluster);
-            *blows.entry(strike(&cluster, &mut rng)).or_insert(0) += 1;
+            seen.weigh(cluster);
+            *blows.entry(strike(cluster, &mut rng)).or_insert(0) += 1;
         }
     });
     let errors = seen.errors.lock().expect("a count").clone();

@@ -47,7 +47,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     }
     for way in ways {
         let before = cluster.log_text().matches("FATAL").count();
-        let (_database, mut session, mut owner) = with_neighbours(&cluster);
+        let (_database, mut session, mut owner) = with_neighbours(cluster);
         owner.run(&format!(
             "CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {way}; RETURN OLD; END$$; \
              CREATE TRIGGER away BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION away()"
@@ -75,7 +75,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
 #[test]
 fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     let cluster = Cluster::with_tier(&[OFTEN, "autovacuum = off"]);
-    let (database, mut session, mut owner) = with_neighbours(&cluster);
+    let (database, mut session, mut owner) = with_neighbours(cluster);
     owner.run("INSERT INTO a SELECT i, '1' FROM generate_series(1, 5000) AS i; GRANT SELECT ON a TO PUBLIC");
     // No VACUUM before the cursor is there, which must not hold back what is dead.
     let mut guard = database.connect();

@@ -249,7 +249,7 @@ const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"
 #[test]
 fn what_dies_before_the_next_sweep_is_vacuumed_on_request() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let mut session = unswept(&cluster);
+    let mut session = unswept(cluster);
     // The first request makes the launcher find the database, which it then sweeps once.
     put_long(&mut session, 1);
     wait_until("a sweep", || {
@@ -289,7 +289,7 @@ fn what_dies_before_the_next_sweep_is_vacuumed_on_request() {
 #[test]
 fn short_rows_that_die_request_a_vacuum_too() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let mut session = unswept(&cluster);
+    let mut session = unswept(cluster);
     fill(&mut session, "c", "short:", 40_000);
     session.run("DELETE FROM c WHERE key LIKE 'short:%'");
     wait_until("vacuum", || vacuums(&mut session, "c", "oid") > 0);
@@ -298,7 +298,7 @@ fn short_rows_that_die_request_a_vacuum_too() {
 #[test]
 fn what_leaves_nothing_to_vacuum_requests_none() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let mut session = unswept(&cluster);
+    let mut session = unswept(cluster);
     for _ in 0..5 {
         session
             .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
@@ -315,7 +315,7 @@ fn what_leaves_nothing_to_vacuum_requests_none() {
 #[test]
 fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let mut session = unswept(&cluster);
+    let mut session = unswept(cluster);
     let size = |session: &mut Client| session.number("SELECT pg_total_relation_size('c')") as f64;
     let fresh = size(&mut session);
     for round in 1..=15 {
@@ -333,7 +333,7 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
 #[test]
 fn requests_are_answered_after_a_worker_was_terminated() {
     let cluster = Cluster::with_tier(&UNSWEPT);
-    let mut session = unswept(&cluster);
+    let mut session = unswept(cluster);
     let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";
     let mut round = 0;
     // It stays for a moment after its last VACUUM.
@@ -387,7 +387,7 @@ fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
         "max_parallel_workers = 0",
         "pgcache.expire_interval = '1s'",
     ]);
-    let mut busy = unswept(&cluster);
+    let mut busy = unswept(cluster);
     let mut other = cluster.database().connect();
     let mut round = 0;
     for _ in 0..3 {
