@@ -14,7 +14,7 @@ export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 
 # `few-*` are the session tests for which that axis matters (below); the slow parts have all of them.
 quick='lint unit regress sessions few-over-plans few-without-preload tools'
-slow='regress-over-plans regress-without-preload sessions-over-plans sessions-without-preload storm examples clients stores xa smokes'
+slow='miri regress-over-plans regress-without-preload sessions-over-plans sessions-without-preload storm examples clients stores xa smokes'
 PARTS=${PARTS:-$quick}
 [ "$PARTS" != all ] || PARTS="$quick $slow"
 [ $# = 0 ] || PARTS=one
@@ -173,6 +173,14 @@ miri() (
         nice cargo +nightly miri test --locked --package pgcache-resp --lib --test requests
 )
 
+miri_tests() {
+    if scripts/need.sh miri; then
+        deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
+    else
+        absent+=("the tests of the store and of the protocol under Miri, which needs a nightly toolchain")
+    fi
+}
+
 # Random commands to a Redis and to a model behind the protocol's crate; RESP_COMMANDS says how many.
 against_redis() { cargo_test --package pgcache-resp --test differential -- --ignored; }
 
@@ -182,11 +190,6 @@ unit_tests() {
     for crate in coherence resp store; do
         deterministic many_tests "crates/$crate Cargo.lock" "unit-$crate" cargo_test --package "pgcache-$crate"
     done
-    if scripts/need.sh miri; then
-        deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
-    else
-        absent+=("the tests of the store and of the protocol under Miri, which needs a nightly toolchain")
-    fi
     if scripts/need.sh nightly; then
         one_test fuzz crates/store/fuzz/run "${FUZZ_SECONDS:-15}"
         one_test fuzz-protocol crates/resp/fuzz/run "${FUZZ_SECONDS:-15}"
@@ -327,6 +330,7 @@ fi
 
 ! wanted lint || lints
 ! wanted unit || unit_tests
+! wanted miri || miri_tests
 
 must build nice make -s all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 must stage scripts/stage.sh
