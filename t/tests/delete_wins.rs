@@ -46,6 +46,8 @@ const STORES: &[&str] = &[
 fn deleted_meanwhile(database: &Database, store: &str, deletion: &str) {
     let what = format!("{store}; {deletion}");
     let (mut loads, mut deletes) = (database.connect(), database.connect());
+    let mut watch = database.connect();
+    let backend = deletes.number("SELECT pg_backend_pid()");
     deletes
         .run("DELETE FROM src; INSERT INTO src VALUES ('k', 'old'); SELECT cache_delete('k', 'c')");
     loads.run(&format!("BEGIN; {store}"));
@@ -55,8 +57,12 @@ fn deleted_meanwhile(database: &Database, store: &str, deletion: &str) {
             deletes.run("SET statement_timeout = '60s'");
             deletes.run(deletion);
         });
-        // It is over, or waits for what is stored.
-        thread::sleep(Duration::from_millis(200));
+        let waits = format!(
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = {backend} AND wait_event_type = 'Lock'"
+        );
+        wait_until("it is over, or waits for what is stored", || {
+            deletes.is_finished() || watch.holds(&waits)
+        });
         loads.run("COMMIT");
         deletes.join().expect("it deletes");
     });

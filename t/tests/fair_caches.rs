@@ -324,3 +324,24 @@ fn a_memory_cache_has_its_slot_from_the_start() {
     }
     panic!("no end of slots");
 }
+
+#[test]
+fn a_role_takes_at_most_half_of_the_leases() {
+    let cluster = Cluster::with_tier(&[]);
+    let database = cluster.database();
+    let roles = [cluster.role(), cluster.role()];
+    let mut admin = database.connect();
+    admin.run("SELECT cache_create('c')");
+    let taken = roles.map(|role| {
+        admin.run(&format!("GRANT SELECT ON c TO {role}"));
+        let mut session = database.connect_as(&role);
+        session.run("SET pgcache.lease_time = '1h'");
+        session.number(
+            "SELECT count(lease) FROM generate_series(1, 10000) AS g, \
+             cache_lease(current_user || g, cache => 'c')",
+        )
+    });
+    admin.run("SELECT cache_clear('c')");
+    assert!(taken[0] > 0);
+    assert_eq!(taken[0], taken[1], "the second role has its half");
+}

@@ -15,11 +15,11 @@ const HANGING: [&str; 2] = [
     "synchronous_commit = local",
 ];
 
-/// A cache with so many entries and the key `k`. It was never read, so it has no slot.
+/// A logged cache, so that its commits wait for a standby, with so many entries and the key `k`. It was never read, so it has no slot.
 fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();
-    session.run("SELECT cache_create('c')");
+    session.run("SELECT cache_create('c', storage => 'logged')");
     session.run(&format!(
         "INSERT INTO c SELECT 'x' || i, 'old' FROM generate_series(1, {entries}) AS i"
     ));

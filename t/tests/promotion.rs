@@ -124,19 +124,21 @@ fn a_load_that_began_before_the_promotion_stores_nothing_after_it() {
     let (standby, mut replica) = follower(primary, &mut session);
     let mut leases = standby.connect("postgres");
     let lease = leases.text("SELECT lease FROM cache_lease('k', cache => 'dep')");
+    leases.run("SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
         let slow = scope.spawn(move || {
             replica.text(
-                "SELECT cache_fetch('k', 'SELECT v FROM src, pg_sleep(10) WHERE k = $1', cache => 'dep')",
+                "SELECT cache_fetch('k', 'SELECT v FROM src, pg_advisory_xact_lock_shared(42) WHERE k = $1', cache => 'dep')",
             )
         });
         let mut watch = standby.connect("postgres");
         wait_until("it loads", || {
-            watch.holds("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+            watch.holds("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'advisory'")
         });
         session.run("UPDATE src SET v = 'w2'");
         wait_for_replay(&mut session, &mut watch);
         standby.promote();
+        leases.run("SELECT pg_advisory_unlock(42)");
         assert_eq!(slow.join().expect("it loads"), "w1");
     });
     assert_eq!(leases.value("SELECT cache_get('k', 'dep')"), None);

@@ -172,7 +172,7 @@ fn no_copy_differs_from_its_row_under_writers_of_all_kinds() {
                 }
             });
         }
-        for _ in 0..400 {
+        for _ in 0..100 {
             session.agrees_or_changes();
             session.verified("c");
         }
