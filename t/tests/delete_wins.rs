@@ -100,6 +100,27 @@ fn it_wins_in_a_table_with_triggers_of_others() {
     assert!(database.connect().number("SELECT count(*) FROM log") > 0);
 }
 
+/// The fetch commits after the deletion has looked, and before it commits: its lease has ended by then.
+#[test]
+fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
+    let database = scene(Cluster::hot(), "unlogged");
+    let (mut loads, mut deletes) = (database.connect(), database.connect());
+    for deletion in [
+        "SELECT cache_delete('k', 'c')",
+        "SELECT cache_delete_prefix('', 'c')",
+    ] {
+        for store in STORES {
+            deletes.run("UPDATE src SET v = 'old'; SELECT cache_delete('k', 'c')");
+            loads.run(&format!("BEGIN; {store}"));
+            deletes.run("UPDATE src SET v = 'new'");
+            deletes.run(&format!("BEGIN; {deletion}"));
+            loads.run("COMMIT");
+            deletes.run("COMMIT");
+            assert_eq!(loads.value(GET), None, "{store}; {deletion}");
+        }
+    }
+}
+
 /// The loader has read the source, and waits at a lock until the deletion has looked for the row.
 #[test]
 fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
