@@ -46,7 +46,7 @@ impl Cache {
     pub fn is_to_open(&self) -> bool {
         let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));
         let recovered = slot().is_some_and(|slot| slot.recovered.load(SeqCst) != 0);
-        recovered && !session::in_recovery() && !fault::on(Fault::FrontUsesRecoveredSlot)
+        recovered && !session::in_recovery()
     }
 
     /// A standby is not told when a relation is dropped, and another one may get its oid.

@@ -131,8 +131,6 @@ faults! {
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
     /// The first to use a slot after the promotion of a standby keeps entries that depend on a table.
     RecoveredEntriesKept => "promotion::a_promoted_standby_answers_with_nothing_from_before_a_change",
-    /// A front still uses a slot that no session has opened since the promotion.
-    FrontUsesRecoveredSlot => "promotion::clients_of_the_protocol_see_a_promotion_as_sessions_do",
 
     // Leases and loaded values
     /// A standby stores loaded values in a cache with dependencies.
