@@ -14,6 +14,8 @@ fn scene(storage: &str) -> (Database<'static>, Client) {
     let database = Cluster::hot().database();
     let mut session = database.connect();
     session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
+    // A set by a plan leaves no copy.
+    session.run("SET pgcache.table_path = auto");
     (database, session)
 }
 
