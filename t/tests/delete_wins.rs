@@ -233,3 +233,47 @@ fn no_deletion_of_many_leaves_the_old_value() {
         assert_eq!(stale, 0, "of {ROUNDS} rounds, {storage}");
     }
 }
+
+/// Deletes in a session that has not committed yet, while a value of another key is stored, and gives what a third
+/// session then finds under `k`.
+fn after_a_deletion(deletion: &str, meanwhile: &str) -> Option<String> {
+    let database = scene(Cluster::hot(), "unlogged");
+    let (mut deletes, mut other) = (database.connect(), database.connect());
+    deletes.run(&format!("BEGIN; {deletion}"));
+    other.run(meanwhile);
+    other.run("SELECT cache_fetch('q', 'SELECT $1', cache => 'c')");
+    deletes.run("COMMIT");
+    other.value(GET)
+}
+
+#[test]
+fn a_deletion_that_was_rolled_back_removes_nothing() {
+    let set = "SELECT cache_set('k', 'kept', cache => 'c')";
+    for deletion in [
+        "SAVEPOINT s; SELECT cache_delete('k', 'c'); ROLLBACK TO s",
+        "SAVEPOINT s; SELECT cache_delete_prefix('', 'c'); ROLLBACK TO s",
+        "SAVEPOINT s; SELECT cache_delete('k', 'c'), cache_set('k', 'own', cache => 'c'); ROLLBACK TO s",
+        "DO 'BEGIN PERFORM cache_delete(''k'', ''c''); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN END'",
+    ] {
+        let found = after_a_deletion(deletion, set);
+        assert_eq!(found.as_deref(), Some("kept"), "{deletion}");
+    }
+}
+
+/// Whatever else the transaction has changed of the cache.
+#[test]
+fn it_wins_beside_a_change_of_the_whole_cache() {
+    let many = "SELECT cache_set_many(array_agg('x' || g), array_agg('v'::text), cache => 'c') FROM generate_series(1, 10001) AS g";
+    let database = scene(Cluster::hot(), "unlogged");
+    for deletion in [
+        "BEGIN; SELECT cache_delete('k', 'c'); ALTER TABLE c SET (fillfactor = 90); COMMIT",
+        "BEGIN; ALTER TABLE c SET (fillfactor = 80); SELECT cache_delete('k', 'c'); COMMIT",
+        "BEGIN; ALTER TABLE c SET (fillfactor = 70); SELECT cache_delete_prefix('k', 'c'); COMMIT",
+        "BEGIN; SAVEPOINT s; SELECT cache_set('k', 'x', cache => 'c'); ROLLBACK TO s; SELECT cache_delete_prefix('', 'c'); COMMIT",
+        &format!("BEGIN; {many}; SELECT cache_delete('k', 'c'); COMMIT"),
+        &format!("BEGIN; SELECT cache_delete('k', 'c'); {many}; COMMIT"),
+        &format!("BEGIN; {many}; SELECT cache_delete_prefix('k', 'c'); COMMIT"),
+    ] {
+        deleted_meanwhile(&database, FETCH, deletion);
+    }
+}

@@ -108,3 +108,38 @@ fn a_slot_that_is_made_while_a_writer_marks_is_found() {
         reader.nothing_pending();
     }
 }
+
+/// A definition is noted of any relation, and covers no row: also where no reader has given the cache a slot yet.
+#[test]
+fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
+    for definition in [
+        "SAVEPOINT s; TRUNCATE c; ROLLBACK TO s",
+        "SAVEPOINT s; ALTER TABLE c SET (fillfactor = 90); ROLLBACK TO s",
+        "SAVEPOINT s; CREATE TRIGGER t AFTER INSERT ON c EXECUTE FUNCTION suppress_redundant_updates_trigger(); ROLLBACK TO s",
+    ] {
+        for order in [0, 1] {
+            let database = Cluster::hot().database();
+            let (mut writer, mut reader) = (database.connect(), database.connect());
+            writer.run("SELECT cache_create('c'); INSERT INTO c VALUES ('k', 'old')");
+            let update = "UPDATE c SET value = 'new' WHERE key = 'k'";
+            let changes = [definition, update];
+            let (first, second) = (changes[order], changes[1 - order]);
+            writer.run(&format!(
+                "BEGIN; {first}; {second}; PREPARE TRANSACTION 'p'"
+            ));
+            for _ in 0..3 {
+                assert_eq!(reader.text("SELECT cache_get('k', 'c')"), "old");
+            }
+            writer.run("COMMIT PREPARED 'p'");
+            assert_eq!(
+                reader.text("SELECT cache_get('k', 'c')"),
+                "new",
+                "{first}; {second}"
+            );
+            assert_eq!(
+                reader.lines("SELECT * FROM pgcache.verify('c')"),
+                Vec::<String>::new()
+            );
+        }
+    }
+}

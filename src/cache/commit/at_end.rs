@@ -27,9 +27,9 @@ impl Transaction {
             self.marks.removal(tier, cache);
         }
         for (relation, whole) in std::mem::take(&mut self.tables) {
-            self.marks.table(tier, relation, whole.extent);
+            self.marks.table(tier, relation, whole.extent, whole.rows);
             let known = self.marked.tables.entry(relation).or_insert(whole);
-            known.stands |= whole.stands;
+            known.join(whole);
         }
         let offers = std::mem::take(&mut self.offers);
         self.marks.offers.join(offers);

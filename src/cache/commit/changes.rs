@@ -14,8 +14,6 @@
 //! - **Prepare**: all is marked as for a commit, and what is to be undone goes to a record in shared
 //!   memory (`prepare`), because others decide the transaction.
 
-use std::collections::HashMap;
-
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -25,7 +23,6 @@ use super::deletions::SecondLook;
 use super::ledger::{MAX_KEYS, Transaction};
 use super::marks::Extent;
 use super::prepare;
-use super::told::Notes;
 use crate::cache::lease::held;
 use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;
@@ -89,7 +86,7 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
     let noted = with(|transaction| match tier() {
         Some(tier) if !events::is_late() && key.len() <= key::MAX_BYTES => {
             let see = || tier.stores(CacheId::of(relation)).see();
-            transaction.deletions.note(relation.to_u32(), None, see);
+            transaction.deletions.note(relation.to_u32(), see);
             transaction.note_key(tier, relation.to_u32(), key, true, true);
             true
         }
@@ -112,38 +109,9 @@ pub fn second_looks() -> Vec<SecondLook> {
     }
     mark_early();
     with(|t| {
-        let mut looks = Vec::new();
-        for deletion in t.deletions.take() {
-            let relation = Oid::from_u32(deletion.relation);
-            if tier.stores(CacheId::of(relation)).none_since(deletion.seen) {
-                continue;
-            }
-            let noted = t.marked.keys.get(&deletion.relation).into_iter().flatten();
-            let deleted = noted.filter(|(_, note)| note.deletes);
-            let keys = deleted.map(|(key, _)| memory::copy(key).into_boxed_slice());
-            let look = SecondLook {
-                relation,
-                keys: memory::collect(keys),
-                prefixes: deletion.prefixes,
-            };
-            memory::push(&mut looks, look);
-        }
-        looks
-    })
-}
-
-/// Whether this transaction has noted a key of a table cache: what lies under it is its own.
-pub fn has_noted(relation: Oid, key: &[u8]) -> bool {
-    let relation = relation.to_u32();
-    TRANSACTION.with(|t| {
-        t.look(|t| {
-            let keys = [&t.keys, &t.marked.keys];
-            let tables = [&t.tables, &t.marked.tables];
-            let known = |keys: &&HashMap<u32, Notes>| {
-                keys.get(&relation)
-                    .is_some_and(|keys| keys.contains_key(key))
-            };
-            keys.iter().any(known) || tables.iter().any(|tables| tables.contains_key(&relation))
+        t.deletions.take(|relation, seen| {
+            let cache = CacheId::of(Oid::from_u32(relation));
+            tier.stores(cache).none_since(seen)
         })
     })
 }
@@ -183,7 +151,8 @@ pub fn note_removal(relation: Oid, prefix: &[u8]) {
             if let Some(tier) = tier {
                 let see = || tier.stores(cache).see();
                 let deletions = &mut transaction.deletions;
-                deletions.note(relation.to_u32(), Some(prefix), see);
+                deletions.note(relation.to_u32(), see);
+                deletions.delete_prefix(relation.to_u32(), prefix);
             }
             if !transaction.removals.contains(&cache) {
                 memory::push(&mut transaction.removals, cache);
@@ -358,8 +327,7 @@ pub fn roll_back_savepoint(level: i32) {
             t.offers.withdraw_all();
             t.marks.offers.withdraw_all();
         }
-        let deletions = t.deletions.roll_back(level);
-        t.bring_back(deletions);
+        t.deletions.roll_back(level);
         t.relations.roll_back(level)
     });
     free_slots(rolled_back.created);

@@ -5,12 +5,18 @@
 //! that looks, and marks later, meets neither a row that is not visible when it looks nor a lease that has
 //! ended when it marks. So it looks twice, unless no session has stored anything meanwhile.
 
+use std::collections::HashMap;
+
 use pgrx::pg_sys::Oid;
 
-use crate::cache::model::savepoints::Savepoints;
+use super::ledger::MAX_KEYS;
+use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
+
+/// Prefixes that are remembered one by one; past that, all keys of the cache are looked for again.
+const MAX_PREFIXES: usize = 100;
 
 /// Keys and prefixes to look for again in one cache.
 pub struct SecondLook {
@@ -19,19 +25,36 @@ pub struct SecondLook {
     pub prefixes: Vec<Box<[u8]>>,
 }
 
-/// A cache in which something was to be deleted.
-pub(super) struct Deletion {
-    pub(super) relation: u32,
-    /// The stores that there were before the first look.
-    pub(super) seen: StoresSeen,
-    pub(super) prefixes: Vec<Box<[u8]>>,
+/// A cache with deletions, and the stores that there were before the first look.
+struct Seen {
+    relation: u32,
+    stores: StoresSeen,
+}
+
+/// Deletions under one savepoint. A rollback takes them back: a second look for too much removes rows that other sessions wrote.
+#[derive(Default)]
+struct Acts {
+    /// Of each cache the keys that were deleted; false: written again since, so a row that is found is our own.
+    keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
+    prefixes: Vec<(u32, Box<[u8]>)>,
+}
+
+impl Join for Acts {
+    fn join(&mut self, later: Acts) {
+        for (relation, keys) in later.keys {
+            let known = self.keys.entry(relation).or_default();
+            for (key, is_deleted) in keys {
+                set(known, key, is_deleted);
+            }
+        }
+        self.prefixes.join(later.prefixes);
+    }
 }
 
 #[derive(Default)]
 pub(super) struct Deletions {
-    caches: Vec<Deletion>,
-    /// Keys that were written after their deletion, by savepoint.
-    forgotten: Savepoints<Vec<(u32, Box<[u8]>)>>,
+    caches: Vec<Seen>,
+    acts: Savepoints<Acts>,
 }
 
 impl Deletions {
@@ -39,44 +62,87 @@ impl Deletions {
         self.caches.is_empty()
     }
 
-    /// Notes a deletion before it looks; `see` says which stores there are.
-    pub(super) fn note(
-        &mut self,
-        relation: u32,
-        prefix: Option<&[u8]>,
-        see: impl Fn() -> StoresSeen,
-    ) {
-        let known = self.caches.iter().position(|one| one.relation == relation);
-        let place = known.unwrap_or_else(|| {
-            let deletion = Deletion {
-                relation,
-                seen: see(),
-                prefixes: Vec::new(),
-            };
-            memory::push(&mut self.caches, deletion);
-            self.caches.len() - 1
-        });
-        if let Some(prefix) = prefix {
-            let prefix = memory::copy(prefix).into_boxed_slice();
-            memory::push(&mut self.caches[place].prefixes, prefix);
+    /// Notes that a cache has a deletion, before it looks; `see` says which stores there are.
+    pub(super) fn note(&mut self, relation: u32, see: impl Fn() -> StoresSeen) {
+        if !self.caches.iter().any(|one| one.relation == relation) {
+            let stores = see();
+            memory::push(&mut self.caches, Seen { relation, stores });
         }
     }
 
-    pub(super) fn forget(&mut self, relation: u32, key: &[u8]) {
-        let level = events::nesting_level();
-        let key = memory::copy(key).into_boxed_slice();
-        memory::push(self.forgotten.at(level), (relation, key));
+    /// Notes the deletion of a key. Past [`MAX_KEYS`] of a cache only the first look counts.
+    pub(super) fn delete(&mut self, relation: u32, key: &[u8]) {
+        self.set(relation, key, true);
     }
 
-    pub(super) fn take(&mut self) -> Vec<Deletion> {
-        std::mem::take(&mut self.caches)
+    /// The key is written: if it was deleted before, the row that a second look would find is our own.
+    pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
+        let was_deleted = |acts: &Acts| {
+            let keys = acts.keys.get(&relation);
+            keys.is_some_and(|keys| keys.contains_key(key))
+        };
+        if !self.is_empty() && self.acts.iter().any(was_deleted) {
+            self.set(relation, key, false);
+        }
+    }
+
+    fn set(&mut self, relation: u32, key: &[u8], is_deleted: bool) {
+        let acts = self.acts.at(events::nesting_level());
+        let keys = acts.keys.entry(relation).or_default();
+        let has_room = !is_deleted || keys.len() < MAX_KEYS;
+        match keys.get_mut(key) {
+            Some(known) => *known = is_deleted,
+            None if has_room => set(keys, memory::copy(key).into_boxed_slice(), is_deleted),
+            None => {}
+        }
+    }
+
+    /// Notes the deletion of all keys with a prefix.
+    pub(super) fn delete_prefix(&mut self, relation: u32, prefix: &[u8]) {
+        let prefixes = &mut self.acts.at(events::nesting_level()).prefixes;
+        let is_new = |known: &(u32, Box<[u8]>)| known.0 != relation || *known.1 != *prefix;
+        if prefixes.len() >= MAX_PREFIXES {
+            prefixes.retain(|(of, _)| *of != relation);
+            memory::push(prefixes, (relation, Box::default()));
+        } else if prefixes.iter().all(is_new) {
+            let prefix = memory::copy(prefix).into_boxed_slice();
+            memory::push(prefixes, (relation, prefix));
+        }
+    }
+
+    /// Gives what is to be looked for again in the caches in which something was stored since.
+    pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
+        let mut acts = std::mem::take(&mut self.acts).into_one();
+        let mut looks = Vec::new();
+        for Seen { relation, stores } in std::mem::take(&mut self.caches) {
+            if none_since(relation, stores) {
+                continue;
+            }
+            let keys = acts.keys.remove(&relation).unwrap_or_default();
+            let deleted = keys.into_iter().filter(|(_, is_deleted)| *is_deleted);
+            let prefixes = acts.prefixes.extract_if(.., |(of, _)| *of == relation);
+            let look = SecondLook {
+                relation: Oid::from_u32(relation),
+                keys: memory::collect(deleted.map(|(key, _)| key)),
+                prefixes: memory::collect(prefixes.map(|(_, prefix)| prefix)),
+            };
+            memory::push(&mut looks, look);
+        }
+        looks
     }
 
     pub(super) fn release(&mut self, level: i32) {
-        self.forgotten.release(level);
+        self.acts.release(level);
     }
 
-    pub(super) fn roll_back(&mut self, level: i32) -> Vec<(u32, Box<[u8]>)> {
-        self.forgotten.roll_back(level)
+    pub(super) fn roll_back(&mut self, level: i32) {
+        self.acts.roll_back(level);
     }
+}
+
+fn set(keys: &mut HashMap<Box<[u8]>, bool>, key: Box<[u8]>, is_deleted: bool) {
+    if keys.try_reserve(1).is_err() {
+        memory::exhausted(keys.len() * 2 * size_of::<Box<[u8]>>());
+    }
+    keys.insert(key, is_deleted);
 }

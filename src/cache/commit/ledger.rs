@@ -65,8 +65,20 @@ pub(super) struct Marked {
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub(super) extent: Extent,
+    /// All of its rows count as changed, so none is noted by its key. A definition alone covers no row.
+    pub(super) rows: bool,
     /// No savepoint can take it back.
     pub(super) stands: bool,
+}
+
+impl Whole {
+    pub(super) fn join(&mut self, later: Whole) {
+        self.stands |= later.stands;
+        self.rows |= later.rows;
+        if later.extent == Extent::Definition {
+            self.extent = later.extent;
+        }
+    }
 }
 
 impl Marked {
@@ -110,17 +122,21 @@ impl Transaction {
         deletes: bool,
     ) {
         self.withdraw(relation, key);
-        let marked = self.marked.tables.get_mut(&relation);
-        if let Some(whole) = self.tables.get_mut(&relation).or(marked) {
+        match deletes {
+            true => self.deletions.delete(relation, key),
+            false => self.deletions.write(relation, key),
+        }
+        let tables = [&mut self.tables, &mut self.marked.tables];
+        let whole = tables.into_iter().find_map(|tables| {
+            let whole = tables.get_mut(&relation);
+            whole.filter(|whole| whole.rows || fault::on(Fault::DefinitionCoversRows))
+        });
+        if let Some(whole) = whole {
             whole.stands = whole.stands || self.open.stands(tier, relation, None);
             return;
         }
         let stands = self.open.stands(tier, relation, Some(key));
-        let mut note = Note::new(voids_lease, stands);
-        note.deletes = deletes;
-        if !deletes {
-            self.forget_deletion(relation, key);
-        }
+        let note = Note::new(voids_lease, stands);
         if self.marked.take(relation, key, note) {
             return;
         }
@@ -140,8 +156,7 @@ impl Transaction {
             }
         }
         if keys.len() > MAX_KEYS {
-            let (extent, stands) = (Extent::Rows, true);
-            self.note_extent(relation, Whole { extent, stands });
+            self.note_extent(relation, Extent::Rows, true);
         }
     }
 
@@ -152,28 +167,6 @@ impl Transaction {
         }
         self.offers.withdraw(relation, key);
         self.marks.offers.withdraw(relation, key);
-    }
-
-    /// The key is written: a row that is found is our own. A savepoint's rollback brings the deletion back.
-    fn forget_deletion(&mut self, relation: u32, key: &[u8]) {
-        if self.deletions.is_empty() {
-            return;
-        }
-        let known = [&self.keys, &self.marked.keys].map(|keys| keys.get(&relation)?.get(key));
-        if known.into_iter().flatten().any(|note| note.deletes) {
-            self.deletions.forget(relation, key);
-        }
-    }
-
-    /// Deletions that were written over under a savepoint stand again, since that was rolled back.
-    pub(super) fn bring_back(&mut self, deletions: Vec<(u32, Box<[u8]>)>) {
-        for (relation, key) in deletions {
-            for keys in [&mut self.keys, &mut self.marked.keys] {
-                if let Some(note) = keys.get_mut(&relation).and_then(|keys| keys.get_mut(&key)) {
-                    note.deletes = true;
-                }
-            }
-        }
     }
 
     /// A change that was noted under a savepoint can be taken back no more.
@@ -212,20 +205,27 @@ impl Transaction {
         };
         if events::is_late() {
             memory::push(&mut self.late, relation.to_u32());
-            return self.marks.table(tier, relation.to_u32(), extent);
+            let rows = extent == Extent::Rows;
+            return self.marks.table(tier, relation.to_u32(), extent, rows);
         }
         let stands = self.open.stands(tier, relation.to_u32(), None);
-        self.note_extent(relation.to_u32(), Whole { extent, stands });
+        self.note_extent(relation.to_u32(), extent, stands);
     }
 
-    fn note_extent(&mut self, relation: u32, mut whole: Whole) {
-        let keys = self.keys.remove(&relation).unwrap_or_default();
-        whole.stands |= keys.values().any(|note| note.stands);
+    fn note_extent(&mut self, relation: u32, extent: Extent, stands: bool) {
+        let rows = extent == Extent::Rows;
+        let keys = match rows {
+            true => self.keys.remove(&relation).unwrap_or_default(),
+            false => Notes::default(),
+        };
+        let stands = stands || keys.values().any(|note| note.stands);
+        let whole = Whole {
+            extent,
+            rows,
+            stands,
+        };
         let known = self.tables.entry(relation).or_insert(whole);
-        known.stands |= whole.stands;
-        if whole.extent == Extent::Definition {
-            known.extent = whole.extent;
-        }
+        known.join(whole);
     }
 
     pub(super) fn relations_here(&mut self) -> &mut Relations {

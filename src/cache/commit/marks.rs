@@ -73,13 +73,13 @@ impl Marks {
         leases::void_all(tier, cache);
     }
 
-    /// Definitions are noted of any relation, rows of caches only: a relation without a slot whose
+    /// Definitions are noted of any relation, rows of caches only: a relation without a slot of which only the
     /// definition changes has no entries, and one that gets a slot later begins suspended.
-    pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent) {
+    pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent, rows: bool) {
         let cache = CacheId::of(Oid::from_u32(relation));
-        let slot = match extent {
-            Extent::Rows => self.slot_or_lock(tier, cache),
-            Extent::Definition => slots::find(tier, cache),
+        let slot = match rows {
+            true => self.slot_or_lock(tier, cache),
+            false => slots::find(tier, cache),
         };
         if let Some(number) = slot {
             self.slot(tier, number, extent);
@@ -249,15 +249,12 @@ impl Marks {
         }
     }
 
-    /// Locks caches that have no slot, where a record of a prepared transaction has no room for their
-    /// keys.
-    fn lock_without_slot(&mut self, tier: &Tier, caches: impl Iterator<Item = CacheId>) {
+    /// Keeps readers off caches for whose keys a record of a prepared transaction has no room, where these were
+    /// marked without a slot. A cache may have one by now: then its keys' marks do not name it.
+    fn cover_without_slot(&mut self, tier: &Tier, caches: impl Iterator<Item = CacheId>) {
         for cache in caches {
-            if slots::find(tier, cache).is_none() {
-                self.lock(cache);
-                if let Some(slot) = find_again(tier, cache) {
-                    self.stand_for_keys(tier, cache, slot);
-                }
+            if let Some(slot) = self.slot_or_lock(tier, cache) {
+                self.stand_for_keys(tier, cache, slot);
             }
         }
     }
@@ -273,7 +270,7 @@ impl Marks {
         self.offers.withdraw_all();
         if !prepare::hand_over(tier, record, &mut self.list)? {
             // Keys without a slot are left that find no room.
-            self.lock_without_slot(tier, caches);
+            self.cover_without_slot(tier, caches);
             prepare::hand_over_covered(tier, record, &mut self.list)?;
         }
         Ok(())

@@ -45,8 +45,6 @@ pub struct Note {
     pub voids_lease: bool,
     /// No savepoint can take it back.
     pub stands: bool,
-    /// A deletion that has found no row, unless the key was written since.
-    pub deletes: bool,
     /// The client whose doing it is, or 0.
     author: u64,
 }
@@ -56,7 +54,6 @@ impl Note {
         Note {
             voids_lease,
             stands,
-            deletes: false,
             author: ring::author(),
         }
     }
@@ -64,7 +61,6 @@ impl Note {
     pub fn join(&mut self, later: Note) {
         self.voids_lease |= later.voids_lease;
         self.stands |= later.stands;
-        self.deletes = later.deletes;
         if self.author != later.author {
             self.author = 0;
         }

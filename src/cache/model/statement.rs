@@ -258,11 +258,11 @@ impl Statement {
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND NOT $$live"
             }
             Statement::Keys { bounded: true } => {
-                "SELECT $$key FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key, pgcache_c.xmin::pg_catalog.text FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  AND $$order OPERATOR(pg_catalog.<) $2 ORDER BY $$order"
             }
             Statement::Keys { bounded: false } => {
-                "SELECT $$key FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
+                "SELECT $$key, pgcache_c.xmin::pg_catalog.text FROM $$only$$T AS pgcache_c WHERE $$order OPERATOR(pg_catalog.>=) $$from1 \
                  ORDER BY $$order"
             }
             Statement::Scan { bounded: true } => {

@@ -45,7 +45,7 @@ pub fn look_again() {
     }
 }
 
-/// Rows under keys that the transaction has noted are its own, or are looked for by key.
+/// A row that the transaction has written itself came after the deletion, or goes by its key.
 fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
     if !fault::on(Fault::DeletionDoesNotWait) {
         lock::wait_for_stores(look.relation);
@@ -54,10 +54,8 @@ fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
     let _writable = transaction::Writable::enter();
     let _snapshot = transaction::Snapshot::enter();
     for prefix in &look.prefixes {
-        for key in remove_many::keys_with_prefix(cache, Text::new(prefix)) {
-            if !changes::has_noted(look.relation, key.bytes()) {
-                pending::note(look.relation, key.bytes());
-            }
+        for key in remove_many::keys_of_others(cache, Text::new(prefix)) {
+            pending::note(look.relation, key.bytes());
         }
     }
 }

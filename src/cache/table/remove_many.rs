@@ -11,7 +11,7 @@ use crate::cache::model::statement::Statement;
 use crate::pg::catalog::inheritance;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
-use crate::pg::session::lock;
+use crate::pg::session::{lock, transaction};
 use crate::pg::spi::plan::{Paths, Plan};
 use crate::pg::table::{search, truncate};
 use crate::pg::value::datum::{Text, ValueType};
@@ -85,8 +85,18 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
         .count() as i64
 }
 
-/// The keys that begin with `prefix`, in order.
-pub fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
+/// Returns the keys that begin with `prefix`, in order.
+fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
+    keys(cache, prefix, |_| true)
+}
+
+/// Returns the keys that begin with `prefix` and whose row another transaction has written, in order.
+pub fn keys_of_others(cache: &Cache, prefix: Text) -> Vec<Key> {
+    keys(cache, prefix, |xmin| !transaction::is_own(xmin))
+}
+
+/// `wanted` judges the xmin of a key's row.
+fn keys(cache: &Cache, prefix: Text, wanted: impl Fn(u32) -> bool) -> Vec<Key> {
     let _owner = as_owner_unless(cache, Privileges::SELECT);
     let mut arguments = vec![prefix.into()];
     let end = after_prefix(prefix.bytes());
@@ -95,7 +105,12 @@ pub fn keys_with_prefix(cache: &Cache, prefix: Text) -> Vec<Key> {
     cache
         .plan(Statement::Keys { bounded })
         .run(&arguments, |output| {
-            let keys = (0..output.rows()).filter_map(|row| output.text(row, 0));
+            let rows = (0..output.rows()).filter(|&row| {
+                let xmin = output.text(row, 1);
+                let xmin = xmin.and_then(|text| str::from_utf8(text.bytes()).ok()?.parse().ok());
+                xmin.is_none_or(&wanted)
+            });
+            let keys = rows.filter_map(|row| output.text(row, 0));
             let mut keys = memory::collect(keys.map(Key::stored));
             keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // see `versions`
             keys

@@ -34,6 +34,9 @@ faults! {
     /// The rollback of a savepoint drops all noted keys.
     SavepointForgetsNotes => "coherence_statements::after_any_statement_function_and_select_agree",
 
+    /// A noted definition covers the rows that change in the same transaction.
+    DefinitionCoversRows => "marks_at_limits::a_row_that_changes_beside_the_definition_is_marked_without_a_slot",
+
     // Marks: before the commit record
     /// Marks are set when the commit is visible already.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
