@@ -2,8 +2,8 @@
 """Runs the program of the session tests and reports: a line for each test, failures with their output, the ten slowest, and
 leftovers of tests on their servers.
 
-A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; else it fails. The budget grows by
-the load for each core, since a test cannot know what else runs; above CROWDED it is no longer judged.
+A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; else it fails. The budget counts for
+a test that has a core to itself: it grows by the tests and by the load for each core; above CROWDED it is not judged.
 
 Usage: sessions.py RUN PROGRAM [libtest's arguments]      RUN: the folder of the servers (PGCACHE_RUN)
 """
@@ -20,7 +20,8 @@ BUDGET = 5.0
 CROWDED = 4.0
 SLOWEST = 10
 # More tests than cores: most of a test's time is a wait for a server, a lock or a commit.
-THREADS = 2 * len(os.sched_getaffinity(0))
+EACH = 2
+THREADS = EACH * len(os.sched_getaffinity(0))
 
 
 def tagged():
@@ -29,7 +30,7 @@ def tagged():
 
 
 def crowding():
-    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+    return max(float(EACH), os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def events(words):

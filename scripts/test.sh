@@ -304,7 +304,7 @@ one() {
         many_tests regress-one served '' REGRESS="install $1" ISOLATION=
     elif [ -e "specs/$1.spec" ]; then
         many_tests isolation-one served '' REGRESS= ISOLATION="$1"
-    elif "$(session_program)" --list "$1" 2>/dev/null | grep -q ': test$'; then
+    elif "$(session_program)" --list "$1" 2>/dev/null | grep ': test$' >/dev/null; then
         modules=("$1")
         session_part one 1 auto
         cat "$LOG/one.log"

@@ -143,3 +143,41 @@ fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
         }
     }
 }
+
+/// Another prepared transaction has filled the room for keys of prepared ones, and a reader gives the cache a slot after
+/// the writer has found none: the marks that find no room name no slot.
+#[test]
+fn keys_that_find_no_room_when_they_are_prepared_stand_for_a_slot_that_was_made_meanwhile() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
+    if !paused(cluster) {
+        return;
+    }
+    let database = with_cache(cluster, 100);
+    let (mut reader, mut writer) = (database.connect(), database.connect());
+    // Of another role: each has a share of the marks.
+    let role = cluster.role();
+    reader.run(&format!("GRANT ALL ON pgcache.main TO {role}"));
+    database.connect_as(&role).run(
+        "BEGIN; SELECT count(cache_delete('q' || g)) FROM generate_series(1, 9900) AS g; PREPARE TRANSACTION 'full'",
+    );
+    let backend = stay_in(cluster, &mut writer, NO_SLOT_TO_MARK);
+    thread::scope(|scope| {
+        let _go = LetGo(cluster);
+        let writer = scope.spawn(move || {
+            writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'p'")
+        });
+        until_inside(&mut reader, backend, "it has found no slot");
+        assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
+        cluster.hold_windows(false);
+        writer.join().expect("it is prepared");
+    });
+    let all = "SELECT count(cache_get('x' || g, 'c')) FROM generate_series(1, 100) AS g";
+    reader.run(&format!("{all}; {all}"));
+    reader.run("COMMIT PREPARED 'p'");
+    reader.run("ROLLBACK PREPARED 'full'");
+    reader.verified("c");
+    let old =
+        "SELECT count(*) FROM generate_series(1, 100) AS g WHERE cache_get('x' || g, 'c') = 'old'";
+    assert_eq!(reader.number(old), 0);
+    reader.nothing_pending();
+}
