@@ -20,9 +20,10 @@ use pgrx::prelude::*;
 
 use super::at_end::free_slots;
 use super::deletions::SecondLook;
-use super::ledger::{MAX_KEYS, Transaction};
+use super::ledger::Transaction;
 use super::marks::Extent;
 use super::prepare;
+use super::told::MAX_KEYS;
 use crate::cache::lease::held;
 use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;

@@ -8,7 +8,7 @@ use pgrx::pg_sys::Oid;
 use super::deletions::Deletions;
 use super::marks::{Extent, Marks};
 use super::offers::Offers;
-use super::told::{Note, Notes, Open};
+use super::told::{MAX_KEYS, Note, Notes, Open};
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::catalog::relation;
 use crate::pg::events;
@@ -18,9 +18,6 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::telling::Announced;
 use crate::pg::shmem::tier::{Tier, tier};
-
-/// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
-pub(super) const MAX_KEYS: usize = 10_000;
 
 /// What the present transaction has done.
 #[derive(Default)]

@@ -28,6 +28,8 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::ring;
 use crate::pg::shmem::tier::{Tier, tier};
 
+/// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
+pub(super) const MAX_KEYS: usize = 10_000;
 /// More keys of a cache are told as all of it: the ring has room for some ten thousand.
 const MOST_KEYS: usize = 1000;
 /// So many changes under open savepoints are remembered; what comes beyond stands at once.
