@@ -190,6 +190,12 @@ impl<'c> Entries<'c> {
         }
     }
 
+    /// Returns the epoch of the key's stripe: it rises before and after each commit that changes the key.
+    pub fn epoch(&self, key: &RawKey) -> u64 {
+        self.tier()
+            .read(key.hash, |partition| partition.epoch(key.hash))
+    }
+
     /// The same, but none of a long value, which is begun to be read in pieces.
     #[inline]
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {

@@ -61,6 +61,15 @@ pub fn get<'a, S: Store>(
         part.iter().for_each(|_| out.null());
         return Ok(is_last);
     };
+    // Copies are read one by one, and a commit may come between two of them: then the table answers for all.
+    let epochs = || match is_partial && part.len() > 1 {
+        true => part
+            .iter()
+            .map(|key| entries.epoch(&entries.key(key)))
+            .fold(0, u64::wrapping_add),
+        false => 0,
+    };
+    let before_reading = epochs();
     let hits = entries.get_each(part.iter(), buffers, |seen, found| {
         match &seen {
             Ok(None) if is_partial => {
@@ -73,6 +82,10 @@ pub fn get<'a, S: Store>(
         }
         Ok(seen.is_ok_and(|seen| seen.is_some()))
     })? as u64;
+    if epochs() != before_reading {
+        out.rewind(before);
+        return Err(Refusal::Table);
+    }
     entries.tally(Figure::HotHits, hits);
     entries.tally(Figure::Misses, part.len() as u64 - hits);
     Ok(is_last)

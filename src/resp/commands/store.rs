@@ -84,6 +84,10 @@ pub trait Store: Sized {
         buffers: &mut Buffers,
         each: impl FnMut(Result<Option<Seen>, OutOfMemory>, &[u8]) -> Done<'a, bool>,
     ) -> Done<'a, i64>;
+    /// Rises when a commit changes the key, where entries are copies of a table's rows.
+    fn epoch(&self, _key: &Self::Key<'_>) -> u64 {
+        0
+    }
     /// What a live entry says.
     fn look<'a>(&self, key: &Self::Key<'_>) -> Done<'a, Option<Seen>>;
     /// The same of several keys, in their order.

@@ -99,6 +99,10 @@ impl Store for Entries<'_> {
         })
     }
 
+    fn epoch(&self, key: &RawKey) -> u64 {
+        Entries::epoch(self, key)
+    }
+
     fn look<'a>(&self, key: &RawKey) -> Done<'a, Option<Seen>> {
         Ok(Entries::look(self, key))
     }
