@@ -421,14 +421,19 @@ mod tests {
             "1,5",
             "nan",
             "1\0",
-            "1e5000",
-            "1e-5000",
             "1e99999999999999999999",
         ] {
             assert_eq!(sum(text, "1"), "NotFloat", "{text:?}");
         }
         assert_eq!(sum("inf", "1"), "NotFinite");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "numbers of thousands of digits take Miri minutes")]
+    fn numbers_out_of_range_are_refused() {
+        for text in ["1e5000", "1e-5000", &"9".repeat(LONGEST)] {
+            assert_eq!(sum(text, "1"), "NotFloat", "{text:?}");
+        }
         assert_eq!(sum("1e4932", "1e4932"), "NotFinite");
-        assert_eq!(sum(&"9".repeat(LONGEST), "1"), "NotFloat");
     }
 }
