@@ -3,7 +3,8 @@
 //! To start a server costs more than most tests. So a test that asks for a configuration gets an idle server with
 //! it, has that server alone until the test's thread ends, and then [`handback`](crate::handback) looks at what the
 //! test left behind. A server that a test stopped, killed or configured is thrown away, and so is that of a test
-//! that failed; what a good test left behind is written to the file `leftovers`, which fails the run.
+//! that failed; what a good test left behind is written to the file `leftovers`, which fails the run. A server of the
+//! Redis protocol is checked, too, and not taken again.
 //!
 //! libtest gives each test a thread of its own as long as it runs two or more at a time. The thread's end is the
 //! test's end, whatever sessions and handles its body still has in between.
@@ -187,7 +188,8 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     else {
         return taken.cluster.retire();
     };
-    if failed || left.is_some() || cluster.is_spoiled() {
+    // Processes of the Redis protocol that a test has ended may still be on their way back.
+    if failed || left.is_some() || cluster.is_spoiled() || recipe.is_door {
         return cluster.retire();
     }
     let oldest = {
