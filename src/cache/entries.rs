@@ -130,32 +130,58 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
     Ok(found)
 }
 
-/// Finds what is missing in the table. The tokens come before the snapshot.
+/// Keys whose copies are filled again from one snapshot: few, so that little is committed meanwhile.
+const REFILL: usize = 64;
+
+/// Reads the missing entries from the table, all with one snapshot, and fills their copies.
 fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<Entry>]) {
-    let absent = |found: &[Option<Entry>]| {
-        memory::collect((0..keys.len()).filter(|&place| found[place].is_none()))
-    };
-    let places = absent(found);
-    let missing = memory::collect(places.iter().map(|&place| keys[place].key));
-    let tokens = memory::collect(
-        places
-            .iter()
-            .map(|&place| copies::token(cache, keys[place])),
-    );
+    let places = memory::collect((0..keys.len()).filter(|&place| found[place].is_none()));
+    let missing = memory::collect(places.iter().map(|&place| keys[place]));
+    let mut refused = memory::list(0);
+    read_and_fill(cache, &missing, |at, entry, is_filled| {
+        found[places[at]] = Some(entry);
+        if !is_filled {
+            memory::push(&mut refused, missing[at]);
+        }
+    });
+    let hits = places
+        .iter()
+        .filter(|&&place| found[place].is_some())
+        .count();
+    cache.count(Figure::TableHits, hits as u64);
+    cache.count(Figure::Misses, (places.len() - hits) as u64);
+    if !fault::on(Fault::BatchNotRefilled) {
+        refill(cache, &refused);
+    }
+}
+
+/// Reads again, in small batches, the entries whose copies were refused because another session committed
+/// in their stripe during a long read. The answer is not read from here: it stays that of one snapshot.
+fn refill(cache: &Reading, refused: &[HashedKey]) {
+    for batch in refused.chunks(REFILL) {
+        if copies::token(cache, batch[0]).is_some() {
+            read_and_fill(cache, batch, |_, _, _| ());
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// Shows each entry that the table has under these keys, by the key's place, and whether its copy was
+/// filled. The tokens come before the snapshot.
+fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
+    let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
+    let asked = memory::collect(keys.iter().map(|key| key.key));
     pause::at(Window::TokenToSnapshot);
-    let rows = table::get_many(cache, &missing);
+    let rows = table::get_many(cache, &asked);
     pause::at(Window::ReadToFill);
-    for (&place, token) in places.iter().zip(tokens) {
-        let key = keys[place];
+    for (at, (&key, token)) in keys.iter().zip(tokens).enumerate() {
         let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.bytes()));
-        found[place] = row.ok().map(|row| rows[row].1);
-        if let (Some(token), Some(entry)) = (token, &found[place]) {
-            copies::fill(cache, key, &token, entry);
+        if let Ok(row) = row {
+            let entry = rows[row].1;
+            let is_filled = token.is_some_and(|token| copies::fill(cache, key, &token, &entry));
+            show(at, entry, is_filled);
         }
     }
-    let misses = absent(found).len();
-    cache.count(Figure::TableHits, (places.len() - misses) as u64);
-    cache.count(Figure::Misses, misses as u64);
 }
 
 /// Shows a page of live entries in key order.

@@ -16,6 +16,8 @@ use postgres::Client;
 /// So many of each kind are tried, and so many must succeed.
 const TRIES: i64 = 100;
 const ENOUGH: i64 = 95;
+/// Keys that one batch reads.
+const BATCH: i64 = 3000;
 
 /// A victim with the table `cache`, and an attacker with the schema `own`.
 struct Scene<'c> {
@@ -105,6 +107,21 @@ impl Scene<'_> {
         assert!(
             found >= ENOUGH,
             "{what}: {found} of {TRIES} copies are served"
+        );
+
+        victim.run(&format!(
+            "INSERT INTO cache SELECT 'batch ' || g, 'v' FROM generate_series(1, {BATCH}) AS g"
+        ));
+        let read = format!(
+            "SELECT count(value) FROM cache_get_many(ARRAY(SELECT 'batch ' || g FROM generate_series(1, {BATCH}) AS g), 'cache')"
+        );
+        assert_eq!(victim.number(&read), BATCH);
+        let before = victim.hot_hits("cache");
+        assert_eq!(victim.number(&read), BATCH);
+        let found = victim.hot_hits("cache") - before;
+        assert!(
+            found * 100 >= ENOUGH * BATCH,
+            "{what}: {found} of {BATCH} copies of a batch are served"
         );
     }
 }

@@ -17,7 +17,7 @@ use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::{HashedKey, hot_key};
-use crate::cache::tier::io;
+use crate::cache::tier::io::{self, StoreOutcome};
 use crate::guc;
 use crate::pg::events::{self, Copied};
 use crate::pg::session::fault::{self, Fault};
@@ -124,24 +124,25 @@ fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &Part
         && slot.suspended.load(SeqCst) == 0
 }
 
-/// Fills in the row that was read after the token was taken.
-pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
+/// Fills in the row that was read after the token was taken. False where another session's commit
+/// refused it; a value that gets no copy in any case counts as filled.
+pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool {
     let Some(tier) = tier_for(cache) else {
-        return;
+        return true;
     };
     let version = match fault::on(Fault::FillVersionNotCompared) {
         true => tier.slot(token.slot).version.load(SeqCst),
         false => token.version,
     };
     let Ok(record) = io::record(version, entry, cache.value_type) else {
-        return;
+        return true;
     };
     if record.value.len() > guc::hot_max_value() {
         tier.control().rejected.fetch_add(1, Relaxed);
-        return;
+        return true;
     }
     let still = |partition: &PartitionRef| holds(tier, token, cache.id, key.hash, partition);
-    io::store(
+    let stored = io::store(
         tier,
         &key.in_slot(token.slot),
         &record,
@@ -149,6 +150,7 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) {
         still,
         || (),
     );
+    stored != StoreOutcome::Refused
 }
 
 /// Offers the value of a row that this transaction has written, so that its copy need not be filled anew

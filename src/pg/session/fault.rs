@@ -25,6 +25,8 @@ faults! {
     RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
     /// A write past the executor does not note its key.
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
+    /// A batch does not read again what other commits kept it from copying.
+    BatchNotRefilled => "fair_caches::what_is_done_again_and_again_is_felt_by_no_other_cache",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.
