@@ -71,6 +71,7 @@ fn take<V: Value>(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Ans
     let cache = open::to_write(cache, TO_TAKE, function)?;
     let key = cache.key(Key::of_write(key)?);
     let value = entries::take(&cache, key, |entry| entry.value.map(convert::result))?;
+    entries::count_read(&cache, value.is_some());
     Ok(value.flatten())
 }
 

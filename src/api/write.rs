@@ -203,7 +203,8 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
 
 #[pg_extern]
 fn cache_touch_here(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
-    Ok(touch(key, ttl, cache, c"cache_touch()", |_| ())?.is_some())
+    let (cache, key) = open_with_key(key, cache, c"cache_touch()")?;
+    Ok(touch(&cache, key, ttl, |_| ())?.is_some())
 }
 
 #[pg_extern]
@@ -234,25 +235,23 @@ fn get_touch<V: Value>(
         open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
         return Ok(None);
     }
-    let value = touch(key, ttl, cache, function, |entry| {
-        entry.value.map(convert::result)
-    })?;
+    let (cache, key) = open_with_key(key, cache, function)?;
+    let value = touch(&cache, key, ttl, |entry| entry.value.map(convert::result))?;
+    entries::count_read(&cache, value.is_some());
     Ok(value.flatten())
 }
 
 /// A new deadline by the ttl, or by the cache's default; without both the deadline stays.
 fn touch<R>(
-    key: Option<Text>,
+    cache: &Cache,
+    key: Key,
     ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
     project: impl Fn(&Entry) -> R,
 ) -> Answer<Option<R>> {
-    let (cache, key) = open_with_key(key, cache, function)?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
     Ok(match ttl.or(cache.settings.ttl) {
-        Some(_) => entries::touch(&cache, key, deadline, project)?,
-        None => entries::get_to_touch(&cache, key)?.as_ref().map(project),
+        Some(_) => entries::touch(cache, key, deadline, project)?,
+        None => entries::get_to_touch(cache, key)?.as_ref().map(project),
     })
 }
 

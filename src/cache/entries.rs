@@ -29,11 +29,24 @@ use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
-pub use crate::cache::model::entry::Entry;
+pub use crate::cache::model::entry::{Entry, Look};
+
+/// What a read finds, and the figure in which it counts.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub entry: Option<Entry>,
+    pub figure: Figure,
+}
 
 /// The live entry under a key. The caller has checked the privileges.
 pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
-    look(relation, key, Privileges::SELECT, |_| None)
+    let found = look(relation, key, Privileges::SELECT, Look::Counted, |_| None);
+    found.map(|found| found.entry)
+}
+
+/// The same, for a caller that may count the read itself.
+pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
+    look(relation, key, Privileges::SELECT, counts, |_| None)
 }
 
 /// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs
@@ -42,42 +55,66 @@ pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
     needs: Privileges,
+    counts: Look,
 ) -> Result<Option<Entry>, Error> {
-    look(relation, key, needs, |cache| cache.settings.grace)
+    let found = look(relation, key, needs, counts, |cache| cache.settings.grace);
+    found.map(|found| found.entry)
 }
 
-#[inline]
+#[inline(always)]
 fn look(
     relation: Oid,
     key: HashedKey,
     needs: Privileges,
+    counts: Look,
     grace: impl Fn(&Cache) -> Option<Interval>,
-) -> Result<Option<Entry>, Error> {
+) -> Result<Found, Error> {
     if let Some(cache) = registry::remembered(relation) {
         let key = cache.rehashed(key);
         if cache.storage == Storage::Memory {
-            return get_from_memory(&cache, key, grace(&cache));
+            return get_from_memory(&cache, key, counts, grace(&cache));
         }
-        if let Some(entry) = copies::lookup(&cache, key, grace(&cache)) {
-            return Ok(Some(entry));
+        if let Some(entry) = copies::lookup(&cache, key, grace(&cache), counts) {
+            return Ok(Found {
+                entry: Some(entry),
+                figure: Figure::HotHits,
+            });
         }
     }
     let cache = open::lock_to_read(relation, needs)?;
     let key = cache.rehashed(key);
     if cache.storage == Storage::Memory {
-        return get_from_memory(&cache, key, grace(&cache));
+        return get_from_memory(&cache, key, counts, grace(&cache));
     }
-    Ok(get_from_table(&cache, key, grace(&cache)))
+    let entry = get_from_table(&cache, key, grace(&cache));
+    Ok(seen(&cache, entry, counts))
 }
 
 fn get_from_memory(
     cache: &Cache,
     key: HashedKey,
+    counts: Look,
     grace: Option<Interval>,
-) -> Result<Option<Entry>, Error> {
-    let entry = memory_cache::get(cache, key, grace)?;
-    count_read(cache, Figure::HotHits, entry.is_some());
-    Ok(entry)
+) -> Result<Found, Error> {
+    Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
+}
+
+/// What was found past the copies of a table cache.
+fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
+    let figure = figure_of(cache, entry.is_some());
+    if counts == Look::Counted {
+        cache.count(figure, 1);
+    }
+    Found { entry, figure }
+}
+
+/// The figure of a read past the copies of a table cache.
+fn figure_of(cache: &Cache, is_hit: bool) -> Figure {
+    match (is_hit, cache.storage) {
+        (false, _) => Figure::Misses,
+        (true, Storage::Memory) => Figure::HotHits,
+        (true, _) => Figure::TableHits,
+    }
 }
 
 /// The token comes before the snapshot that the read takes.
@@ -90,15 +127,10 @@ fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> O
         true => copies::token(cache, key),
         false => token,
     };
-    count_read(cache, Figure::TableHits, entry.is_some());
     if let (Some(token), Some(entry)) = (token, &entry) {
         copies::fill(cache, key, &token, entry);
     }
     entry
-}
-
-fn count_read(cache: &Cache, hit: Figure, is_hit: bool) {
-    cache.count(if is_hit { hit } else { Figure::Misses }, 1);
 }
 
 /// Keys whose place in the tier is asked for at once: more would push each other out of the
@@ -107,6 +139,16 @@ const BATCH: usize = 32;
 
 /// The live entry under each of these keys, in their order.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
+    let (found, hot_hits) = find_many(cache, keys)?;
+    let hits = found.iter().flatten().count() as u64;
+    cache.count(Figure::HotHits, hot_hits);
+    cache.count(Figure::TableHits, hits - hot_hits);
+    cache.count(Figure::Misses, found.len() as u64 - hits);
+    Ok(found)
+}
+
+/// The same uncounted, and how many of them come from the tier.
+pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u64), Error> {
     let hashed = keys.iter().map(|&key| cache.hashed(key));
     let keys = &memory::collect(hashed)[..];
     let mut found = memory::list(keys.len());
@@ -115,19 +157,16 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
         for &key in batch {
             found.push(match cache.storage {
                 Storage::Memory => memory_cache::get(cache, key, None)?,
-                _ => copies::lookup(cache, key, None),
+                _ => copies::lookup(cache, key, None, Look::Uncounted),
             });
         }
         session::check_for_interrupts();
     }
-    let misses = found.iter().filter(|entry| entry.is_none()).count() as u64;
-    if cache.storage == Storage::Memory {
-        cache.count(Figure::HotHits, keys.len() as u64 - misses);
-        cache.count(Figure::Misses, misses);
-    } else if misses > 0 {
+    let hot_hits = found.iter().flatten().count();
+    if cache.storage != Storage::Memory && hot_hits < keys.len() {
         get_many_from_table(cache, keys, &mut found);
     }
-    Ok(found)
+    Ok((found, hot_hits as u64))
 }
 
 /// Keys whose copies are filled again from one snapshot: few, so that little is committed meanwhile.
@@ -144,12 +183,6 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
             memory::push(&mut refused, missing[at]);
         }
     });
-    let hits = places
-        .iter()
-        .filter(|&&place| found[place].is_some())
-        .count();
-    cache.count(Figure::TableHits, hits as u64);
-    cache.count(Figure::Misses, (places.len() - hits) as u64);
     if !fault::on(Fault::BatchNotRefilled) {
         refill(cache, &refused);
     }
@@ -383,7 +416,12 @@ pub fn touch<R>(
 
 /// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
 pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
-    get(cache.relation, cache.hashed(key))
+    Ok(find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
+}
+
+/// Counts the read of a call that also changes the entry it has found.
+pub fn count_read(cache: &Cache, is_hit: bool) {
+    cache.count(figure_of(cache, is_hit), 1);
 }
 
 /// Takes a live entry's deadline away.

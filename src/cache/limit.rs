@@ -7,7 +7,7 @@
 use pgrx::datum::Interval;
 
 use super::catalog::registry::Cache;
-use super::entries;
+use super::entries::{self, Look};
 use super::model::counter;
 use super::model::deadline::{self, Deadline};
 use super::model::key::Key;
@@ -28,8 +28,10 @@ pub struct Verdict {
 /// Counts one hit, if the window has room.
 pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verdict, Error> {
     let hashed = cache.hashed(key);
+    let mut counts = Look::Counted;
     loop {
-        let present = entries::get(cache.relation, hashed)?;
+        let present = entries::find(cache.relation, hashed, counts)?.entry;
+        counts = Look::Uncounted;
         let hits = present.map_or(Ok(0), |entry| hits_in(entry.value))?;
         if let Some(entry) = present.filter(|_| hits >= max_hits) {
             return Ok(refused(entry.deadline));
@@ -42,7 +44,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
         if hits <= max_hits {
             return Ok(Verdict {
                 allowed: true,
-                remaining: max_hits - hits,
+                remaining: max_hits.saturating_sub(hits),
                 until: None,
             });
         }

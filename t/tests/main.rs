@@ -46,6 +46,7 @@ mod fetch;
 mod fetch_commit;
 mod fetch_truth;
 mod fetch_windows;
+mod figures;
 mod fuzz;
 mod hidden;
 mod hostile_role;

@@ -22,7 +22,7 @@ use pgrx::pg_sys::Oid;
 use super::loaders;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
-use crate::cache::entries::{self, Entry};
+use crate::cache::entries::{self, Entry, Look};
 use crate::cache::lease::ask::{self, Turn};
 use crate::cache::lease::held;
 use crate::cache::lease::leases::{self, Lease};
@@ -62,11 +62,13 @@ impl Fetch {
         loaders::check_recursion(self.relation, self.key.key)?;
         let patience = Patience::of(guc::fetch_wait());
         let mut commit = None;
+        let mut counts = Look::Counted;
         loop {
             let cache = open::known(self.relation)?; // each time: somebody may have been waited for
             cache.check_writable()?;
             let is_replayed = load_token::is_replayed(&cache);
-            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
+            let found = entries::get_or_stale(self.relation, self.key, self.needs, counts)?;
+            counts = Look::Uncounted;
             let live = found.filter(|found| deadline::is_live(found.deadline));
             if let Some(live) = live
                 && !refreshes_early(&cache, &live)
@@ -115,7 +117,8 @@ impl Fetch {
         refresh: bool,
     ) -> Result<Entry, Error> {
         if !refresh && sees_others(cache) && !fault::on(Fault::FetchLooksOnce) {
-            let found = entries::get_or_stale(self.relation, self.key, self.needs)?;
+            let found =
+                entries::get_or_stale(self.relation, self.key, self.needs, Look::Uncounted)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
                 lease.map(held::release);
                 return Ok(live);

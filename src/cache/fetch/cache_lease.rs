@@ -6,7 +6,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{Cache, Storage};
-use crate::cache::entries::{self, Entry};
+use crate::cache::entries::{self, Entry, Look};
 use crate::cache::lease::ask::{self, Turn};
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::wait::{self, Patience};
@@ -43,9 +43,11 @@ pub struct Leased {
 pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, Error> {
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
+    let mut counts = Look::Counted;
     loop {
         let cache = open::known(relation)?; // each time: somebody may have been waited for
-        let found = entries::get_or_stale(relation, key, Privileges::SELECT)?;
+        let found = entries::get_or_stale(relation, key, Privileges::SELECT, counts)?;
+        counts = Look::Uncounted;
         if found.is_some_and(is_live) {
             let state = State::Hit;
             return Ok(Leased { found, state });
@@ -70,7 +72,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
 /// Whoever had the lease before may have finished between our look and our asking. Who computes in
 /// this transaction, whose snapshot may be older than the last removal, stores nothing.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
-    let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT)?;
+    let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);
     let keeps = !is_hit && load_token::loads_what_is_valid(cache);
     if !keeps {

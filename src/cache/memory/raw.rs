@@ -384,11 +384,17 @@ impl<'c> Entries<'c> {
     #[inline]
     pub fn tally(&self, figure: Figure, times: u64) {
         self.tier().slot(self.handle.slot).count(figure, times);
-        match figure {
-            Figure::HotHits => HITS.set(HITS.get() + times),
-            Figure::Misses => MISSES.set(MISSES.get() + times),
-            _ => {}
-        }
+        note_read(figure, times);
+    }
+}
+
+/// Counts a read of the Redis protocol, whatever cache it was of.
+#[inline]
+pub fn note_read(figure: Figure, times: u64) {
+    match figure {
+        Figure::HotHits => HITS.set(HITS.get() + times),
+        Figure::Misses => MISSES.set(MISSES.get() + times),
+        _ => {}
     }
 }
 
@@ -406,6 +412,11 @@ pub fn take_soonest() -> Option<Timestamp> {
 /// Hits and misses of this process since it began, of all caches.
 pub fn reads() -> (u64, u64) {
     (HITS.get(), MISSES.get())
+}
+
+/// Returns hits and misses since the last call, for a process that adds them to a sum.
+pub fn take_reads() -> [u64; 2] {
+    [HITS.take(), MISSES.take()]
 }
 
 /// An entry as somebody saw it who watches: two that are equal have no change between them that

@@ -16,3 +16,10 @@ impl Entry {
         deadline::is_live(self.deadline)
     }
 }
+
+/// Whether a look counts in the figures. A call counts one read, by its first look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    Counted,
+    Uncounted,
+}

@@ -14,7 +14,7 @@ use pgrx::pg_sys::Oid;
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::lease::{lowering, unproven};
 use crate::cache::model::deadline::Deadline;
-use crate::cache::model::entry::Entry;
+use crate::cache::model::entry::{Entry, Look};
 use crate::cache::model::key::Key;
 use crate::cache::tier::hashed_key::{HashedKey, hot_key};
 use crate::cache::tier::io::{self, StoreOutcome};
@@ -54,9 +54,15 @@ fn may_use_copies() -> bool {
         || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
-/// The copy of a live entry, or of one within this grace. Needs no lock on the table.
+/// The copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit
+/// where `counts` says so.
 #[inline]
-pub fn lookup(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
+pub fn lookup(
+    cache: &Cache,
+    key: HashedKey,
+    grace: Option<Interval>,
+    counts: Look,
+) -> Option<Entry> {
     let tier = tier_for(cache)?;
     let slot = cache.slot(tier)?;
     tier.region().prefetch_entry(key.hash);
@@ -66,7 +72,9 @@ pub fn lookup(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Option<
             && tier.cache_of(slot).is(cache.id, SeqCst)
     };
     let entry = io::copy_out(tier, &key.in_slot(slot), cache.value_type, grace, valid)?;
-    tier.slot(slot).count(Figure::HotHits, 1);
+    if counts == Look::Counted {
+        tier.slot(slot).count(Figure::HotHits, 1);
+    }
     Some(entry)
 }
 

@@ -154,14 +154,23 @@ impl<'t, S: Store> Call<'t, S> {
     /// Counts a read.
     #[inline]
     pub fn counted<'a>(&self, entries: &S, seen: Option<Seen>) -> Done<'a, Option<Seen>> {
-        let figure = match seen {
-            Some(_) => Figure::HotHits,
-            // The table may have it.
-            None if S::is_partial(self.target) => return Err(Refusal::Table),
-            None => Figure::Misses,
+        // The table may have it.
+        if seen.is_none() && S::is_partial(self.target) {
+            return Err(Refusal::Table);
+        }
+        self.count_read(entries, seen.is_some());
+        Ok(seen)
+    }
+
+    /// Counts the read of a command, also of one that has changed what it found.
+    #[inline]
+    pub fn count_read(&self, entries: &S, is_hit: bool) {
+        let figure = if is_hit {
+            Figure::HotHits
+        } else {
+            Figure::Misses
         };
         entries.tally(figure, 1);
-        Ok(seen)
     }
 
     /// Keys in the order in which they are changed.

@@ -100,9 +100,15 @@ pub fn count<'a, S: Store>(
 ) -> Done<'a, bool> {
     let (part, is_last) = piece::<S>(keys, progress, 1);
     if let Some(entries) = call.to_read(Rights::READ)? {
-        progress.hits += entries.look_each(part.iter(), |seen| {
-            Ok(call.counted(entries, seen)?.is_some())
+        let is_partial = S::is_partial(call.target);
+        let hits = entries.look_each(part.iter(), |seen| match seen {
+            None if is_partial => Err(Refusal::Table),
+            _ => Ok(seen.is_some()),
         })?;
+        // Counted once it is known that the table need not be asked as well.
+        entries.tally(Figure::HotHits, hits as u64);
+        entries.tally(Figure::Misses, part.len() as u64 - hits as u64);
+        progress.hits += hits;
     }
     progress.done += part.len();
     if is_last {

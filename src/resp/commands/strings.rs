@@ -109,6 +109,9 @@ fn set_by_old<'a, S: Store>(
         let deadline = call.deadline_of(&set.expiry, old.as_ref(), set.command)?;
         Ok((Change::Put(deadline), (true, old)))
     })?;
+    if set.get {
+        call.count_read(entries, old.is_some());
+    }
     match (set.get, acts) {
         (true, _) => out.bulk_or_null(shown(&old, &buffers.found)),
         (false, true) => out.simple("OK"),
@@ -164,6 +167,7 @@ pub fn get_delete<'a, S: Store>(
 ) -> Done<'a> {
     let entries = call.to_write(Rights::TAKE)?;
     let seen = entries.take(&entries.key(key), buffers)?;
+    call.count_read(entries, seen.is_some());
     out.bulk_or_null(shown(&seen, &buffers.found));
     Ok(())
 }

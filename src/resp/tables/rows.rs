@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::present::{Held, copy_out, deadline_of};
 use super::table::{Table, refused};
 use crate::cache::catalog::registry::Cache;
-use crate::cache::entries::{self, Entry};
+use crate::cache::entries::{self, Entry, Look};
 use crate::cache::memory::raw::{self, New};
 use crate::cache::model::key::Key;
 use crate::cache::open;
@@ -14,6 +14,7 @@ use crate::cache::table::change::{self, Seek};
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock;
+use crate::pg::shmem::slot::Figure;
 use crate::pg::table::new_row::{New as NewRow, RowAction};
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text, ValueType};
@@ -88,9 +89,12 @@ impl<'t> Rows<'t> {
         let Some(key) = key else {
             return Ok(None);
         };
-        let entry = entries::get(self.0.relation(), *key).map_err(refused)?;
-        note_deadline(entry.as_ref());
-        Ok(entry)
+        let found = entries::find(self.0.relation(), *key, Look::Uncounted).map_err(refused)?;
+        self.0
+            .hot_hits
+            .set(u64::from(found.figure == Figure::HotHits));
+        note_deadline(found.entry.as_ref());
+        Ok(found.entry)
     }
 
     /// The live entry under each key.
@@ -101,10 +105,11 @@ impl<'t> Rows<'t> {
         let reading = open::lock_to_read(self.0.relation(), Privileges::SELECT).map_err(refused)?;
         let all = memory::collect(keys.map(|key| self.key(key).map(|key| key.key)));
         let asked = memory::collect(all.iter().flatten().copied());
-        let found = entries::get_many(&reading, &asked)
-            .map_err(refused)?
-            .into_iter();
-        let mut found = found.inspect(|entry| note_deadline(entry.as_ref()));
+        let (found, hot_hits) = entries::find_many(&reading, &asked).map_err(refused)?;
+        self.0.hot_hits.set(hot_hits);
+        let mut found = found
+            .into_iter()
+            .inspect(|entry| note_deadline(entry.as_ref()));
         Ok(memory::collect(all.iter().map(|key| match key {
             Some(_) => found.next().flatten(),
             None => None,

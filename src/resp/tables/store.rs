@@ -6,7 +6,7 @@ use super::present::{Held, copy_out, deadline_of, printed, seen};
 use super::rows::Rows;
 use super::table::refused;
 use crate::cache::entries;
-use crate::cache::memory::raw::{New, OutOfMemory, Seen};
+use crate::cache::memory::raw::{self, New, OutOfMemory, Seen};
 use crate::cache::model::key::{self, Key};
 use crate::cache::open;
 use crate::cache::table::change::{self, Seek};
@@ -78,11 +78,17 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    /// Reads are counted where they are done.
+    /// A command counts its hits as those of the tier. The rows know how many were copies.
     fn tally(&self, figure: Figure, times: u64) {
-        if !matches!(figure, Figure::HotHits | Figure::Misses) {
-            self.0.target.cache.count(figure, times);
+        let cache = &self.0.target.cache;
+        if figure == Figure::HotHits {
+            let hot = self.0.hot_hits.take().min(times);
+            cache.count(Figure::HotHits, hot);
+            cache.count(Figure::TableHits, times - hot);
+        } else {
+            cache.count(figure, times);
         }
+        raw::note_read(figure, times);
     }
 
     fn get<'a>(&self, key: &Option<HashedKey>, buffer: &mut Vec<u8>) -> Done<'a, Option<Seen>> {

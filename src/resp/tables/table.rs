@@ -19,6 +19,8 @@ pub struct Table {
     pub target: Target,
     /// From the first change on: the cache under the lock that stays.
     pub changed: OnceCell<Rc<Cache>>,
+    /// Hits from copies that no command has counted yet.
+    pub hot_hits: Cell<u64>,
     /// Others' code may run: the transaction is one for that.
     alone: bool,
 }
@@ -47,6 +49,7 @@ impl Table {
         Ok(Table {
             target: Target { cache, rights },
             changed: OnceCell::new(),
+            hot_hits: Cell::new(0),
             alone,
         })
     }

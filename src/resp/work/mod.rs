@@ -23,6 +23,7 @@ use super::question::{Answer, Question};
 use super::tables::{self, Table};
 use crate::cache::commit::told;
 use crate::cache::memory::raw;
+use crate::pg::resp::board::Board;
 use crate::pg::resp::commits;
 use crate::pg::resp::desk::{Desk, Handed, Lane, Taken, Work};
 use crate::pg::resp::queue::{Kind, MOST_PROCESSES, Queue};
@@ -324,6 +325,12 @@ fn tidy() {
 }
 
 fn send(desk: Desk, fronts: &mut Fronts, taken: Option<Taken>, replies: &[u8]) {
+    let reads = raw::take_reads();
+    if reads != [0; 2]
+        && let Some(board) = Board::of_server()
+    {
+        board.add_reads(reads);
+    }
     let mut taken = taken;
     while let Some(place) = taken {
         match desk.answer(place, replies) {

@@ -1,9 +1,10 @@
 //! What fronts have counted, and what there is of them now: said by each, summed up for who asks.
 
 use std::array;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{Board, Figures, Front};
+use super::layout::{Board, Figure, Figures, Front, Head};
 use crate::pg::session::clock::{self, Timestamp};
 
 /// What is not counted up, but there.
@@ -31,15 +32,29 @@ impl Board {
         }
     }
 
-    /// What was counted by all fronts since the figures were set back.
+    /// Adds hits and misses of commands that a back has run on a table.
+    pub fn add_reads(&self, reads: [u64; 2]) {
+        for (sum, read) in self.head.reads.iter().zip(reads) {
+            sum.fetch_add(read, Relaxed);
+        }
+    }
+
+    /// What was counted by all processes since the figures were set back.
     pub fn figures(&self) -> Figures {
-        array::from_fn(|at| {
-            let of_front = |front: &Front| {
-                let figure = front.figures[at].load(Relaxed);
-                figure.saturating_sub(front.base[at].load(Relaxed))
-            };
+        let since = |sum: &AtomicU64, base: &AtomicU64| {
+            let sum = sum.load(Relaxed);
+            sum.saturating_sub(base.load(Relaxed))
+        };
+        let mut figures: Figures = array::from_fn(|at| {
+            let of_front = |front: &Front| since(&front.figures[at], &front.base[at]);
             self.head.fronts.iter().map(of_front).sum()
-        })
+        });
+        let Head {
+            reads, reads_base, ..
+        } = self.head;
+        figures[Figure::Hits as usize] += since(&reads[0], &reads_base[0]);
+        figures[Figure::Misses as usize] += since(&reads[1], &reads_base[1]);
+        figures
     }
 
     /// What there is now, of all fronts.
@@ -61,6 +76,9 @@ impl Board {
                 base.store(figure.load(Relaxed), Relaxed);
             }
             front.largest_batch.store(0, Relaxed);
+        }
+        for (base, sum) in self.head.reads_base.iter().zip(&self.head.reads) {
+            base.store(sum.load(Relaxed), Relaxed);
         }
         self.head.reset.store(clock::now(), Relaxed);
     }

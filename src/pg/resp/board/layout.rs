@@ -75,6 +75,9 @@ pub(super) struct Head {
     pub(super) reset: AtomicI64,
     /// Until when commands are held back, twice, and 1 for all commands; 0: they are not.
     pub(super) pause: AtomicI64,
+    /// Hits and misses that backs have counted, and what they were when they were set back.
+    pub(super) reads: [AtomicU64; 2],
+    pub(super) reads_base: [AtomicU64; 2],
     pub(super) fronts: [Front; MOST_PROCESSES],
 }
 
