@@ -149,7 +149,7 @@ CREATE TRIGGER forged AFTER INSERT ON owned FOR EACH ROW WHEN (true OR pgcache.d
 INSERT INTO owned VALUES ('p:1');
 DROP TRIGGER forged ON owned;
 RESET ROLE; GRANT DELETE ON c TO depend_owner; SET ROLE depend_owner;
-CREATE FUNCTION pg_temp.whoami(k text) RETURNS text STABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated by %', current_user; RETURN k; END $$;
+CREATE FUNCTION pg_temp.whoami(k text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'evaluated by %', current_user; RETURN k; END $$;
 SELECT cache_depend('owned', 'pg_temp.whoami(k)', 'c');
 SET ROLE depend_writer; INSERT INTO owned VALUES ('p:1'); RESET ROLE;
 CREATE DOMAIN pg_temp.checked AS text CHECK (pg_temp.whoami(value) IS NOT NULL);

@@ -144,6 +144,11 @@ COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double prec
     'Changes how a cache is refreshed; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
     'Names the cache and the key in the condition of the trigger of a dependency.';
+CREATE FUNCTION pgcache.depends(cache regclass, key text, settings text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN true;
+COMMENT ON FUNCTION pgcache.depends(regclass, text, text) IS
+    'Names the cache, the key and the settings under which the key is evaluated in the condition of the trigger of a dependency.';
 COMMENT ON FUNCTION pgcache.invalidate() IS
     'Invalidates entries as the row trigger of a table on which a cache depends; cache_depend() creates the trigger.';
 COMMENT ON FUNCTION pgcache.invalidate_all() IS
@@ -216,6 +221,34 @@ COMMENT ON FUNCTION pgcache.figures() IS
     'Returns the figures of pgcache.stats.';
 COMMENT ON FUNCTION pgcache.sweep_figures() IS
     'Returns the figures of sweeps in pgcache.stats.';
+CREATE OR REPLACE VIEW pgcache.stats AS
+    SELECT a.cache::pg_catalog.regclass AS cache,
+           COALESCE(s.hot_hits, 0) AS hot_hits,
+           COALESCE(s.table_hits, 0) AS table_hits,
+           COALESCE(s.misses, 0) AS misses,
+           COALESCE(s.sets, 0) AS sets,
+           COALESCE(s.deletes, 0) AS deletes,
+           COALESCE(s.expired, 0) AS expired,
+           COALESCE(s.evicted, 0) AS evicted,
+           COALESCE(s.invalidated, 0) AS invalidated,
+           COALESCE(s.hot_entries, 0) AS hot_entries,
+           COALESCE(s.hot_bytes, 0) AS hot_bytes,
+           COALESCE(w.trimmed, 0) AS trimmed,
+           w.last_sweep,
+           w.sweep_lag,
+           w.waiting,
+           -- Where there are partitions, theirs; 0 for a view: then the entries lie in the tier.
+           COALESCE((SELECT pg_catalog.sum(pg_catalog.pg_total_relation_size(p.relid))::pg_catalog.int8
+                       FROM pg_catalog.pg_partition_tree(a.cache) AS p),
+                    NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes,
+           CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'v' THEN 'memory'
+                WHEN c.relpersistence OPERATOR(pg_catalog.=) 'p' THEN 'logged'
+                ELSE 'unlogged'
+           END AS storage
+      FROM pgcache.all_caches AS a
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) a.cache
+      LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache
+      LEFT JOIN pgcache.sweep_figures() AS w ON w.cache OPERATOR(pg_catalog.=) a.cache;
 COMMENT ON VIEW pgcache.stats IS
     'Shows figures of each cache of this database since the server started or pgcache.reset_stats(), what its sweeps left, and its bytes now.';
 COMMENT ON COLUMN pgcache.stats.cache IS
@@ -250,10 +283,27 @@ COMMENT ON COLUMN pgcache.stats.waiting IS
     'Estimates the expired rows that the last sweep left.';
 COMMENT ON COLUMN pgcache.stats.bytes IS
     'Shows the bytes of the table, its indexes and TOAST on disk, or hot_bytes for a memory cache.';
+COMMENT ON COLUMN pgcache.stats.storage IS
+    'Shows the storage, unlogged, logged or memory; a memory cache loses what it evicts, others only a copy.';
 COMMENT ON FUNCTION pgcache.tier_figures() IS
     'Returns the figures of pgcache.hot_tier.';
+CREATE FUNCTION pgcache.tier_shares(
+    OUT slots bigint,
+    OUT slots_used bigint,
+    OUT leases bigint,
+    OUT leases_used bigint,
+    OUT elsewhere_bytes bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'tier_shares_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.tier_shares() IS
+    'Returns the figures of pgcache.hot_tier that tell how its places are shared.';
+REVOKE ALL ON FUNCTION pgcache.tier_shares() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.tier_shares() TO pg_monitor;
+CREATE OR REPLACE VIEW pgcache.hot_tier AS
+    SELECT f.*, s.* FROM pgcache.tier_figures() AS f, pgcache.tier_shares() AS s;
 COMMENT ON VIEW pgcache.hot_tier IS
-    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free) and counts (entries, evictions, rejected, lock_waits, pending).';
+    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free, elsewhere_bytes) and counts (entries, evictions, rejected, lock_waits, pending, slots, leases).';
 COMMENT ON COLUMN pgcache.hot_tier.size IS
     'Shows the bytes of shared memory of the hot tier, which are at most pgcache.hot_size.';
 COMMENT ON COLUMN pgcache.hot_tier.used IS
@@ -274,10 +324,27 @@ COMMENT ON COLUMN pgcache.hot_tier.free IS
     'Shows the bytes in free pages.';
 COMMENT ON COLUMN pgcache.hot_tier.pending IS
     'Counts writers that are committing; one that stays for minutes waits for a standby or is a defect.';
+COMMENT ON COLUMN pgcache.hot_tier.slots IS
+    'Counts the places for caches; a cache without one works without copies, and a memory cache needs one.';
+COMMENT ON COLUMN pgcache.hot_tier.slots_used IS
+    'Counts the places that caches of all databases take.';
+COMMENT ON COLUMN pgcache.hot_tier.leases IS
+    'Counts the places for leases, which cache_fetch and cache_lease take.';
+COMMENT ON COLUMN pgcache.hot_tier.leases_used IS
+    'Counts the places that leases take now.';
+COMMENT ON COLUMN pgcache.hot_tier.elsewhere_bytes IS
+    'Shows the bytes of entries that belong to caches of other databases.';
 COMMENT ON FUNCTION pgcache.reset_stats(regclass) IS
     'Resets to 0 the figures of one cache, or of all caches in this database, of the hot tier and of the Redis protocol.';
 COMMENT ON FUNCTION pgcache.verify(regclass) IS
     'Returns copies in the hot tier that differ from their rows; any result means that pgcache has a defect.';
+CREATE FUNCTION pgcache.verify_dependencies() RETURNS TABLE (source regclass, cache regclass, statement text)
+    AS 'MODULE_PATHNAME', 'verify_dependencies_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.verify_dependencies() IS
+    'Returns dependencies from before 0.5.0 whose key follows the settings of each session that changes a row, with the statement to run, and warns of each.';
+REVOKE ALL ON FUNCTION pgcache.verify_dependencies() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.verify_dependencies() TO pg_monitor;
 COMMENT ON FUNCTION pgcache.table_path_taken() IS
     'Returns how often this session accessed tables directly by their index, and how often by a prepared plan; the setting pgcache.table_path selects the way.';
 COMMENT ON FUNCTION pgcache.resp_clients_now() IS
@@ -368,3 +435,6 @@ COMMENT ON FUNCTION pgcache.publish(text, text) IS
     'Sends a message to the clients of the Redis protocol that subscribe to the channel, when the transaction commits.';
 COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
     'Reports in a NOTICE at the commit what this server lacks for all of pgcache, and the lines that change it; CREATE EXTENSION calls it.';
+
+-- Warns of dependencies whose key follows the settings of each writer.
+SELECT pgcache.verify_dependencies();

@@ -674,6 +674,11 @@ CREATE FUNCTION pgcache.depends(cache regclass, key text) RETURNS boolean
     RETURN true;
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
     'Names the cache and the key in the condition of the trigger of a dependency.';
+CREATE FUNCTION pgcache.depends(cache regclass, key text, settings text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN true;
+COMMENT ON FUNCTION pgcache.depends(regclass, text, text) IS
+    'Names the cache, the key and the settings under which the key is evaluated in the condition of the trigger of a dependency.';
 
 CREATE FUNCTION pgcache.invalidate() RETURNS trigger
     AS 'MODULE_PATHNAME', 'invalidate_wrapper'
@@ -945,8 +950,13 @@ CREATE VIEW pgcache.stats AS
            -- Where there are partitions, theirs; 0 for a view: then the entries lie in the tier.
            COALESCE((SELECT pg_catalog.sum(pg_catalog.pg_total_relation_size(p.relid))::pg_catalog.int8
                        FROM pg_catalog.pg_partition_tree(a.cache) AS p),
-                    NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes
+                    NULLIF(pg_catalog.pg_total_relation_size(a.cache), 0), s.hot_bytes, 0) AS bytes,
+           CASE WHEN c.relkind OPERATOR(pg_catalog.=) 'v' THEN 'memory'
+                WHEN c.relpersistence OPERATOR(pg_catalog.=) 'p' THEN 'logged'
+                ELSE 'unlogged'
+           END AS storage
       FROM pgcache.all_caches AS a
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) a.cache
       LEFT JOIN pgcache.figures() AS s ON s.cache OPERATOR(pg_catalog.=) a.cache
       LEFT JOIN pgcache.sweep_figures() AS w ON w.cache OPERATOR(pg_catalog.=) a.cache;
 COMMENT ON VIEW pgcache.stats IS
@@ -983,6 +993,8 @@ COMMENT ON COLUMN pgcache.stats.waiting IS
     'Estimates the expired rows that the last sweep left.';
 COMMENT ON COLUMN pgcache.stats.bytes IS
     'Shows the bytes of the table, its indexes and TOAST on disk, or hot_bytes for a memory cache.';
+COMMENT ON COLUMN pgcache.stats.storage IS
+    'Shows the storage, unlogged, logged or memory; a memory cache loses what it evicts, others only a copy.';
 
 CREATE FUNCTION pgcache.tier_figures(
     OUT size bigint,
@@ -1001,10 +1013,22 @@ CREATE FUNCTION pgcache.tier_figures(
 COMMENT ON FUNCTION pgcache.tier_figures() IS
     'Returns the figures of pgcache.hot_tier.';
 
+CREATE FUNCTION pgcache.tier_shares(
+    OUT slots bigint,
+    OUT slots_used bigint,
+    OUT leases bigint,
+    OUT leases_used bigint,
+    OUT elsewhere_bytes bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'tier_shares_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.tier_shares() IS
+    'Returns the figures of pgcache.hot_tier that tell how its places are shared.';
+
 CREATE VIEW pgcache.hot_tier AS
-    SELECT * FROM pgcache.tier_figures();
+    SELECT f.*, s.* FROM pgcache.tier_figures() AS f, pgcache.tier_shares() AS s;
 COMMENT ON VIEW pgcache.hot_tier IS
-    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free) and counts (entries, evictions, rejected, lock_waits, pending).';
+    'Shows the hot tier of this server: bytes (size, used, bookkeeping, holes, free, elsewhere_bytes) and counts (entries, evictions, rejected, lock_waits, pending, slots, leases).';
 COMMENT ON COLUMN pgcache.hot_tier.size IS
     'Shows the bytes of shared memory of the hot tier, which are at most pgcache.hot_size.';
 COMMENT ON COLUMN pgcache.hot_tier.used IS
@@ -1025,6 +1049,16 @@ COMMENT ON COLUMN pgcache.hot_tier.free IS
     'Shows the bytes in free pages.';
 COMMENT ON COLUMN pgcache.hot_tier.pending IS
     'Counts writers that are committing; one that stays for minutes waits for a standby or is a defect.';
+COMMENT ON COLUMN pgcache.hot_tier.slots IS
+    'Counts the places for caches; a cache without one works without copies, and a memory cache needs one.';
+COMMENT ON COLUMN pgcache.hot_tier.slots_used IS
+    'Counts the places that caches of all databases take.';
+COMMENT ON COLUMN pgcache.hot_tier.leases IS
+    'Counts the places for leases, which cache_fetch and cache_lease take.';
+COMMENT ON COLUMN pgcache.hot_tier.leases_used IS
+    'Counts the places that leases take now.';
+COMMENT ON COLUMN pgcache.hot_tier.elsewhere_bytes IS
+    'Shows the bytes of entries that belong to caches of other databases.';
 
 CREATE FUNCTION pgcache.reset_stats(cache regclass DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'reset_stats_wrapper'
@@ -1037,6 +1071,13 @@ CREATE FUNCTION pgcache.verify(cache regclass) RETURNS TABLE (key text, hot_valu
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.verify(regclass) IS
     'Returns copies in the hot tier that differ from their rows; any result means that pgcache has a defect.';
+CREATE FUNCTION pgcache.verify_dependencies() RETURNS TABLE (source regclass, cache regclass, statement text)
+    AS 'MODULE_PATHNAME', 'verify_dependencies_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.verify_dependencies() IS
+    'Returns dependencies from before 0.5.0 whose key follows the settings of each session that changes a row, with the statement to run, and warns of each.';
+REVOKE ALL ON FUNCTION pgcache.verify_dependencies() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.verify_dependencies() TO pg_monitor;
 
 CREATE FUNCTION pgcache.table_path_taken(
     OUT direct bigint,
@@ -1048,9 +1089,9 @@ COMMENT ON FUNCTION pgcache.table_path_taken() IS
     'Returns how often this session accessed tables directly by their index, and how often by a prepared plan; the setting pgcache.table_path selects the way.';
 
 -- Keys never appear in figures, but not every role may know how often a cache is read.
-REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.reset_stats(regclass)
+REVOKE ALL ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.tier_shares(), pgcache.reset_stats(regclass)
     FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pgcache.figures(), pgcache.tier_figures() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgcache.figures(), pgcache.tier_figures(), pgcache.tier_shares() TO pg_monitor;
 GRANT SELECT ON pgcache.stats, pgcache.hot_tier TO pg_monitor;
 
 -- The Redis protocol (docs/door.md) ----------------------------------------------------------------

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use super::read::columns;
 use super::{Answer, TO_READ};
 use crate::cache::commit::setup;
-use crate::cache::definition::view;
+use crate::cache::definition::{declare, view};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::open;
@@ -135,6 +135,32 @@ fn tier_figures() -> OutRow<10> {
     OutRow(numbers.map(|number| Typed::number(number as i64)))
 }
 
+/// How the tier is shared: slots and slots_used, leases and leases_used, elsewhere_bytes, which are the
+/// bytes of entries of other databases' caches.
+#[pg_extern]
+fn tier_shares() -> OutRow<5> {
+    let Some(tier) = tier() else {
+        return OutRow([Typed::number(0); 5]);
+    };
+    let (leases_used, leases) = tier.leases().use_of_records();
+    let (mut slots_used, mut elsewhere_bytes) = (0, 0);
+    for (slot, cache) in tier.caches().iter().enumerate() {
+        if let Some(cache) = cache.load(SeqCst) {
+            slots_used += 1;
+            if cache.database() != session::database() {
+                elsewhere_bytes += tier.slot(slot as u32).bytes.load(Relaxed);
+            }
+        }
+    }
+    OutRow([
+        Typed::number(tier.caches().len() as i64),
+        Typed::number(slots_used),
+        Typed::number(leases as i64),
+        Typed::number(leases_used as i64),
+        Typed::number(elsewhere_bytes),
+    ])
+}
+
 /// Writers between mark and unmark: 0 when nobody is committing.
 fn pending(tier: &Tier) -> u64 {
     let slots: u64 = (0..tier.caches().len() as u32)
@@ -166,12 +192,27 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
+/// Dependencies whose key follows the settings of each session that changes a row: source, cache, and the statement
+/// that mends it.
+#[pg_extern]
+fn verify_dependencies() -> Rows<3> {
+    let rows = declare::follow_writers(None).into_iter().map(|found| {
+        [
+            Typed::oid(found.source),
+            Typed::oid(found.cache),
+            Text::new(&found.statement).into(),
+        ]
+    });
+    Rows(rows.collect())
+}
+
 /// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
 /// hot_value, table_value.
 #[pg_extern]
 fn verify_here(cache: Option<Oid>) -> Answer<Stream<3>> {
     Ok(Stream::new(move |sink| {
         let cache = open::to_read(cache, TO_READ)?;
+        declare::follow_writers(Some(cache.relation));
         verify::each(&cache, &mut |compare| {
             sink.row(|| {
                 let (key, copy, row) = compare()?;

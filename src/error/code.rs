@@ -45,7 +45,7 @@ impl Error {
             Error::KeyNotText(_) => Code::ERRCODE_DATATYPE_MISMATCH,
             Error::VolatileKey => Code::ERRCODE_INVALID_OBJECT_DEFINITION,
             Error::SourceNotATable(_) => Code::ERRCODE_WRONG_OBJECT_TYPE,
-            Error::DependencyOfMain => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+            Error::DependencyOfMain | Error::UnsteadyKey(_) => Code::ERRCODE_FEATURE_NOT_SUPPORTED,
             Error::DependencyUnderPolicies
             | Error::ChildOfAnother(_)
             | Error::TriggerOfAnother { .. }

@@ -132,6 +132,9 @@ impl Error {
             Error::NotAnExpression => "Pass one expression over the columns of the source table.",
             Error::KeyNotText(_) => "Cast the expression to text.",
             Error::VolatileKey => "Compute the key from the columns of the row.",
+            Error::UnsteadyKey(_) => {
+                "Wrap the call in an IMMUTABLE function that sets what the result depends on, and call that function."
+            }
             Error::SourceNotATable(_) => "Declare dependencies on the underlying tables.",
             Error::DependencyOfMain => {
                 "TRUNCATE of the table would clear pgcache.main. Create a separate cache with cache_create()."

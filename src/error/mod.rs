@@ -184,6 +184,8 @@ pub enum Error {
     KeyNotText(String),
     /// A key expression gives another key each time.
     VolatileKey,
+    /// The key of a dependency calls this, whose result follows the moment, the user or the catalogs.
+    UnsteadyKey(String),
     /// The relation is there, but has no rows that could change.
     SourceNotATable(String),
     /// TRUNCATE of the source would clear `pgcache.main`.

@@ -134,6 +134,11 @@ impl Error {
                 format!("key_expression must be of type text, not {kind}")
             }
             Error::VolatileKey => "key_expression must not contain volatile functions".into(),
+            Error::UnsteadyKey(what) => {
+                format!(
+                    "key_expression must not contain {what}, whose result does not depend on the row alone"
+                )
+            }
             Error::SourceNotATable(name) => format!("\"{name}\" is not a table"),
             Error::DependencyOfMain => "pgcache.main cannot depend on a table".into(),
             Error::DependencyUnderPolicies => {

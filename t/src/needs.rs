@@ -237,6 +237,12 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         "count(*) FROM pgcache.sweep_figures()",
     ),
     ("tier_figures", Granted, "pgcache.tier_figures()"),
+    ("tier_shares", Granted, "pgcache.tier_shares()"),
+    (
+        "verify_dependencies",
+        Granted,
+        "count(*) FROM pgcache.verify_dependencies()",
+    ),
     (
         "resp_clients_now",
         Nothing,

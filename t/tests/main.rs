@@ -35,6 +35,7 @@ mod cron;
 mod definitions;
 mod delete_wins;
 mod depend;
+mod depend_settings;
 mod depend_triggers;
 mod differential;
 mod distributed;

@@ -94,9 +94,18 @@ fn name(function: &Function) -> &str {
 fn its_entries_begin_with_the_comments() {
     let mut session = Cluster::shared().database().connect();
     for function in reference::functions(&page()) {
+        let arguments = function.signature.split_once(" → ").unwrap_or_default().0;
+        let arguments = match arguments.ends_with("()") {
+            true => 0,
+            false => 1 + arguments.matches(", ").count(),
+        };
+        let (schema, bare) = name(&function)
+            .split_once('.')
+            .unwrap_or(("public", name(&function)));
         let comment = session.text(&format!(
-            "SELECT obj_description('{}'::regproc, 'pg_proc')",
-            name(&function)
+            "SELECT obj_description(oid, 'pg_proc') FROM pg_proc
+              WHERE proname = '{bare}' AND pronamespace = '{schema}'::regnamespace
+              ORDER BY pronargs = {arguments} DESC LIMIT 1"
         ));
         assert!(
             function.prose.starts_with(&comment),

@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys::{OIDOID, Oid};
 
 use crate::pg::hooks::{dependency, source};
+use crate::pg::memory;
 use crate::pg::session::transaction;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
@@ -30,6 +31,17 @@ pub fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
     let arguments = [cache, rows, truncate].map(Typed::oid);
     query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
 }
+
+/// The tables of this database on which a dependency was declared.
+pub fn tables_with_dependencies() -> Vec<Oid> {
+    let [rows, _] = dependency::functions();
+    query_once(DECLARED_ON, &[OIDOID], &[Typed::oid(rows)], |output| {
+        memory::collect((0..output.rows()).filter_map(|row| output.oid(row, 0)))
+    })
+}
+
+const DECLARED_ON: &CStr = c"SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t \
+    WHERE t.tgfoid OPERATOR(pg_catalog.=) $1 AND t.tgparentid OPERATOR(pg_catalog.=) 0 ORDER BY 1";
 
 /// Whether this transaction may have changed rows on which entries of a cache depend, and their
 /// triggers have not said so yet: they do at the end of the statement.

@@ -4,7 +4,7 @@
 //! the parent all the same. So each child gets triggers of its own: those that are there at the
 //! declaration then, those that come later at the end of the transaction in which they come.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -15,31 +15,40 @@ use crate::cache::catalog::sources;
 use crate::cache::model::{ddl, pending};
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner};
-use crate::pg::catalog::{inheritance, name, relation};
+use crate::pg::catalog::{inheritance, name, own, relation};
 use crate::pg::hooks::dependency::{self, DependencyTrigger};
 use crate::pg::hooks::source;
-use crate::pg::memory;
+use crate::pg::session::failure;
 use crate::pg::session::lock::Mode;
+use crate::pg::session::settings::Texts;
 use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
 use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
+use crate::pg::{encoding, memory};
 
-/// A key as SQL, over the new row and over the old one.
+/// A key as SQL, over the new row and over the old one, and the settings that it follows.
 struct Keys {
     new: Vec<u8>,
     old: Vec<u8>,
+    settings: Option<Vec<u8>>,
 }
 
 /// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
-/// delete from the cache. A dependency that is declared already stays as it is; children that have
-/// no triggers yet get them.
+/// delete from the cache. A dependency that is declared already stays as it is, but for the settings
+/// that its key follows, which become this session's; children that have no triggers yet get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
         new: key.print(c"new"),
         old: key.print(c"old"),
+        settings: key
+            .follows_settings
+            .then(|| Texts::of_session().into_bytes()),
     };
+    if keys.settings.is_some() && own::DEPENDS_UNDER.oid() == Oid::INVALID {
+        return Err(Error::OlderExtension);
+    }
     pending::note_declared();
     for table in plain_family(source, Mode::Define) {
         privilege::require_owner(table);
@@ -63,6 +72,10 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
     let before = dependency::on_table(source);
     let number = free_number(&before);
     let table = relation::qualified(source);
+    let settings = keys.settings.as_deref().map_or(Vec::new(), |settings| {
+        let settings = CString::new(settings).unwrap_or_default();
+        [b", ", name::literal(settings.as_bytes()).as_slice()].concat()
+    });
     for (kind, events, level, key) in [
         ("insert", "AFTER INSERT", "ROW", Some(&keys.new)),
         ("change", "AFTER UPDATE OR DELETE", "ROW", Some(&keys.old)),
@@ -81,6 +94,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
             name::literal(cache.qualified_name().to_bytes()).as_slice(),
             b"::pg_catalog.regclass, ",
             key.map_or(b"''", Vec::as_slice),
+            settings.as_slice(),
             format!(")) EXECUTE FUNCTION pgcache.{function}()").as_bytes(),
         ]);
         ddl::enable_always(&table, &name);
@@ -89,10 +103,15 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
         .into_iter()
         .partition(|found| before.iter().any(|former| former.trigger == found.trigger));
     for made in new {
-        match old.iter().any(|former| former.equals(&made)) {
-            true => drop_trigger(source, &made.name),
-            false => dependency::goes_with(made.trigger, cache.relation),
+        let former = old.iter().find(|former| former.equals(&made));
+        if former.is_some_and(|former| former.settings == made.settings) {
+            drop_trigger(source, &made.name);
+            continue;
         }
+        if let Some(former) = former.filter(|former| !former.is_clone) {
+            drop_trigger(source, &former.name);
+        }
+        dependency::goes_with(made.trigger, cache.relation);
     }
 }
 
@@ -142,6 +161,7 @@ fn follow(child: Oid, parent: Oid) {
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
+                settings: found.settings.clone(),
             };
             declare_on(table, &keys, &cache);
         }
@@ -158,6 +178,61 @@ fn require_own(table: Oid, cache: Oid) {
     if !dependency::on_table(table).iter().any(depends) {
         let name = relation::display_name(table);
         ErrorReport::from(Error::ChildOfAnother(name)).report(PgLogLevel::ERROR);
+    }
+}
+
+/// A dependency whose key follows the settings of each session that changes a row.
+pub struct FollowsWriters {
+    pub source: Oid,
+    pub cache: Oid,
+    /// What mends it.
+    pub statement: Vec<u8>,
+}
+
+/// The dependencies of this kind of one cache, or of all; warns of each.
+pub fn follow_writers(cache: Option<Oid>) -> Vec<FollowsWriters> {
+    let mut all = memory::list(0);
+    for source in sources::tables_with_dependencies() {
+        for found in dependency::on_table(source) {
+            let is_asked_for = cache.is_none_or(|cache| cache == found.cache);
+            if is_asked_for && found.is_of_inserts() && !found.is_clone && found.follows_writers() {
+                let follower = follows_writers(source, &found);
+                failure::warn(
+                    PgSqlErrorCode::ERRCODE_WARNING,
+                    format!(
+                        "dependency of cache \"{}\" on table \"{}\" follows the settings of each session that changes a row",
+                        relation::display_name(found.cache),
+                        relation::display_name(source)
+                    ),
+                    "Under another DateStyle, TimeZone or the like the key is another one, and the entry stays.".into(),
+                    &format!("Run {}", encoding::decode(&follower.statement)),
+                );
+                memory::push(&mut all, follower);
+            }
+        }
+    }
+    all
+}
+
+fn follows_writers(source: Oid, found: &DependencyTrigger) -> FollowsWriters {
+    let name = |relation: Oid| {
+        let name = relation::spelled(relation).unwrap_or_default();
+        name::literal(name.as_bytes())
+    };
+    let key = name::literal(&found.key_expression(source));
+    FollowsWriters {
+        source,
+        cache: found.cache,
+        statement: [
+            b"SELECT cache_depend(",
+            name(source).as_slice(),
+            b", ",
+            key.as_slice(),
+            b", ",
+            name(found.cache).as_slice(),
+            b");",
+        ]
+        .concat(),
     }
 }
 

@@ -13,6 +13,8 @@ use crate::cache::model::{ddl, dialect};
 use crate::pg::catalog::columns::{Columns, former_default};
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::settings::{Held, Texts};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;
@@ -54,7 +56,16 @@ pub fn give_back(cache: &Cache, columns: &Columns) {
     if takes_one && cache.settings.ttl.is_some() {
         let former = former_default(cache.relation);
         let _owner = AsOwner::to_maintain(cache.relation);
+        let _iso = hold_iso();
         change(cache.relation, columns, former.as_deref());
+    }
+}
+
+/// The text of a default is kept, so it is written and read under the same settings.
+fn hold_iso() -> Option<Held> {
+    match fault::on(Fault::FormerDefaultUnderSessionsSettings) {
+        true => None,
+        false => Texts::iso().hold(),
     }
 }
 
@@ -78,6 +89,7 @@ fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
 /// nobody's.
 pub fn of_column(table: Oid, column: i16) -> Option<Vec<u8>> {
     let _path = AsOwner::to_maintain(table);
+    let _iso = hold_iso();
     query_once(
         c"SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef AS d \
           WHERE d.adrelid OPERATOR(pg_catalog.=) $1 AND d.adnum OPERATOR(pg_catalog.=) $2",

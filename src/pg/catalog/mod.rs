@@ -13,3 +13,4 @@ pub mod own;
 pub mod policies;
 pub mod privilege;
 pub mod relation;
+pub mod steady_functions;

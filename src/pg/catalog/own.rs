@@ -55,6 +55,13 @@ pub const DEPENDS: Function = Function {
     language: SQL,
 };
 
+/// The same for a key that follows settings, which it names; from 0.5.0 on.
+pub const DEPENDS_UNDER: Function = Function {
+    name: c"depends",
+    arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID, pg_sys::TEXTOID],
+    language: SQL,
+};
+
 impl Function {
     /// InvalidOid where the extension is not installed, or has none of this name in its version.
     pub fn oid(&self) -> Oid {

@@ -1,7 +1,8 @@
 //! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
 //!
-//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`. It is never evaluated. It only keeps
-//! the two: Postgres itself follows renames of columns and of the cache through it,
+//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, and where the key follows settings
+//! `pgcache.depends('cache'::regclass, key, 'settings')`. It is never evaluated. It only keeps
+//! these: Postgres itself follows renames of columns and of the cache through it,
 //! refuses to drop what it needs, copies it to partitions, dumps and restores it. The trigger's function
 //! takes the key out of the condition and evaluates it over the old and the new row.
 //!
@@ -19,8 +20,11 @@ use super::dependency_key::RowKey;
 use super::trigger::called_as_trigger;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
+use crate::pg::catalog::steady_functions::{Steadiness, steadiness};
 use crate::pg::catalog::{columns, own, relation};
 use crate::pg::memory::pg_list;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::settings::{Held, Texts};
 use crate::pg::value::datum::{Text, Value};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::{events, session, version};
@@ -45,6 +49,8 @@ struct Prepared {
     /// The table as whose owner the key is evaluated; None where any role gives the same result.
     as_owner_of: Option<Oid>,
     key: RowKey,
+    /// The settings of the session that declared it; None where the key follows none.
+    settings: Option<Texts>,
     /// What the cache's keys are. Stays for the statement: a cache that is detached takes its
     /// triggers along, and waits for whoever writes their tables.
     key_type: KeyType,
@@ -67,6 +73,7 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         }
         let prepared: &Prepared = &*(*function).fn_extra.cast();
         let _owner = prepared.as_owner_of.map(AsOwner::to_maintain);
+        let _settings = hold(prepared.settings.as_ref());
         let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
         for key in keys.into_iter().flatten() {
             // Not with an error where it is none: whoever writes the row has no part in it.
@@ -126,8 +133,10 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
         // Planning looks up names, and replaces calls of SQL functions by their bodies. That is done with the
         // owner's rights under a search_path of ours; else the writer would choose what the names mean.
         let stranger = relation::owner(declared_on) != session::user();
+        let settings = condition.settings.map(|text| Texts::read(text.bytes()));
         let key = {
             let _owner = stranger.then(|| AsOwner::to_maintain(declared_on));
+            let _settings = hold(settings.as_ref());
             RowKey::prepare(condition.key, trigger.tg_relation)
         };
         let by_anybody = key.is_plain || !stranger;
@@ -136,11 +145,19 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             cache: condition.cache,
             as_owner_of: (!by_anybody).then_some(declared_on),
             key,
+            settings,
             key_type: columns::key_type(condition.cache),
         });
         pg_sys::MemoryContextSwitchTo(former);
         prepared
     }
+}
+
+/// Evaluates a key as the session that declared it would have.
+fn hold(settings: Option<&Texts>) -> Option<Held> {
+    settings
+        .filter(|_| !fault::on(Fault::KeyUnderWritersSettings))
+        .and_then(Texts::hold)
 }
 
 /// Raises 42501 unless the table's owner may delete any entry of the cache.
@@ -165,10 +182,11 @@ pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
         && !privilege::row_security_applies(cache)
 }
 
-/// Cache and key of a trigger's condition.
+/// Cache, key and settings of a trigger's condition.
 struct Condition {
     cache: Oid,
     key: *mut pg_sys::Node,
+    settings: Option<Text>,
 }
 
 impl Condition {
@@ -182,7 +200,7 @@ impl Condition {
         }
     }
 
-    /// Takes `true OR pgcache.depends(cache, key)` apart; None for anything else.
+    /// Takes `true OR pgcache.depends(cache, key)` apart, with settings or without; None for anything else.
     ///
     /// # Safety
     /// `node` is a node.
@@ -196,22 +214,35 @@ impl Condition {
             let [_, call] = pg_list::pointers::<pg_sys::FuncExpr>((*either).args)[..] else {
                 return None;
             };
-            if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr
-                || (*call).funcid != own::DEPENDS.oid()
-            {
+            if (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr {
                 return None;
             }
-            let [cache, key] = pg_list::pointers::<pg_sys::Node>((*call).args)[..] else {
-                return None;
+            let (cache, key, settings) = match pg_list::pointers::<pg_sys::Node>((*call).args)[..] {
+                [cache, key] if (*call).funcid == own::DEPENDS.oid() => (cache, key, None),
+                [cache, key, settings] if (*call).funcid == own::DEPENDS_UNDER.oid() => {
+                    (cache, key, Some(Text::from_raw(constant(settings)?)))
+                }
+                _ => return None,
             };
-            let constant: *mut pg_sys::Const = cache.cast();
-            let is_constant =
-                (*cache).type_ == pg_sys::NodeTag::T_Const && !(*constant).constisnull;
-            is_constant.then(|| Condition {
-                cache: Oid::from_u32((*constant).constvalue.value() as u32),
+            Some(Condition {
+                cache: Oid::from_u32(constant(cache)?.value() as u32),
                 key,
+                settings,
             })
         }
+    }
+}
+
+/// The value of a constant that is not NULL.
+///
+/// # Safety
+/// `node` is a node.
+unsafe fn constant(node: *mut pg_sys::Node) -> Option<Datum> {
+    let constant: *mut pg_sys::Const = node.cast();
+    // SAFETY: looked at after the tag.
+    unsafe {
+        let is_constant = (*node).type_ == pg_sys::NodeTag::T_Const && !(*constant).constisnull;
+        is_constant.then(|| (*constant).constvalue)
     }
 }
 
@@ -227,6 +258,8 @@ pub struct DependencyTrigger {
     pub is_always: bool,
     /// It fires but where session_replication_role is replica, as ENABLE TRIGGER leaves it.
     pub is_at_origin: bool,
+    /// The settings under which the key is evaluated; None: those of each writer.
+    pub settings: Option<Vec<u8>>,
     /// The key's expression, as the trigger's condition has it.
     key: *mut pg_sys::Node,
     /// When it fires: Postgres' tgtype bits.
@@ -241,6 +274,15 @@ impl DependencyTrigger {
 
     /// The key as SQL, with `prefix.` before each column of the table.
     pub fn print_key(&self, table: Oid, prefix: &CStr) -> Vec<u8> {
+        self.print(table, prefix, true)
+    }
+
+    /// The key as `cache_depend` takes it.
+    pub fn key_expression(&self, table: Oid) -> Vec<u8> {
+        self.print(table, c"row", false)
+    }
+
+    fn print(&self, table: Oid, prefix: &CStr, is_prefixed: bool) -> Vec<u8> {
         // SAFETY: a copy of the nodes, made to speak of one row of the table; the result is palloc'd.
         unsafe {
             let key = pg_sys::copyObjectImpl(self.key.cast()).cast();
@@ -248,12 +290,18 @@ impl DependencyTrigger {
                 pg_sys::ChangeVarNodes(key, row as i32, 1, 0);
             }
             let context = pg_sys::deparse_context_for(prefix.as_ptr(), table);
-            let text = pg_sys::deparse_expression(key, context, true, false);
+            let text = pg_sys::deparse_expression(key, context, is_prefixed, false);
             CStr::from_ptr(text).to_bytes().to_vec()
         }
     }
 
-    /// Whether both compute equal keys at equal events.
+    /// Whether the key follows the settings of each writer, which a dependency from before 0.5.0 may.
+    pub fn follows_writers(&self) -> bool {
+        // SAFETY: an expression that Postgres has analysed.
+        self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
+    }
+
+    /// Whether both compute equal keys at equal events, under whatever settings.
     pub fn equals(&self, other: &DependencyTrigger) -> bool {
         // SAFETY: both are node trees in the memory context of the call, and only compared.
         self.cache == other.cache
@@ -288,6 +336,7 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
                     is_clone: trigger.tgisclone,
                     is_always: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8,
                     is_at_origin: trigger.tgenabled == pg_sys::TRIGGER_FIRES_ON_ORIGIN as i8,
+                    settings: condition.settings.map(|text| text.bytes().to_vec()),
                     key: condition.key,
                     kind: trigger.tgtype,
                 })

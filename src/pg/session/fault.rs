@@ -27,6 +27,10 @@ faults! {
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
     /// A batch does not read again what other commits kept it from copying.
     BatchNotRefilled => "fair_caches::what_is_done_again_and_again_is_felt_by_no_other_cache",
+    /// A dependency's key is evaluated under the settings of the session that changes the row.
+    KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
+    /// The former DEFAULT of an attached table is kept as the session's settings print it.
+    FormerDefaultUnderSessionsSettings => "depend_settings::a_former_default_comes_back_as_it_was",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.

@@ -1,6 +1,6 @@
 //! Settings of the session that hold for a while, and come back.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
@@ -10,12 +10,27 @@ pub struct Held(i32);
 impl Held {
     /// Sets it as the caller's own SET would.
     pub fn set(name: &CStr, value: &CStr) -> Held {
-        // SAFETY: both strings live through the call; the level is closed by drop, or by the abort.
+        let held = Held::level();
+        // SAFETY: both strings live through the call.
+        unsafe { held.add(name.as_ptr(), value.as_ptr()) };
+        held
+    }
+
+    fn level() -> Held {
+        // SAFETY: the level is closed by drop, or by the abort.
+        Held(unsafe { pg_sys::NewGUCNestLevel() })
+    }
+
+    /// Sets one more. Raises the setting's own error for a value that it does not take.
+    ///
+    /// # Safety
+    /// Both are strings of C.
+    unsafe fn add(&self, name: *const c_char, value: *const c_char) {
+        // SAFETY: the strings live through the call.
         unsafe {
-            let level = pg_sys::NewGUCNestLevel();
             pg_sys::set_config_option(
-                name.as_ptr(),
-                value.as_ptr(),
+                name,
+                value,
                 match pg_sys::superuser() {
                     true => pg_sys::GucContext::PGC_SUSET,
                     false => pg_sys::GucContext::PGC_USERSET,
@@ -26,8 +41,86 @@ impl Held {
                 0,
                 false,
             );
-            Held(level)
         }
+    }
+}
+
+/// The settings by which Postgres prints and reads values of all types.
+const OF_TEXTS: [&CStr; 8] = [
+    c"DateStyle",
+    c"IntervalStyle",
+    c"TimeZone",
+    c"bytea_output",
+    c"extra_float_digits",
+    c"lc_monetary",
+    c"lc_numeric",
+    c"lc_time",
+];
+
+/// Values of these settings, in their order. Made of pointers, so that it can lie in memory of Postgres, which drops
+/// nothing.
+#[derive(Clone, Copy)]
+pub struct Texts([*const c_char; OF_TEXTS.len()]);
+
+impl Texts {
+    /// The settings of this session in the form that [`Texts::read`] reads: `name=value; name=value`.
+    pub fn of_session() -> String {
+        let value = |name: &CStr| {
+            // SAFETY: the setting exists; the value lives until the next change.
+            let value =
+                unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)) };
+            format!("{}={}", name.to_string_lossy(), value.to_string_lossy())
+        };
+        OF_TEXTS.map(value).join("; ")
+    }
+
+    /// Settings in which values read the same in every session: dates as ISO 8601 prints them.
+    pub fn iso() -> Texts {
+        let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
+        texts.0[0] = c"ISO, YMD".as_ptr();
+        texts.0[1] = c"postgres".as_ptr();
+        texts.0[2] = c"UTC".as_ptr();
+        texts.0[3] = c"hex".as_ptr();
+        texts.0[4] = c"3".as_ptr();
+        texts
+    }
+
+    /// Reads them. What it does not know, and what the text leaves out, stays as the session has it. The values lie
+    /// in the current memory context.
+    pub fn read(text: &[u8]) -> Texts {
+        let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
+        for setting in text.split(|&byte| byte == b';') {
+            let setting = setting.trim_ascii();
+            let Some(equals) = setting.iter().position(|&byte| byte == b'=') else {
+                continue;
+            };
+            let (name, value) = (&setting[..equals], &setting[equals + 1..]);
+            let place = OF_TEXTS.iter().position(|known| known.to_bytes() == name);
+            if let (Some(place), Ok(value)) = (place, CString::new(value)) {
+                // SAFETY: a copy in the current memory context.
+                texts.0[place] = unsafe { pg_sys::pstrdup(value.as_ptr()) };
+            }
+        }
+        texts
+    }
+
+    /// Sets those that this session has otherwise; None where it has none otherwise.
+    pub fn hold(&self) -> Option<Held> {
+        let mut held = None;
+        for (name, &value) in OF_TEXTS.iter().zip(&self.0) {
+            // SAFETY: the setting exists; both values are strings, compared before anything changes.
+            unsafe {
+                if value.is_null()
+                    || CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false))
+                        == CStr::from_ptr(value)
+                {
+                    continue;
+                }
+                held.get_or_insert_with(Held::level)
+                    .add(name.as_ptr(), value);
+            }
+        }
+        held
     }
 }
 

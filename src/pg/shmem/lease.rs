@@ -186,6 +186,15 @@ impl Leases {
         }
     }
 
+    /// How many records of leases are in use, and how many there are; watches not counted.
+    pub fn use_of_records(&self) -> (usize, usize) {
+        let leases = self.records.chunks(2 * self.each);
+        let used = leases
+            .flat_map(|records| records.iter().take(self.each))
+            .filter(|record| record.id.load(Relaxed) != 0);
+        (used.count(), self.records.len() / 2)
+    }
+
     /// Wakes those who wait for leases of a partition.
     pub fn wake(&self, partition: u32) {
         // SAFETY: a condition variable that was initialised; this raises no error.

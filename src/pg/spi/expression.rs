@@ -1,7 +1,8 @@
 //! An expression over the columns of one table, as a user writes it: read, checked, printed again.
 //!
 //! Not its evaluation, which is `hooks::dependency_key`'s. Guards that it is one scalar expression
-//! of type text over this one table: what an index expression may contain, and nothing volatile.
+//! of type text over this one table: what an index expression may contain, nothing volatile, and no STABLE function
+//! that follows more than settings that can be kept.
 
 use std::ffi::{CStr, CString};
 
@@ -10,6 +11,7 @@ use pgrx::pg_sys;
 use super::plan::{Paths, Plan};
 use crate::error::Error;
 use crate::pg::catalog::relation;
+use crate::pg::catalog::steady_functions::{Steadiness, steadiness};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::Text;
 
@@ -17,6 +19,8 @@ use crate::pg::value::datum::Text;
 pub struct Expression {
     node: *mut pg_sys::Node,
     relation: pg_sys::Oid,
+    /// Its result follows settings by which Postgres prints and reads values.
+    pub follows_settings: bool,
 }
 
 impl Expression {
@@ -67,7 +71,17 @@ impl Expression {
         if unsafe { pg_sys::contain_volatile_functions(node) } {
             return Err(Error::VolatileKey);
         }
-        Ok(Expression { node, relation })
+        // SAFETY: as above.
+        let follows_settings = match unsafe { steadiness(node) } {
+            Steadiness::Steady => false,
+            Steadiness::UnderSettings => true,
+            Steadiness::Unsteady(what) => return Err(Error::UnsteadyKey(what)),
+        };
+        Ok(Expression {
+            node,
+            relation,
+            follows_settings,
+        })
     }
 
     /// Prints it with `prefix.` before each column.
