@@ -31,7 +31,7 @@ use crate::pg::value::stored::Stored;
 
 pub use crate::cache::model::entry::{Entry, Look};
 
-/// What a read finds, and the figure in which it counts.
+/// The entry of a read, and the figure in which it counts.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Option<Entry>,
@@ -99,7 +99,7 @@ fn get_from_memory(
     Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
 }
 
-/// What was found past the copies of a table cache.
+/// The result of a read past the copies of a table cache.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     let figure = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
@@ -291,6 +291,7 @@ pub fn set_many(
         for &(key, value) in &entries {
             let value = Some(value);
             memory_cache::set(cache, cache.hashed(key), &Entry { value, deadline })?;
+            session::check_for_interrupts();
         }
     } else {
         table::set_many(cache, &entries, deadline)?;
@@ -484,6 +485,7 @@ pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64
     let mut removed = 0;
     for (key, ()) in last_of_each(keys.map(|key| (key, ()))) {
         removed += i64::from(delete(cache, key)?);
+        session::check_for_interrupts();
     }
     Ok(removed)
 }

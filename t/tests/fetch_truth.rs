@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
+use pgcache_tests::parallel;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::source::{UPDATE, session, with_source};
 use pgcache_tests::tier::Tiered;
@@ -322,4 +323,30 @@ fn nothing_is_left_pending() {
     let database = loaded().database();
     let mut session = session(&database);
     session.nothing_pending();
+}
+
+/// A worker sees the rows that its leader has changed, and has none of the leader's notes about them.
+#[test]
+fn a_parallel_worker_stores_nothing() {
+    let cluster = Cluster::hot();
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE src (id int PRIMARY KEY, v text); INSERT INTO src SELECT g, 'old' FROM generate_series(1, 500) AS g;
+         SELECT cache_create('c', storage => 'memory'); SELECT cache_depend('src', $$'p' || id$$, 'c');
+         CREATE FUNCTION wrongly_marked(id int) RETURNS text LANGUAGE sql PARALLEL SAFE AS
+             $$ SELECT cache_fetch('p' || id, 'SELECT v FROM src WHERE id = substr($1, 2)::int', cache => 'c') $$;
+         ANALYZE src",
+    );
+    parallel::always(&mut session);
+    session.run("SET parallel_leader_participation = off");
+    let query = "SELECT count(*) FROM src WHERE wrongly_marked(id) = 'never'";
+    assert!(parallel::is_planned(&mut session, query));
+    session.run("BEGIN; UPDATE src SET v = 'never'");
+    assert_eq!(session.number(query), 500);
+    session.run("ROLLBACK");
+    assert_eq!(
+        session.number("SELECT count(*) FROM c WHERE value = 'never'"),
+        0
+    );
 }

@@ -109,6 +109,7 @@ mod security;
 mod set_keeps;
 mod several_servers;
 mod signatures;
+mod small_things;
 mod soak;
 mod standby;
 mod standby_slots;

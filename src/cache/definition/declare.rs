@@ -185,7 +185,7 @@ fn require_own(table: Oid, cache: Oid) {
 pub struct FollowsWriters {
     pub source: Oid,
     pub cache: Oid,
-    /// What mends it.
+    /// Declares it again, with settings.
     pub statement: Vec<u8>,
 }
 

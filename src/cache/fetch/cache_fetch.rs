@@ -323,9 +323,11 @@ fn stored_or_noted(done: Option<Result<(), Error>>) -> Result<(), Error> {
     done.unwrap_or(Ok(()))
 }
 
-/// Not in a read-only transaction or on a standby, unless the cache is in memory.
+/// Not in a read-only transaction or on a standby, unless the cache is in memory; never in a parallel worker, whose
+/// loader sees uncommitted rows of its leader.
 fn can_store(cache: &Cache) -> bool {
-    cache.storage == Storage::Memory || transaction::is_writable()
+    let is_worker = session::is_parallel_worker() && !fault::on(Fault::ParallelWorkerStores);
+    !is_worker && (cache.storage == Storage::Memory || transaction::is_writable())
 }
 
 /// Whether what another session stores meanwhile can be seen by this one.

@@ -102,6 +102,8 @@ impl Dialect {
                 false => "pgcache_c.$$k",
             };
             self.put("order", order);
+            // No function takes the empty key, which plain SQL can write.
+            self.put("named", "pgcache_c.$$k OPERATOR(pg_catalog.<>) ''");
             self.put("from1", "$1");
             self.put("behind2", "$$order OPERATOR(pg_catalog.<>) $2");
         } else {
@@ -116,6 +118,7 @@ impl Dialect {
                 )
             };
             self.put("order", "pgcache_c.$$k");
+            self.put("named", "true");
             self.put("from1", &format!("({})", or("$1", lowest)));
             self.put(
                 "behind2",

@@ -286,7 +286,7 @@ impl Statement {
                  AND $$live ORDER BY $$order LIMIT $3"
             }
             Statement::Count => {
-                "SELECT pg_catalog.count(*) FROM $$only$$T AS pgcache_c WHERE $$live"
+                "SELECT pg_catalog.count(*) FROM $$only$$T AS pgcache_c WHERE $$named AND $$live"
             }
             Statement::KeyFrom => {
                 "SELECT $$key FROM $$only$$T AS pgcache_c \

@@ -84,7 +84,7 @@ const PRINTING: [&CStr; 15] = [
 /// IMMUTABLE functions that follow `extra_float_digits` or `bytea_output`.
 const IMMUTABLE_IN_NAME: [u32; 3] = [pg_sys::F_FLOAT4OUT, pg_sys::F_FLOAT8OUT, pg_sys::F_BYTEAOUT];
 
-/// What was found so far.
+/// The result of a walk so far.
 struct Found {
     follows_settings: bool,
     unsteady: Option<String>,

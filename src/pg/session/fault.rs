@@ -31,6 +31,10 @@ faults! {
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
     /// The former DEFAULT of an attached table is kept as the session's settings print it.
     FormerDefaultUnderSessionsSettings => "depend_settings::a_former_default_comes_back_as_it_was",
+    /// cache_fetch stores what a parallel worker loads.
+    ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
+    /// Statements of pgcache may be compiled.
+    OwnStatementsCompiled => "small_things::no_statement_of_ours_is_compiled",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.

@@ -79,6 +79,14 @@ pub fn in_parallel_mode() -> bool {
     unsafe { IsInParallelMode() }
 }
 
+/// Whether this process works on a part of another session's parallel plan. It sees the rows that the other one has
+/// changed, and has none of its notes about them.
+#[inline]
+pub fn is_parallel_worker() -> bool {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
+}
+
 /// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has
 /// ended.
 #[inline]

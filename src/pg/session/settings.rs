@@ -85,7 +85,7 @@ impl Texts {
         texts
     }
 
-    /// Reads them. What it does not know, and what the text leaves out, stays as the session has it. The values lie
+    /// Reads them. Settings that it does not know, and those that the text leaves out, stay as the session has them. The values lie
     /// in the current memory context.
     pub fn read(text: &[u8]) -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);

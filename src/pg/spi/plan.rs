@@ -12,6 +12,7 @@ use super::connection::{Connection, current_context, failed};
 use super::output::Output;
 use crate::pg::hooks::name_guard::{self, NameGuard, ParameterTypes};
 use crate::pg::memory::{self, pg_list};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, failure, lock};
 use crate::pg::value::stored::refuse;
 use crate::pg::value::typed::Typed;
@@ -158,6 +159,7 @@ impl Plan {
         let about = self.about.as_ref();
         let _guard = about.map(|about| NameGuard::of_query(&about.sql, about.table));
         let (plan, values, nulls) = (self.plan.as_ptr(), values.as_mut_ptr(), nulls.as_ptr());
+        let _interpreted = Interpreted::begin();
         let execute = || {
             // SAFETY: the plan is kept and takes parameters of these types; both arrays live
             // through it.
@@ -225,6 +227,7 @@ pub fn query_once<R>(
     let _connection = Connection::open();
     let mut types = types.to_vec();
     let (mut values, nulls) = parameters(arguments, &types);
+    let _interpreted = Interpreted::begin();
     // SAFETY: all arrays have the same length and live through the call.
     let code = unsafe {
         pg_sys::SPI_execute_with_args(
@@ -287,6 +290,28 @@ impl Drop for Allowed {
             pg_sys::enable_bitmapscan = self.bitmapscan;
             pg_sys::enable_tidscan = self.tidscan;
         }
+    }
+}
+
+/// Nothing is compiled as long as this lives. A switched-off path costs 1e10, which is more than `jit_above_cost`, so
+/// that a page of keys would be compiled for 100 ms and read in 3.
+struct Interpreted(bool);
+
+impl Interpreted {
+    fn begin() -> Interpreted {
+        // SAFETY: a plain variable of this process, which the planner and the executor read.
+        unsafe {
+            let former = pg_sys::jit_enabled;
+            pg_sys::jit_enabled = former && fault::on(Fault::OwnStatementsCompiled);
+            Interpreted(former)
+        }
+    }
+}
+
+impl Drop for Interpreted {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`.
+        unsafe { pg_sys::jit_enabled = self.0 };
     }
 }
 

@@ -1,0 +1,103 @@
+//! Small promises that hold in every session: statements that can be cancelled, none of pgcache's own that is compiled,
+//! counts that agree with scans.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::cluster::Cluster;
+use pgcache_tests::refusal::refused;
+
+#[test]
+fn a_call_with_a_million_keys_can_be_cancelled() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('t'), cache_create('m', storage => 'memory')");
+    for cache in ["t", "m"] {
+        for call in [
+            "cache_delete_many(ARRAY(SELECT 'k' || g FROM generate_series(1, 1000000) AS g), CACHE)",
+            "cache_set_many(ARRAY(SELECT 'k' || g FROM generate_series(1, 1000000) AS g), \
+             ARRAY(SELECT 'v' FROM generate_series(1, 1000000)), cache => CACHE)",
+        ] {
+            let call = call.replace("CACHE", &format!("'{cache}'"));
+            session.run("SET statement_timeout = '1500ms'");
+            let began = Instant::now();
+            let result = session.try_lines(&format!("SELECT {call}"));
+            let took = began.elapsed();
+            if result.is_err() {
+                refused(result, "57014");
+            }
+            assert!(took < Duration::from_secs(6), "{call} took {took:?}");
+        }
+    }
+}
+
+#[test]
+fn no_statement_of_ours_is_compiled() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run(
+        "CREATE TABLE t (key text PRIMARY KEY, value text, expires_at timestamptz);
+         INSERT INTO t SELECT 'k' || g, 'v' FROM generate_series(1, 5000) AS g; ANALYZE t;
+         SELECT cache_attach('t');
+         SET jit = on; SET jit_above_cost = 0; SET jit_inline_above_cost = 0; SET jit_optimize_above_cost = 0;
+         LOAD 'pgcache'",
+    );
+    // The provider is loaded by the first statement that is compiled.
+    let loaded = "SELECT count(*) FROM pg_catalog.regexp_split_to_table(pg_read_file('/proc/' || pg_backend_pid() || '/maps'), E'\\n') AS l
+        WHERE l LIKE '%llvmjit%'";
+    session.run("SET jit = off");
+    assert_eq!(session.number(loaded), 0);
+    session.run("SET jit = on");
+    for call in [
+        "SELECT cache_keys('', cache => 't')",
+        "SELECT cache_scan('k1', cache => 't')",
+        "SELECT cache_count('t')",
+        "SELECT cache_delete_prefix('k2', 't')",
+        "SELECT cache_expire('t')",
+    ] {
+        // The statement around the call has nothing to compile that costs more than this.
+        session.run("SET jit_above_cost = 1e9");
+        session.run(call);
+        session.run("SET jit = off");
+        assert_eq!(session.number(loaded), 0, "{call}");
+        session.run("SET jit = on");
+    }
+    // The look at the library's file sees it where it is used; 15 has it, other majors may be built without.
+    session.run("SET jit_above_cost = 0; SELECT sum(length(key)) FROM t WHERE value LIKE 'v%'; SET jit = off");
+    let compiles = session.number(loaded) > 0;
+    assert!(
+        compiles || !session.holds("SELECT current_setting('server_version_num')::int < 160000")
+    );
+}
+
+#[test]
+fn a_count_agrees_with_a_scan_about_the_empty_key() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    for storage in ["unlogged", "logged"] {
+        session.run(&format!(
+            "SELECT cache_create('c', storage => '{storage}'); INSERT INTO c VALUES ('', 'v'), ('k', 'v')"
+        ));
+        assert_eq!(
+            session.number("SELECT count(*) FROM cache_keys('', cache => 'c')"),
+            1
+        );
+        assert_eq!(session.number("SELECT cache_count('c')"), 1);
+        session.run("SELECT cache_drop('c')");
+    }
+    session.run(
+        "CREATE TABLE n (id bigint PRIMARY KEY, value text, expires_at timestamptz);
+         SELECT cache_attach('n', key_column => 'id'); INSERT INTO n VALUES (0, 'v'), (7, 'v')",
+    );
+    assert_eq!(session.number("SELECT cache_count('n')"), 2);
+}
+
+#[test]
+fn a_rate_limit_counts_down_from_the_largest_number() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c'); SELECT cache_set('k', '-5', cache => 'c')");
+    let left = session
+        .text("SELECT remaining FROM cache_rate_limit('k', 9223372036854775807, '1 hour', 'c')");
+    assert_eq!(left, i64::MAX.to_string());
+}
