@@ -46,22 +46,24 @@ copy_toolchain() {
     tar -C "$from" --exclude=./share -cf - . | tar -C "$to" -xf -
 }
 
-# With rustup as rustup has it, so that a nightly toolchain is found in its way, too. What everybody may run, such as a
-# distribution's, stays where it is: its folder may be /usr.
+# Rust itself, unless every user may run it where it is, such as a distribution's: its folder may be /usr.
 copy_rust() {
-    local chain sysroot programs
-    ! as_them test -x "$(rustc --print sysroot)/bin/rustc" || return 0
-    if ! command -v rustup >/dev/null || ! rustup show active-toolchain >/dev/null 2>&1; then
-        copy_toolchain "$(rustc --print sysroot)" "$home/rust"
-        return
-    fi
+    local sysroot
     sysroot=$(rustc --print sysroot)
-    export RUSTUP_TOOLCHAIN
-    RUSTUP_TOOLCHAIN=$(basename "$sysroot")
-    copy_toolchain "$sysroot" "$home/.rustup/toolchains/$RUSTUP_TOOLCHAIN"
-    if chain=$(RUSTUP_AUTO_INSTALL=0 rustc +nightly --print sysroot 2>/dev/null); then
-        copy_toolchain "$chain" "$home/.rustup/toolchains/$(basename "$chain")"
+    if as_them test -x "$sysroot/bin/rustc"; then
+        rm -rf "${home:?}/rust"
+    else
+        copy_toolchain "$sysroot" "$home/rust"
     fi
+}
+
+# A nightly toolchain, with rustup as rustup has it (nightly.sh).
+copy_nightly() {
+    local chain programs
+    rm -rf "${home:?}/.cargo/bin"
+    command -v rustup >/dev/null || return 0
+    chain=$(scripts/nightly.sh rustc --print sysroot 2>/dev/null) || return 0
+    copy_toolchain "$chain" "$home/.rustup/toolchains/$(basename "$chain")"
     cp "${RUSTUP_HOME:-$mine/.rustup}/settings.toml" "$home/.rustup/"
     programs=$(dirname "$(command -v rustup)")
     mkdir -p "$home/.cargo/bin"
@@ -75,13 +77,14 @@ as_them() { setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- 
 # The folders of ours that they may use.
 their_path() {
     local folder
-    printf '%s' "$home/.cargo/bin:$home/rust/bin"
+    printf '%s' "$home/rust/bin"
     for folder in ${PATH//:/ }; do
         case $folder in
             "$mine"/*) ;;
             *) ! as_them test -x "$folder" || printf ':%s' "$folder" ;;
         esac
     done
+    printf ':%s' "$home/.cargo/bin"
 }
 
 # Whoever comes second, from another checkout perhaps, would take the files away under the first.
@@ -91,6 +94,7 @@ flock --nonblock 8 || die "another as-user.sh is at work in $here: wait for it, 
 copy_checkout
 copy_settings
 copy_rust
+copy_nightly
 chown -R "$user:" "$home"
 
 # All of ours but what points into our own home, or says who we are.

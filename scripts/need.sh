@@ -130,9 +130,10 @@ fetch_rust() {
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'; }
 
 # Names a set of packages whose Rust is new enough: the plain ones, those that Debian keeps new for its browsers, or the
-# newest of Ubuntu's, whose names have the version. "cargo-web rustc-web rustfmt-web"
+# newest of Ubuntu's, whose names have the version; with the linter where it is offered, too.
+# "cargo-web rustc-web rustfmt-web rust-web-clippy"
 offered_rust() {
-    local suffix name version oldest
+    local suffix name version oldest names
     oldest=$(scripts/rust-path.sh oldest)
     for suffix in '' -web $(apt-cache --names-only search '^cargo-1\.[0-9]+$' 2>/dev/null | sed -n 's/^cargo\(-[0-9.]*\) .*/\1/p' | sort -rV); do
         for name in cargo rustc rustfmt; do
@@ -142,7 +143,12 @@ offered_rust() {
                 continue 2
             fi
         done
-        echo "cargo$suffix rustc$suffix rustfmt$suffix"
+        names="cargo$suffix rustc$suffix rustfmt$suffix"
+        version=$(candidate "rust$suffix-clippy")
+        if [ -n "$version" ] && dpkg --compare-versions "$version" ge "$oldest"; then
+            names+=" rust$suffix-clippy"
+        fi
+        echo "$names"
         return
     done
     return 1
@@ -211,7 +217,7 @@ unpacked_rust() {
 
 # RUSTUP: a toolchain into a folder of our own, which no other rustup knows.
 toolchain() {
-    local rustup=$1 version=1.95.0 log=$cache/rust.log home
+    local rustup=$1 version=1.96.0 log=$cache/rust.log home
     mkdir -p "$cache"
     home=$(mktemp -d "$cache/cargo.XXXXXX")
     say "fetching Rust $version with rustup (once)"
@@ -337,12 +343,12 @@ install() {
             ;;
         ruby) ruby -rpg -e '' 2>/dev/null || /usr/bin/ruby -rpg -e '' 2>/dev/null || packages ruby ruby-pg ;;
         nightly)
-            cargo +nightly --version >/dev/null 2>&1 ||
+            scripts/nightly.sh cargo --version >/dev/null 2>&1 ||
                 die "there is no nightly toolchain: install one (rustup toolchain install nightly)."
             ;;
         miri)
             install nightly
-            cargo +nightly miri --version >/dev/null 2>&1 ||
+            scripts/nightly.sh cargo miri --version >/dev/null 2>&1 ||
                 rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 ||
                 die "Miri is not there and could not be added: rustup component add --toolchain nightly miri."
             ;;

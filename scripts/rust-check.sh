@@ -116,11 +116,11 @@ rustup_that() {
     stand_in rustup <<STUB
 #!/bin/bash
 [ $1 = works ] || exit 1
-[[ "\$*" == *'toolchain install 1.95.0'*rustfmt* ]] || exit 1
-folder=\$RUSTUP_HOME/toolchains/1.95.0-x86_64-unknown-linux-gnu/bin
+[[ "\$*" == *'toolchain install 1.96.0'*rustfmt* ]] || exit 1
+folder=\$RUSTUP_HOME/toolchains/1.96.0-x86_64-unknown-linux-gnu/bin
 mkdir -p "\$folder"
 for program in cargo rustc rustfmt; do
-    printf '#!/bin/sh\necho "%s 1.95.0"\n' \$program >"\$folder/\$program"
+    printf '#!/bin/sh\necho "%s 1.96.0"\n' \$program >"\$folder/\$program"
     chmod 755 "\$folder/\$program"
 done
 STUB
@@ -173,6 +173,12 @@ check 'with rustfmt' installs 'cargo-web rustc-web rustfmt-web'
 check 'the second time it installs nothing' need_rust
 check 'the second time it installs nothing' test ! -s "$system/apt.log"
 
+new_system with-clippy
+debian_12 >"$system/offers"
+echo 'rust-web-clippy 1.96.0+dfsg1-1~deb12u2' >>"$system/offers"
+check 'a linter beside it comes, too' takes '1.96.0'
+check 'a linter beside it comes, too' installs 'cargo-web rustc-web rustfmt-web rust-web-clippy'
+
 new_system old-lists
 debian_12 | grep -v -- -web >"$system/offers"
 debian_12 | grep -- -web >"$system/later"
@@ -185,18 +191,18 @@ check 'a suite whose own is new enough: that' installs 'cargo rustc rustfmt'
 
 new_system ubuntu
 printf '%s 1.75.0+dfsg0ubuntu1-0ubuntu7\n' cargo rustc rustfmt >"$system/offers"
-for version in 1.80 1.89 1.91 1.93; do
+for version in 1.80 1.93 1.96 1.98; do
     printf "%s-$version $version.1+dfsg-0ubuntu1\n" cargo rustc rustfmt >>"$system/offers"
 done
-check 'Ubuntu: the newest of its versioned packages' takes '1.93.1'
-check 'Ubuntu: the newest of its versioned packages' installs 'cargo-1.93 rustc-1.93 rustfmt-1.93'
+check 'Ubuntu: the newest of its versioned packages' takes '1.98.1'
+check 'Ubuntu: the newest of its versioned packages' installs 'cargo-1.98 rustc-1.98 rustfmt-1.98'
 
 new_system ubuntu-half
-for version in 1.91 1.93; do
+for version in 1.96 1.98; do
     printf "%s-$version $version.1+dfsg-0ubuntu1\n" cargo rustc rustfmt >>"$system/offers"
 done
-sed -i '/^rustfmt-1.93/d' "$system/offers"
-check 'Ubuntu: only one that is whole' takes '1.91.1'
+sed -i '/^rustfmt-1.98/d' "$system/offers"
+check 'Ubuntu: only one that is whole' takes '1.96.1'
 
 new_system too-old
 debian_12 >"$system/offers"
@@ -216,7 +222,7 @@ done
 new_system rustup-of-the-user
 debian_12 >"$system/offers"
 rustup_that works
-check 'it fetches' takes 1.95.0
+check 'it fetches' takes 1.96.0
 check 'no package is needed' installs_no_rust
 
 new_system rustup-offline
@@ -245,8 +251,8 @@ new_system nothing-offered
 debian_12 | grep -v -- -web >"$system/offers"
 site_has nothing
 check 'no package, no network' fails
-check 'it says what it would fetch' says 'no package has Rust 1.91 or newer: fetching rustup'
-check 'it says what is missing' says 'Rust 1.91 or newer is needed (there is no cargo).*check the network'
+check 'it says what it would fetch' says 'no package has Rust 1.96 or newer: fetching rustup'
+check 'it says what is missing' says 'Rust 1.96 or newer is needed (there is no cargo).*check the network'
 
 new_system changed-site
 site_has something

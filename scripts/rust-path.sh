@@ -7,7 +7,7 @@
 # Usage: rust-path.sh [oldest]       oldest: prints only the version that is asked for
 set -euo pipefail
 
-oldest=1.91 # pgrx 0.18 does not build with 1.88, and does with this
+oldest=1.96 # what pgrx 0.19 asks for
 
 new_enough() {
     local version

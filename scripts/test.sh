@@ -169,8 +169,8 @@ lints() {
 # not be. They do less there: Miri takes a hundred times as long.
 miri() (
     export CARGO_TARGET_DIR=$ROOT/build/target-miri
-    cargo +nightly miri setup && nice cargo +nightly miri test --locked --package pgcache-store --lib &&
-        nice cargo +nightly miri test --locked --package pgcache-resp --lib --test requests
+    scripts/nightly.sh cargo miri setup && nice scripts/nightly.sh cargo miri test --locked --package pgcache-store --lib &&
+        nice scripts/nightly.sh cargo miri test --locked --package pgcache-resp --lib --test requests
 )
 
 miri_tests() {

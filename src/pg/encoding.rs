@@ -4,8 +4,9 @@
 //! encoding. So names are read from that encoding here, and what is not ASCII is written as Unicode
 //! escapes: correct in every encoding, and no client is sent bytes that it cannot convert.
 //!
-//! An error of Postgres that passes through Rust is taken as UTF-8 too, with U+FFFD for what is
-//! none. So its bytes are kept when Postgres reports it, and put back when pgrx reports it anew.
+//! An error of Postgres that is caught, and raised again later from its copy, is taken as UTF-8 too,
+//! with U+FFFD for what is none. So its bytes are kept when Postgres reports it, and put back when
+//! pgrx reports the copy.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};

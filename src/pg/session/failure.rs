@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pgrx::pg_sys::panic::{CaughtError, ErrorReport, ErrorReportWithLevel};
-use pgrx::{PgLogLevel, PgSqlErrorCode};
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ impl Failure {
 
     /// Raises the error again, once what it interrupted is undone.
     pub fn raise(self) -> ! {
-        self.error.rethrow()
+        raise_copy(*self.error)
     }
 
     /// Says in the log, and to the client where there is one, what failed and why, and what to do. The
@@ -57,6 +57,23 @@ impl Failure {
             None => warn(code, what, self.message.clone(), hint),
         }
     }
+}
+
+/// Raises the copy of an error whose original Postgres no longer keeps. pgrx passes an error of Postgres on by having
+/// Postgres throw the original again, which would be missing; it reports the copy where the copy is one of Rust.
+pub fn raise_copy(error: CaughtError) -> ! {
+    match error {
+        CaughtError::PostgresError(report) => {
+            resume_unwind(Box::new(CaughtError::ErrorReport(report)))
+        }
+        other => other.rethrow(),
+    }
+}
+
+/// Removes an error that was caught from Postgres' stack of errors, which has room for five.
+pub fn forget_original() {
+    // SAFETY: the error was caught and copied, and nobody throws it again.
+    unsafe { pg_sys::FlushErrorState() };
 }
 
 /// A WARNING of something that is put off, and is no error of anybody's statement.
@@ -90,6 +107,7 @@ pub fn replacing<R>(
     if let Some(CaughtError::PostgresError(error)) = payload.downcast_ref()
         && let Some(report) = other(error)
     {
+        forget_original();
         report.report(PgLogLevel::ERROR);
     }
     resume_unwind(payload)
@@ -105,6 +123,7 @@ pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Optio
     };
     match payload.downcast_ref() {
         Some(CaughtError::PostgresError(error)) if expected.contains(&error.sql_error_code()) => {
+            forget_original();
             None
         }
         _ => resume_unwind(payload),

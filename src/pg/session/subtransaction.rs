@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::failure::Failure;
+use super::failure::{Failure, forget_original, raise_copy};
 
 /// Runs in a subtransaction: an error undoes only what `work` did.
 pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
@@ -24,8 +24,9 @@ pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Op
     let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
         .catch_when(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, |_| None)
         .catch_others(|error| {
+            forget_original();
             nested.end(false);
-            error.rethrow()
+            raise_copy(error)
         })
         .execute();
     nested.end(result.as_ref().is_some_and(keep));

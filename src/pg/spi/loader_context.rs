@@ -1,8 +1,8 @@
 //! The loader's text in the context of errors that come out of it.
 //!
-//! pgrx turns an error of Postgres into a panic and raises it anew where our function was called,
-//! without its context. So ours stays in Postgres' list of contexts while an error unwinds, and is
-//! asked when it is raised anew; whoever catches it puts the list back.
+//! An error of Postgres has it from the moment when Postgres reports it. An error of ours is a panic,
+//! which pgrx reports where our function was called. So ours stays in Postgres' list of contexts while
+//! an error unwinds; the code that catches the error puts the list back.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
