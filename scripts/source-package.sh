@@ -16,7 +16,7 @@ package=$1 binary=$2 folder=$3 oldest=${4:-}
 
 . /etc/os-release
 case $ID in
-    debian) suites="bookworm trixie forky sid" ;;
+    debian) suites="bookworm trixie forky sid experimental" ;;
     ubuntu) suites="jammy noble plucky questing resolute" ;;
     *) die "$package cannot be built: no source packages are known for $ID." ;;
 esac

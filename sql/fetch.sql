@@ -74,7 +74,10 @@ CREATE FUNCTION theirs.whoami() RETURNS text LANGUAGE sql AS 'SELECT current_use
 GRANT USAGE ON SCHEMA theirs TO fetcher;
 SET ROLE fetcher;
 SELECT cache_fetch('s', 'SELECT s FROM secret', cache => 'fetched');
+-- From 19 on Postgres has another hint.
+\set VERBOSITY terse
 SELECT cache_fetch('who', 'SELECT whoami()', cache => 'fetched');
+\set VERBOSITY default
 SET search_path = public, theirs;
 SELECT cache_fetch('who', 'SELECT whoami()', cache => 'fetched');
 RESET search_path;

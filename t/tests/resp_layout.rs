@@ -1,5 +1,5 @@
 //! What the library takes the structures of libpq/hba.h for is what the headers of this Postgres say. pgrx has
-//! no bindings of them, so src/pg/resp/hba/layout.rs describes them; that file is compiled here, too.
+//! no bindings of them, so src/pg/version/hba_layout.rs describes them; that file is compiled here, too.
 
 use std::mem::{offset_of, size_of};
 
@@ -7,7 +7,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::stage::Stage;
 
-#[path = "../../src/pg/resp/hba/layout.rs"]
+#[path = "../../src/pg/version/hba_layout.rs"]
 #[allow(
     dead_code,
     reason = "the library reads what is compared here, and more"
@@ -51,6 +51,10 @@ fn described(major: u32) -> Vec<(String, usize)> {
         15 => all.extend(fields!("IdentLine", IdentLine15: usermap ident_user pg_role re)),
         _ => all.extend(fields!("IdentLine", IdentLine16: usermap system_user pg_user)),
     }
+    let peer = match major {
+        15..=18 => method::PEER,
+        _ => method::PEER19,
+    };
     let numbers = [
         ("ctLocal", connections::LOCAL),
         ("ctHost", connections::HOST),
@@ -67,7 +71,7 @@ fn described(major: u32) -> Vec<(String, usize)> {
         ("uaPassword", method::PASSWORD),
         ("uaMD5", method::MD5),
         ("uaSCRAM", method::SCRAM),
-        ("uaPeer", method::PEER),
+        ("uaPeer", peer),
         ("uaCert", method::CERT),
         ("clientCertOff", client_cert::OFF),
         ("clientCertCA", client_cert::CA),

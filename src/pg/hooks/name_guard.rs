@@ -18,6 +18,7 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
+use crate::pg::version;
 
 /// The statement with this text may read and write this table alone.
 #[derive(Clone, Copy)]
@@ -155,7 +156,7 @@ pub fn register() {
 unsafe extern "C-unwind" fn analysed(
     state: *mut pg_sys::ParseState,
     query: *mut pg_sys::Query,
-    jumble: *mut pg_sys::JumbleState,
+    jumble: version::Jumble,
 ) {
     // SAFETY: the arguments are Postgres' own, and are passed on to the former hook unchanged. The guarded text
     // lives at least as long as its guard, and with the guard goes what GUARDED holds.

@@ -35,12 +35,6 @@ unsafe extern "C-unwind" {
     pub fn SpeculativeInsertionWait(xid: TransactionId, token: u32);
 
     // Relations and slots.
-    pub fn standard_planner(
-        query: *mut Query,
-        text: *const std::ffi::c_char,
-        options: i32,
-        parameters: ParamListInfo,
-    ) -> *mut PlannedStmt;
     pub fn standard_ProcessUtility(
         statement: *mut PlannedStmt,
         text: *const std::ffi::c_char,

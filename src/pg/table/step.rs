@@ -167,20 +167,14 @@ unsafe fn update(
             return Step::Unsupported;
         }
         let mut failure = pg_sys::TM_FailureData::default();
-        let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
-        let mut which: version::UpdateIndexes = Default::default();
-        let step = outcome((writer.access.update)(
+        let (result, which) = writer.access.update(
             writer.table,
             &mut place,
             writer.fresh,
             unguarded::GetCurrentCommandId(true),
-            null_mut(),
-            null_mut(),
-            true,
             &mut failure,
-            &mut mode,
-            &mut which,
-        ));
+        );
+        let step = outcome(result);
         if step == Step::Done {
             if version::stays_in_page(which) {
                 dead.rows = 0;
@@ -215,7 +209,9 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
         let xid = unguarded::GetCurrentTransactionId();
         let token = unguarded::SpeculativeInsertionLockAcquire(xid);
         let command = unguarded::GetCurrentCommandId(true);
-        (writer.access.insert)(writer.table, writer.fresh, command, 0, null_mut(), token);
+        writer
+            .access
+            .insert(writer.table, writer.fresh, command, token);
         let alone = version::enter_inserted(result, writer.fresh, state);
         let place = &raw mut (*writer.fresh).tts_tid;
         match alone {
@@ -260,15 +256,11 @@ pub unsafe fn remove_unseen(
     // which waits for other writers of the row itself.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
-        let step = outcome((writer.access.delete)(
+        let step = outcome(writer.access.delete(
             writer.table,
             &mut place,
             unguarded::GetCurrentCommandId(true),
-            null_mut(),
-            null_mut(),
-            true,
             &mut failure,
-            false,
         ));
         if step == Step::Done {
             writer.dead += dead;

@@ -153,7 +153,7 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
         let open = pg_sys::index_open(index, pg_sys::AccessShareLock as i32);
         let made = (*(*open).rd_index)
             .indcheckxmin
-            .then(|| pg_sys::HeapTupleHeaderGetXmin((*(*open).rd_indextuple).t_data));
+            .then(|| version::inserted_by((*(*open).rd_indextuple).t_data));
         pg_sys::index_close(open, pg_sys::AccessShareLock as i32);
         made
     }

@@ -12,7 +12,7 @@ use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::value::datum::ValueType;
-use crate::pg::version;
+use crate::pg::version::{self, Access};
 
 /// Which rows a search finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,52 +23,6 @@ pub enum Seek {
     Visible,
     /// What a statement that begins now sees, to remove it.
     ToRemove,
-}
-
-/// The table's own way to change rows, looked up once.
-#[derive(Clone, Copy)]
-pub struct Access {
-    pub insert: unsafe extern "C-unwind" fn(
-        pg_sys::Relation,
-        *mut pg_sys::TupleTableSlot,
-        pg_sys::CommandId,
-        i32,
-        *mut pg_sys::BulkInsertStateData,
-        u32,
-    ),
-    pub update: unsafe extern "C-unwind" fn(
-        pg_sys::Relation,
-        pg_sys::ItemPointer,
-        *mut pg_sys::TupleTableSlot,
-        pg_sys::CommandId,
-        pg_sys::Snapshot,
-        pg_sys::Snapshot,
-        bool,
-        *mut pg_sys::TM_FailureData,
-        *mut pg_sys::LockTupleMode::Type,
-        *mut version::UpdateIndexes,
-    ) -> pg_sys::TM_Result::Type,
-    pub delete: unsafe extern "C-unwind" fn(
-        pg_sys::Relation,
-        pg_sys::ItemPointer,
-        pg_sys::CommandId,
-        pg_sys::Snapshot,
-        pg_sys::Snapshot,
-        bool,
-        *mut pg_sys::TM_FailureData,
-        bool,
-    ) -> pg_sys::TM_Result::Type,
-    pub lock: unsafe extern "C-unwind" fn(
-        pg_sys::Relation,
-        pg_sys::ItemPointer,
-        pg_sys::Snapshot,
-        *mut pg_sys::TupleTableSlot,
-        pg_sys::CommandId,
-        pg_sys::LockTupleMode::Type,
-        pg_sys::LockWaitPolicy::Type,
-        u8,
-        *mut pg_sys::TM_FailureData,
-    ) -> pg_sys::TM_Result::Type,
 }
 
 /// A table that is open to be written by key. Plain pointers: after an error the abort closes them.
@@ -302,22 +256,5 @@ impl<'t> Writer<'t> {
             }
         }
         true
-    }
-}
-
-impl Access {
-    /// # Safety
-    /// The table is open.
-    unsafe fn of(table: pg_sys::Relation) -> Option<Access> {
-        // SAFETY: a table has an access method, whose functions live as long as the process.
-        unsafe {
-            let methods = (*table).rd_tableam.as_ref()?;
-            Some(Access {
-                insert: methods.tuple_insert_speculative?,
-                update: methods.tuple_update?,
-                delete: methods.tuple_delete?,
-                lock: methods.tuple_lock?,
-            })
-        }
     }
 }

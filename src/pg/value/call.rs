@@ -14,6 +14,7 @@ use pgrx::{FromDatum, IntoDatum};
 use super::datum::{self, Bytes, Text, Value, ValueType};
 use crate::pg::memory;
 use crate::pg::session::shard_lock::Place;
+use crate::pg::version;
 
 /// A row of texts; None is NULL.
 pub type TextRow = Vec<Option<Text>>;
@@ -277,13 +278,9 @@ fn print(datum: Datum, kind: Oid) -> Text {
 fn spelled(interval: &pg_sys::Interval) -> String {
     let (months, days, micros) = (interval.month, interval.day, interval.time);
     match (months, days, micros) {
-        // The greatest and the least of all three are an interval without end, from Postgres 17 on.
-        (i32::MAX, i32::MAX, i64::MAX) if cfg!(any(feature = "pg17", feature = "pg18")) => {
-            "infinity".into()
-        }
-        (i32::MIN, i32::MIN, i64::MIN) if cfg!(any(feature = "pg17", feature = "pg18")) => {
-            "-infinity".into()
-        }
+        // The greatest and the least of all three are an interval without end.
+        (i32::MAX, i32::MAX, i64::MAX) if version::HAS_ENDLESS_INTERVALS => "infinity".into(),
+        (i32::MIN, i32::MIN, i64::MIN) if version::HAS_ENDLESS_INTERVALS => "-infinity".into(),
         _ => format!("{months:+} months {days:+} days {micros:+} microseconds"),
     }
 }

@@ -1,6 +1,27 @@
-//! Files in the manner of pg_hba.conf, as words.
+//! Files in the manner of pg_hba.conf: as words, and as Postgres' parsers have read them.
+
+use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
+
+use super::hba_layout as layout;
+#[cfg(feature = "pg15")]
+pub use layout::{
+    AuthToken15 as AuthToken, HbaLine15 as HbaLine, IdentLine15 as IdentLine,
+    TokenizedAuthLine15 as TokenizedAuthLine,
+};
+#[cfg(not(feature = "pg15"))]
+pub use layout::{
+    AuthToken16 as AuthToken, HbaLine16 as HbaLine, IdentLine16 as IdentLine,
+    TokenizedAuthLine16 as TokenizedAuthLine,
+};
+
+/// The method `peer`.
+#[cfg(not(feature = "pg19"))]
+pub const PEER: u32 = layout::method::PEER;
+/// The method `peer`.
+#[cfg(feature = "pg19")]
+pub const PEER: u32 = layout::method::PEER19;
 
 /// Functions that pgrx does not declare.
 mod differing {
@@ -77,5 +98,126 @@ pub unsafe fn with_auth_lines<R>(
         let result = read(lines);
         guarded(|| differing::free_auth_file(file, 0));
         Some(result)
+    }
+}
+
+/// The file in which a line stands, maybe one that was included; None for the file that was asked for.
+///
+/// # Safety
+/// A line of the tokenizer's; the name lives as long as the line.
+pub unsafe fn file_of<'l>(line: &'l TokenizedAuthLine) -> Option<&'l CStr> {
+    #[cfg(feature = "pg15")]
+    let name: *const c_char = {
+        let _ = line;
+        std::ptr::null()
+    };
+    #[cfg(not(feature = "pg15"))]
+    let name = line.file_name;
+    // SAFETY: not NULL where it is read: the C string of the line's file.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
+}
+
+/// The fields of a parsed line of pg_hba.conf.
+///
+/// # Safety
+/// A line that Postgres has parsed, for as long as it lives.
+pub unsafe fn fields_of<'l>(parsed: *mut HbaLine) -> &'l layout::HbaLine15 {
+    // SAFETY: as the caller says.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        return &*parsed;
+        #[cfg(not(feature = "pg15"))]
+        return &(*parsed).line;
+    }
+}
+
+/// Whether a word is a regular expression.
+fn is_pattern(word: &AuthToken) -> bool {
+    #[cfg(feature = "pg15")]
+    let _ = word;
+    #[cfg(feature = "pg15")]
+    return false;
+    #[cfg(not(feature = "pg15"))]
+    return !word.regex.is_null();
+}
+
+/// A word of a parsed line.
+pub struct Word {
+    pub text: *const c_char,
+    pub quoted: bool,
+    pub is_pattern: bool,
+}
+
+/// The map of a parsed line of pg_ident.conf, the user of the system, and the role.
+///
+/// # Safety
+/// A line that Postgres has parsed, which is not used again but for these words.
+pub unsafe fn words_of(parsed: *mut IdentLine) -> (*const c_char, Word, Word) {
+    // SAFETY: a parsed line has its map and both words.
+    unsafe { ((*parsed).usermap, system_user(parsed), role(parsed)) }
+}
+
+/// In 15 the compiled expression of a line is memory of malloc's.
+///
+/// # Safety
+/// As in `words_of`.
+#[cfg(feature = "pg15")]
+unsafe fn system_user(parsed: *mut IdentLine) -> Word {
+    unsafe extern "C-unwind" {
+        fn pg_regfree(regex: *mut std::ffi::c_void);
+    }
+    // SAFETY: the strings of a parsed line are never NULL; its expression is there where the name
+    // begins with a slash, and nobody uses it again.
+    unsafe {
+        let text = (*parsed).ident_user;
+        let is_pattern = *text as u8 == b'/';
+        if is_pattern {
+            let regex = (&raw mut (*parsed).re).cast();
+            pg_sys::ffi::pg_guard_ffi_boundary(|| pg_regfree(regex));
+        }
+        Word {
+            text,
+            quoted: true,
+            is_pattern,
+        }
+    }
+}
+
+/// In 15 a role stands for itself, whatever it is.
+///
+/// # Safety
+/// As in `words_of`.
+#[cfg(feature = "pg15")]
+unsafe fn role(parsed: *mut IdentLine) -> Word {
+    Word {
+        // SAFETY: a parsed line has its role.
+        text: unsafe { (*parsed).pg_role },
+        quoted: true,
+        is_pattern: false,
+    }
+}
+
+/// # Safety
+/// As in `words_of`.
+#[cfg(not(feature = "pg15"))]
+unsafe fn system_user(parsed: *mut IdentLine) -> Word {
+    // SAFETY: a parsed line has its words.
+    unsafe { word_of(&*(*parsed).system_user) }
+}
+
+/// # Safety
+/// As in `words_of`.
+#[cfg(not(feature = "pg15"))]
+unsafe fn role(parsed: *mut IdentLine) -> Word {
+    // SAFETY: a parsed line has its words.
+    unsafe { word_of(&*(*parsed).pg_user) }
+}
+
+/// A word of a list, or of a line.
+pub fn word_of(word: &AuthToken) -> Word {
+    Word {
+        text: word.string,
+        quoted: word.quoted,
+        is_pattern: is_pattern(word),
     }
 }

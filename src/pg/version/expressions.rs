@@ -25,9 +25,9 @@ pub unsafe fn expand_generated(
     relation: pg_sys::Relation,
     row: u32,
 ) -> *mut pg_sys::Node {
-    #[cfg(not(feature = "pg18"))]
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = (relation, row); // all generated columns are stored
-    #[cfg(feature = "pg18")]
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     // SAFETY: the relation is open, so its columns' expressions are there; the result is made in
     // the current memory context, as the node was.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h in 17 and 18.
+/// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// The processes that hold a lock in a mode which conflicts with this one.
@@ -91,7 +91,7 @@ pub unsafe fn try_lock(
             true,
             false,
             local,
-            #[cfg(feature = "pg18")]
+            #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
             false,
         )
     }

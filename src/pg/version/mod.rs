@@ -1,28 +1,37 @@
 //! Every difference between the Postgres versions, under one name each; a file for each subject.
 
-mod auth_files;
+pub mod auth_files;
+mod changes;
 mod expressions;
+#[allow(dead_code, reason = "has the structures of every version")]
+pub mod hba_layout;
 mod locks;
 mod partitions;
+mod planner;
 mod process;
 mod rights;
 mod rows;
 mod tables;
 mod waits;
 
-pub use auth_files::with_auth_lines;
+pub use changes::Access;
 pub use expressions::{expand_generated, expression_tree_walker, restriction};
 pub use locks::{
     ADDIN_SHMEM_INIT_LOCK, has_lock, has_recovered_holder, holders_in_the_way, oldest_in_log,
     try_lock,
 };
 pub use partitions::{PartitionKey, partition_key};
+pub use planner::{Jumble, Planning, on_each_relation, on_planning};
 pub use process::{fix_setting, local_transaction, on_signal, proc_exit};
 pub use rights::{may_connect, may_use_schema, owns_relation};
 pub use rows::{
-    UpdateIndexes, enter_inserted, enter_updated, enters_indexes, index_beginscan, stays_in_page,
+    UpdateIndexes, enter_inserted, enter_updated, enters_indexes, index_beginscan, inserted_by,
+    stays_in_page,
 };
 pub use tables::{enable_always, has_new_file, is_virtual, primary_key_index, truncate};
 pub use waits::{
     RESP_WAIT_EVENT, idle_wait_event, request_wait_event, resp_wait_event, wait_event,
 };
+
+/// Whether an interval can be without end.
+pub const HAS_ENDLESS_INTERVALS: bool = !cfg!(any(feature = "pg15", feature = "pg16"));

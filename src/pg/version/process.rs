@@ -2,17 +2,26 @@
 
 use pgrx::pg_sys;
 
+/// What a signal calls, with its number.
+pub type Handler = unsafe extern "C-unwind" fn(i32);
+
 /// Sets a signal's handler.
 ///
 /// # Safety
 /// The handler must do nothing but what a signal handler may.
-pub unsafe fn on_signal(signal: u32, handler: unsafe extern "C-unwind" fn(i32)) {
-    #[cfg(not(feature = "pg18"))]
+pub unsafe fn on_signal(signal: u32, handler: Handler) {
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal as set;
-    #[cfg(feature = "pg18")]
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     use pg_sys::pqsignal_be as set;
-    // SAFETY: the handler does only what a signal handler may, by the caller's word.
-    unsafe { set(signal as i32, Some(handler)) };
+    // SAFETY: the handler does only what a signal handler may, by the caller's word. From 19 on it is called with one
+    // argument more, which the calling conventions of C let it leave out.
+    #[cfg(feature = "pg19")]
+    let handler = unsafe { std::mem::transmute::<Handler, pg_sys::pqsigfunc>(handler) };
+    #[cfg(not(feature = "pg19"))]
+    let handler = Some(handler);
+    // SAFETY: as above.
+    unsafe { set(signal as i32, handler) };
 }
 
 /// Has nobody change a setting in this process from now on: for a statement it is one of the server's start.
@@ -58,9 +67,9 @@ pub fn local_transaction() -> u32 {
 /// # Safety
 /// Between statements of a process of ours: nothing that Rust would have to drop is alive.
 pub unsafe fn proc_exit(code: i32) -> ! {
-    // The headers of 18 say noreturn in a way that the bindings do not carry over.
+    // The headers from 18 on say noreturn in a way that the bindings do not carry over.
     #[cfg_attr(
-        not(feature = "pg18"),
+        any(feature = "pg15", feature = "pg16", feature = "pg17"),
         expect(unreachable_code, reason = "the bindings know it")
     )]
     // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over

@@ -11,10 +11,13 @@ mod differing {
             table: Relation,
             index: Relation,
             snapshot: Snapshot,
-            #[cfg(feature = "pg18")] instrument: *mut IndexScanInstrumentation,
+            #[cfg(any(feature = "pg18", feature = "pg19"))]
+            instrument: *mut IndexScanInstrumentation,
             keys: i32,
             orderings: i32,
+            #[cfg(feature = "pg19")] flags: u32,
         ) -> IndexScanDesc;
+        #[cfg(not(feature = "pg19"))]
         pub fn ExecInsertIndexTuples(
             result: *mut ResultRelInfo,
             slot: *mut TupleTableSlot,
@@ -24,6 +27,15 @@ mod differing {
             conflict: *mut bool,
             arbiters: *mut List,
             #[cfg(not(feature = "pg15"))] only_summarizing: bool,
+        ) -> *mut List;
+        #[cfg(feature = "pg19")]
+        pub fn ExecInsertIndexTuples(
+            result: *mut ResultRelInfo,
+            state: *mut EState,
+            flags: u32,
+            slot: *mut TupleTableSlot,
+            arbiters: *mut List,
+            conflict: *mut bool,
         ) -> *mut List;
     }
 }
@@ -45,9 +57,11 @@ pub unsafe fn index_beginscan(
             table,
             index,
             snapshot,
-            #[cfg(feature = "pg18")]
+            #[cfg(any(feature = "pg18", feature = "pg19"))]
             std::ptr::null_mut(),
             1,
+            0,
+            #[cfg(feature = "pg19")]
             0,
         )
     }
@@ -76,6 +90,60 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_All;
 }
 
+/// What an entry into a table's indexes is about.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    is_update: bool,
+    /// A key that is there already is no error.
+    reports_conflict: bool,
+    #[cfg_attr(feature = "pg15", expect(dead_code, reason = "from 16 on"))]
+    only_summarizing: bool,
+}
+
+/// Enters a row into the indexes of its table; false when somebody else has its key.
+///
+/// # Safety
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.
+unsafe fn enter(
+    result: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    entry: Entry,
+) -> bool {
+    let mut conflict = false;
+    let arbiters = std::ptr::null_mut();
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds
+    // the row and its place, and `conflict` lives through the call. Where no index is asked to report
+    // a conflict it is never written to.
+    unsafe {
+        #[cfg(not(feature = "pg19"))]
+        differing::ExecInsertIndexTuples(
+            result,
+            slot,
+            state,
+            entry.is_update,
+            entry.reports_conflict,
+            &mut conflict,
+            arbiters,
+            #[cfg(not(feature = "pg15"))]
+            entry.only_summarizing,
+        );
+        #[cfg(feature = "pg19")]
+        differing::ExecInsertIndexTuples(
+            result,
+            state,
+            // EIIT_IS_UPDATE, EIIT_NO_DUPE_ERROR and EIIT_ONLY_SUMMARIZING of executor/executor.h.
+            u32::from(entry.is_update)
+                | u32::from(entry.reports_conflict) << 1
+                | u32::from(entry.only_summarizing) << 2,
+            slot,
+            arbiters,
+            &mut conflict,
+        );
+    }
+    !conflict
+}
+
 /// Enters a row that was inserted speculatively; false when somebody else has its key.
 ///
 /// # Safety
@@ -85,23 +153,12 @@ pub unsafe fn enter_inserted(
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
 ) -> bool {
-    let mut conflict = false;
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds
-    // the row and its place, and `conflict` lives through the call.
-    unsafe {
-        differing::ExecInsertIndexTuples(
-            result,
-            slot,
-            state,
-            false,
-            true,
-            &mut conflict,
-            std::ptr::null_mut(),
-            #[cfg(not(feature = "pg15"))]
-            false,
-        );
-    }
-    !conflict
+    let entry = Entry {
+        reports_conflict: true,
+        ..Entry::default()
+    };
+    // SAFETY: as the caller says.
+    unsafe { enter(result, slot, state, entry) }
 }
 
 /// Enters the new version of a row that was updated.
@@ -112,24 +169,38 @@ pub unsafe fn enter_updated(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
-    _which: UpdateIndexes,
+    which: UpdateIndexes,
 ) {
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, and the slot
-    // holds the new version and its place. No index is asked to report a conflict, so NULL is never
-    // written to.
+    let entry = Entry {
+        is_update: true,
+        only_summarizing: only_summarizing(which),
+        ..Entry::default()
+    };
+    // SAFETY: as the caller says.
+    unsafe { enter(result, slot, state, entry) };
+}
+
+#[cfg(feature = "pg15")]
+fn only_summarizing(_which: UpdateIndexes) -> bool {
+    false
+}
+
+#[cfg(not(feature = "pg15"))]
+fn only_summarizing(which: UpdateIndexes) -> bool {
+    which == pg_sys::TU_UpdateIndexes::TU_Summarizing
+}
+
+/// The transaction that has inserted a row; that of all frozen rows for one that is frozen.
+///
+/// # Safety
+/// The header is one of a row.
+pub unsafe fn inserted_by(row: pg_sys::HeapTupleHeader) -> pg_sys::TransactionId {
+    let frozen = (pg_sys::HEAP_XMIN_COMMITTED | pg_sys::HEAP_XMIN_INVALID) as u16;
+    // SAFETY: a row of a table has the fields of the heap in its header.
     unsafe {
-        differing::ExecInsertIndexTuples(
-            result,
-            slot,
-            state,
-            true,
-            false,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            #[cfg(not(feature = "pg15"))]
-            {
-                _which == pg_sys::TU_UpdateIndexes::TU_Summarizing
-            },
-        );
+        match (*row).t_infomask & frozen == frozen {
+            true => pg_sys::FrozenTransactionId,
+            false => (*row).t_choice.t_heap.t_xmin,
+        }
     }
 }

@@ -65,13 +65,13 @@ pub unsafe fn truncate(
 pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
     // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own
     // memory.
-    #[cfg(not(feature = "pg18"))]
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation)
     }
     // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own
     // memory.
-    #[cfg(feature = "pg18")]
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation, false)
     }
@@ -79,10 +79,10 @@ pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
 
 /// Whether a column is computed when it is read, so that no row holds it.
 pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
-    #[cfg(not(feature = "pg18"))]
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = column;
-    #[cfg(not(feature = "pg18"))]
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     return false;
-    #[cfg(feature = "pg18")]
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }

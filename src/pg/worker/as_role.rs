@@ -17,7 +17,7 @@ use crate::pg::session::failure::Failure;
 
 /// The role that a worker without a user is authenticated as (catalog/pg_authid.dat).
 const BOOTSTRAP_SUPERUSER: Oid = Oid::from_u32(10);
-/// From utils/timeout.h, the same in versions 15 to 18.
+/// From utils/timeout.h, the same in versions 15 to 19.
 const STATEMENT_TIMEOUT: i32 = 3;
 
 unsafe extern "C-unwind" {

@@ -16,7 +16,7 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Postgres' number of ProcArrayLock in versions 15 to 18, from its storage/lmgr/lwlocknames.txt
+/// Postgres' number of ProcArrayLock in versions 15 to 19, from its storage/lmgr/lwlocknames.txt
 /// (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 

@@ -14,32 +14,20 @@ use pgrx::pg_sys::{self, Index, Oid};
 use super::cached::{Cached, TO_BIGINT, cached, is_own};
 use crate::pg::version;
 
-static mut FORMER: pg_sys::get_relation_info_hook_type = None;
-
 /// Hooks into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
-    // function lives as long as the process.
-    unsafe {
-        FORMER = pg_sys::get_relation_info_hook;
-        pg_sys::get_relation_info_hook = Some(at_relation);
-    }
+    // SAFETY: called once while the library is loaded; what raises has a guard of its own.
+    unsafe { version::on_each_relation(at_relation) };
 }
 
-/// Postgres calls this for each relation of a query. For those that are no caches it returns
-/// without pgrx's guard, which would cost more than the rest.
-unsafe extern "C-unwind" fn at_relation(
-    root: *mut pg_sys::PlannerInfo,
-    relation: Oid,
-    inherited: bool,
-    rel: *mut pg_sys::RelOptInfo,
-) {
-    // SAFETY: the arguments are the planner's own, which has the relation locked; no frame here
-    // holds anything to drop.
+/// Called for each relation of a query. For those that are no caches it returns without pgrx's
+/// guard, which would cost more than the rest.
+///
+/// # Safety
+/// The arguments are the planner's own.
+unsafe fn at_relation(root: *mut pg_sys::PlannerInfo, relation: Oid, rel: *mut pg_sys::RelOptInfo) {
+    // SAFETY: the planner has the relation locked; no frame here holds anything to drop.
     unsafe {
-        if let Some(former) = FORMER {
-            former(root, relation, inherited, rel);
-        }
         if let Some(found) = cached(relation) {
             pg_sys::panic::pgrx_extern_c_guard(|| hide(root, rel, found));
         }

@@ -17,40 +17,29 @@ use std::ffi::{c_char, c_int};
 use pgrx::pg_sys::{self, Oid};
 
 use super::cached::{Cached, Column, cached, is_own};
-use crate::pg::memory::{pg_list, unguarded};
+use crate::pg::memory::pg_list;
+use crate::pg::version::{self, Planning};
 
 /// Where the call stands in the statement's text: nowhere. A statement cannot say this, so nobody
 /// else can have rows removed by the function. -1 is any place that is not known.
 pub const OURS: c_int = -0x7067;
 
-static mut FORMER: pg_sys::planner_hook_type = None;
-
 /// Hooks into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
-    // function lives as long as the process.
-    unsafe {
-        FORMER = pg_sys::planner_hook;
-        pg_sys::planner_hook = Some(plan);
-    }
+    // SAFETY: called once while the library is loaded; what raises has a guard of its own.
+    unsafe { version::on_planning(plan) };
 }
 
-/// Postgres calls this for each statement that it plans, queries for the most part, without pgrx's
-/// guard.
-unsafe extern "C-unwind" fn plan(
-    query: *mut pg_sys::Query,
-    text: *const c_char,
-    options: c_int,
-    parameters: pg_sys::ParamListInfo,
-) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the arguments are Postgres' own and are passed on. The planner may change the query
-    // that it is given, and does. No frame here holds anything to drop.
+/// Called for each statement that is planned, queries for the most part, without pgrx's guard.
+///
+/// # Safety
+/// The statement is one that Postgres is about to plan.
+unsafe fn plan(planning: Planning) -> *mut pg_sys::PlannedStmt {
+    // SAFETY: the planner may change the query that it is given, and does. No frame here holds
+    // anything to drop.
     unsafe {
-        renew_in(query);
-        match FORMER {
-            Some(former) => former(query, text, options, parameters),
-            None => unguarded::standard_planner(query, text, options, parameters),
-        }
+        renew_in(planning.query);
+        planning.go_on()
     }
 }
 

@@ -4,15 +4,12 @@
 //! - [`line`]: what a line is.
 //! - [`matching`]: which line is about a log-in.
 //! - [`regex`], [`network`]: what it is compared with.
-//! - [`layout`]: where Postgres' structures have their fields.
 //!
-//! Not here: what a method asks for (`resp::auth`), and passwords (`password.rs`, beside this).
+//! Not here: where Postgres' structures have their fields (`version::hba_layout`), what a method asks for (`resp::auth`), and passwords (`password.rs`, beside this).
 //!
 //! The files are read when a process begins and at SIGHUP, as the postmaster does. One that has a
 //! fault changes nothing; where none was read before, nobody comes in.
 
-#[allow(dead_code, reason = "has the structures of every version")]
-pub mod layout;
 pub mod line;
 pub mod matching;
 mod network;

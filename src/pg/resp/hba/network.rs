@@ -6,9 +6,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, ToSocketAddrs};
 
-use super::layout::Address;
 use super::reading::{address_of, sockaddr_of};
 use crate::pg::memory::unguarded::guarded;
+use crate::pg::version::hba_layout::Address;
 
 unsafe extern "C-unwind" {
     fn pg_foreach_ifaddr(

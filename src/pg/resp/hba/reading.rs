@@ -9,32 +9,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pgrx::pg_sys;
 
-use super::layout::{
-    self, Address, client_cert, client_cert_name, comparison, connections, method,
-};
 use super::line::{Connections, Line, Mapping, Method, Origin, ShownCertificate, Token};
-#[cfg(feature = "pg15")]
-use super::regex;
 use crate::pg::encoding::decode;
 use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::guarded;
-use crate::pg::version;
-
-#[cfg(feature = "pg15")]
-mod of_version {
-    pub use super::layout::{
-        AuthToken15 as AuthToken, HbaLine15 as HbaLine, IdentLine15 as IdentLine,
-        TokenizedAuthLine15 as TokenizedAuthLine,
-    };
-}
-#[cfg(not(feature = "pg15"))]
-mod of_version {
-    pub use super::layout::{
-        AuthToken16 as AuthToken, HbaLine16 as HbaLine, IdentLine16 as IdentLine,
-        TokenizedAuthLine16 as TokenizedAuthLine,
-    };
-}
-use of_version::{AuthToken, HbaLine, IdentLine, TokenizedAuthLine};
+use crate::pg::version::auth_files::{
+    self, AuthToken, HbaLine, IdentLine, TokenizedAuthLine, Word,
+};
+use crate::pg::version::hba_layout::{
+    self as layout, Address, client_cert, client_cert_name, comparison, connections, method,
+};
 
 unsafe extern "C-unwind" {
     fn parse_hba_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut HbaLine;
@@ -89,7 +73,7 @@ unsafe fn each_line<R>(
             pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
         );
         pg_sys::CurrentMemoryContext = context;
-        let parsed = version::with_auth_lines(path, SILENT, |lines| {
+        let parsed = auth_files::with_auth_lines(path, SILENT, |lines| {
             let lines = pg_list::pointers::<TokenizedAuthLine>(lines);
             let parsed = lines.into_iter().map(|line| {
                 let result = (*line).err_msg.is_null().then(|| parse(line)).flatten();
@@ -109,14 +93,8 @@ unsafe fn each_line<R>(
 /// # Safety
 /// A line that a parser has refused: it has said why.
 unsafe fn refusal(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
-    #[cfg(feature = "pg15")]
-    let file = path;
-    #[cfg(not(feature = "pg15"))]
-    // SAFETY: every line has the name of the file that it stands in, maybe one that was included.
-    let file = match line.file_name.is_null() {
-        true => path,
-        false => unsafe { CStr::from_ptr(line.file_name) },
-    };
+    // SAFETY: a line of the tokenizer's, which outlives this call.
+    let file = unsafe { auth_files::file_of(line) }.unwrap_or(path);
     // SAFETY: the message is NULL or a C string in the memory of the lines.
     let why = unsafe { optional(line.err_msg) }.unwrap_or_default();
     Unusable(format!(
@@ -138,10 +116,7 @@ fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
         if parsed.is_null() {
             return None;
         }
-        #[cfg(feature = "pg15")]
-        let parsed = &*parsed;
-        #[cfg(not(feature = "pg15"))]
-        let parsed = &(*parsed).line;
+        let parsed = auth_files::fields_of(parsed);
         Some(Line {
             number: u32::try_from(parsed.linenumber).unwrap_or(0),
             connections: connections_of(parsed.conntype)?,
@@ -171,7 +146,7 @@ fn method_of(number: u32) -> Method {
     match number {
         method::REJECT => Method::Reject,
         method::TRUST => Method::Trust,
-        method::PEER => Method::Peer,
+        auth_files::PEER => Method::Peer,
         method::PASSWORD | method::MD5 => Method::Password { scram_only: false },
         method::CERT => Method::Certificate,
         method::SCRAM => Method::Password { scram_only: true },
@@ -263,47 +238,16 @@ fn mapping(line: *mut TokenizedAuthLine) -> Option<Mapping> {
     }
 }
 
-/// In 15 a role stands for itself, whatever it is; and the compiled expression of a line is memory
-/// of malloc's.
-///
 /// # Safety
 /// A line that Postgres has parsed, which is not used again.
-#[cfg(feature = "pg15")]
 unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
-    // SAFETY: the strings of a parsed line are never NULL; its expression is there where the name
-    // begins with a slash.
+    // SAFETY: the strings of a parsed line are never NULL.
     unsafe {
-        let system_user = bytes((*parsed).ident_user);
-        let is_pattern = system_user.first() == Some(&b'/');
-        if is_pattern {
-            regex::free((&raw mut (*parsed).re).cast());
-        }
+        let (map, system_user, role) = auth_files::words_of(parsed);
         Mapping {
-            map: bytes((*parsed).usermap),
-            system_user: Token {
-                text: system_user,
-                quoted: true,
-                is_pattern,
-            },
-            role: Token {
-                text: bytes((*parsed).pg_role),
-                quoted: true,
-                is_pattern: false,
-            },
-        }
-    }
-}
-
-/// # Safety
-/// A line that Postgres has parsed.
-#[cfg(not(feature = "pg15"))]
-unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
-    // SAFETY: a parsed line has its map and both words.
-    unsafe {
-        Mapping {
-            map: bytes((*parsed).usermap),
-            system_user: token(&*(*parsed).system_user),
-            role: token(&*(*parsed).pg_user),
+            map: bytes(map),
+            system_user: token(system_user),
+            role: token(role),
         }
     }
 }
@@ -314,22 +258,21 @@ unsafe fn tokens(list: *mut layout::List) -> Vec<Token> {
     // SAFETY: the list is of words, each with its string.
     unsafe {
         let words = pg_list::pointers::<AuthToken>(list.cast());
-        words.into_iter().map(|word| token(&*word)).collect()
+        words
+            .into_iter()
+            .map(|word| token(auth_files::word_of(&*word)))
+            .collect()
     }
 }
 
 /// # Safety
 /// A word with its string.
-unsafe fn token(word: &AuthToken) -> Token {
-    #[cfg(feature = "pg15")]
-    let is_pattern = false;
-    #[cfg(not(feature = "pg15"))]
-    let is_pattern = !word.regex.is_null();
+unsafe fn token(word: Word) -> Token {
     Token {
         // SAFETY: a word's string is a C string.
-        text: unsafe { bytes(word.string) },
+        text: unsafe { bytes(word.text) },
         quoted: word.quoted,
-        is_pattern,
+        is_pattern: word.is_pattern,
     }
 }
 

@@ -12,18 +12,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::pg::memory::unguarded::guarded;
 
-/// Gives back the memory of an expression that Postgres' parser has compiled; in 15 it is none of a
-/// memory context.
-///
-/// # Safety
-/// A `regex_t` that was compiled, and that nobody uses again.
-#[cfg(feature = "pg15")]
-pub unsafe fn free(regex: *mut c_void) {
-    // SAFETY: as the caller says; inside of `guarded` an error jumps over nothing to drop.
-    unsafe { guarded(|| pg_regfree(regex.cast())) };
-}
-
-/// Room for Postgres' `regex_t`, which has less than 80 bytes in 15 to 18.
+/// Room for Postgres' `regex_t`, which has less than 80 bytes in 15 to 19.
 #[repr(C, align(16))]
 struct Compiled([u8; 256]);
 
@@ -53,7 +42,7 @@ unsafe extern "C-unwind" {
         place: *mut Place,
         flags: c_int,
     ) -> c_int;
-    fn pg_regfree(regex: *mut Compiled);
+    fn pg_regfree(regex: *mut c_void);
 }
 
 /// regex/regex.h: the expressions of Postgres' own operators.
@@ -88,7 +77,7 @@ pub fn search(pattern: &[u8], text: &[u8]) -> Result<Option<Match>, Failed> {
             }
             let details = std::ptr::null_mut();
             let found = pg_regexec(regex, text.as_ptr(), text.len(), 0, details, 2, place, 0);
-            pg_regfree(regex);
+            pg_regfree(regex.cast());
             Some(found)
         })
     };

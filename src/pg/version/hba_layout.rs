@@ -1,5 +1,5 @@
-//! What libpq/hba.h declares, of which pgrx makes no bindings: the structures of Postgres 15, and
-//! those that 16 changed. No other file says where a field lies, and `t/tests/resp_layout.rs` compares
+//! What libpq/hba.h declares, of which pgrx makes no bindings: the structures of Postgres 15, those
+//! that 16 changed, and the number that 19 changed. No other file says where a field lies, and `t/tests/resp_layout.rs` compares
 //! this one with the headers of the Postgres that it runs on. So it names nothing of ours.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -134,6 +134,8 @@ pub mod method {
     pub const MD5: u32 = 5;
     pub const SCRAM: u32 = 6;
     pub const PEER: u32 = 14;
+    /// The same from 19 on, where RADIUS no longer stands before it.
+    pub const PEER19: u32 = 13;
     pub const CERT: u32 = 12;
 }
 
