@@ -32,7 +32,7 @@ help:
 	@echo 'make installcheck    regression and isolation tests against the running server of that Postgres'
 	@echo 'make demo            install what is missing, build, show pgcache in psql, race it with Redis'
 	@echo 'make test            install what is missing, build, run the tests in throwaway clusters; ONE=name for one of them'
-	@echo 'make test-all        every test there is, on Postgres 15, 16, 17 and 18, those missing built from source'
+	@echo 'make test-all        every test there is, on Postgres 15 to 19, those missing built from source'
 	@echo 'make cassert         make test on a Postgres 18 that checks itself, built once, and pgcache with all checks of Rust'
 	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
@@ -46,7 +46,7 @@ help:
 	@echo 'make audit           licences, sources and versions of what we depend on (cargo deny)'
 	@echo 'make coverage        how much of the store its tests reach (cargo llvm-cov)'
 	@echo 'make deb             a Debian package; make deb-check tries it on a clean Debian (needs root; SUITE=trixie)'
-	@echo 'make binaries        an archive of ready-built libraries, MAJORS="15 16 17 18", that installs without Rust'
+	@echo 'make binaries        an archive of ready-built libraries, MAJORS="15 16 17 18 19", that installs without Rust'
 	@echo 'make binaries-check  that archive, tried on a clean Debian without a compiler (needs root)'
 	@echo 'make dist            the release, as tarball and zip file, from the last commit'
 	@echo 'make docker-lint     the files of docker/ through their own tools'
@@ -138,7 +138,7 @@ $(BUILD)/regress-out $(BUILD)/isolation-out:
 else
 
 all install installcheck:
-	@echo 'pgcache: $(PG_CONFIG) does not exist: install the server headers of a Postgres from 15 to 18 (scripts/need.sh server does), or name its pg_config with PG_CONFIG=.' >&2
+	@echo 'pgcache: $(PG_CONFIG) does not exist: install the server headers of a Postgres from 15 to 19 (scripts/need.sh server does), or name its pg_config with PG_CONFIG=.' >&2
 	@exit 1
 
 endif

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs pgcache from this archive into a Postgres 15 to 18 on Linux. Needs no compiler; needs the right to write where
+# Installs pgcache from this archive into a Postgres 15 to 19 on Linux. Needs no compiler; needs the right to write where
 # that Postgres keeps its extensions (sudo).
 #
 # Usage: install.sh [/path/to/pg_config]        environment: DESTDIR=... for a staged tree

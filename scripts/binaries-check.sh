@@ -5,7 +5,7 @@
 #
 # Usage: binaries-check.sh [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
 #                                           and all other majors that the archive has and this machine can have;
-#                                           MAJORS="15 16 17 18" to make the archive. Needs root.
+#                                           MAJORS="15 16 17 18 19" to make the archive. Needs root.
 . "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release

@@ -5,7 +5,7 @@
 # A library runs with the glibc it was built with and every newer one; the archive says which, and to build it on an
 # older system makes it good for more. That it asks for no more than PROMISED is checked.
 #
-# Environment: MAJORS="15 16 17 18"
+# Environment: MAJORS="15 16 17 18 19"
 . "$(dirname "$0")/head.sh"
 unset PG PG_CONFIG
 promised=2.34 # Debian 12, Ubuntu 22.04, RHEL 9
@@ -31,7 +31,7 @@ build_for() (
 )
 
 needed=0
-for major in ${MAJORS:-15 16 17 18}; do
+for major in ${MAJORS:-15 16 17 18 19}; do
     build_for "$major"
     glibc=$(glibc_of "$work/$major/pgcache.so")
     if newer "$glibc" "$promised"; then

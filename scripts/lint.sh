@@ -13,10 +13,15 @@ clippy() {
         --all-targets --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 }
 
-# The majors that are not installed here: types alone, by the bindings that pgrx brings.
+# The majors that are not installed here: types alone, by the bindings that pgrx brings. What differs between them stands
+# in src/pg/version.
 majors() {
     local major
-    for major in 15 16 17 18; do
+    if grep -rnE 'feature *= *"pg[0-9]+"' src crates --include='*.rs' | grep -v '^src/pg/version/'; then
+        say "a difference between versions of Postgres stands outside of src/pg/version"
+        return 1
+    fi
+    for major in 15 16 17 18 19; do
         [ "$major" = "$PG_MAJOR" ] ||
             DOCS_RS=1 RUSTC_WRAPPER=$ROOT/scripts/rustc-bindings.sh CARGO_TARGET_DIR=$ROOT/build/majors nice cargo check \
                 --quiet --locked --lib --no-default-features --features "pg$major" || return

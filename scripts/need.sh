@@ -283,7 +283,7 @@ need_server() {
     if [ "$(id -u)" = 0 ] && ! id postgres >/dev/null 2>&1 && ! id pgcache >/dev/null 2>&1; then
         useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin pgcache
     fi
-    [ -x "$config" ] || die "$config does not exist: name the pg_config of a Postgres 15 to 18 with PG_CONFIG=."
+    [ -x "$config" ] || die "$config does not exist: name the pg_config of a Postgres 15 to 19 with PG_CONFIG=."
     [ -e "$("$config" --includedir-server)/postgres.h" ] ||
         die "$config has no server headers beside it: install the development package of that Postgres."
     [ -x "$("$config" --bindir)/postgres" ] ||

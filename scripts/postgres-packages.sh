@@ -39,7 +39,7 @@ point_apt_at() {
 
 # The libraries that a package names; not Perl, LLVM and the programs around clusters.
 libraries() {
-    own_apt apt-cache show "$@" | sed -n 's/^Depends: //p' | tr ',|' '\n\n' | sed 's/(.*//; s/ //g' |
+    own_apt apt-cache show "$@" | sed -n 's/^Depends: //p' | tr ',|' '\n' | sed 's/(.*//; s/ //g' |
         grep '^lib' | grep -v -e 'libpq-dev' | sort -u
 }
 

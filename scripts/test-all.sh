@@ -14,7 +14,7 @@ failed=0 tested=0 lines=()
 note() { lines+=("Postgres $major: $*"); }
 
 mkdir -p build
-for major in ${MAJORS:-15 16 17 18}; do
+for major in ${MAJORS:-15 16 17 18 19}; do
     log=build/test-all-$major.log verdict=''
     if ! PG=$major scripts/need.sh rust server; then
         note "cannot be had on this machine, not tested"

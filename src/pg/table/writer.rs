@@ -41,7 +41,7 @@ pub struct Writer<'t> {
     /// The executor's description of the table and its indexes, from the first time that it is
     /// needed.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
-    /// What it has left to VACUUM so far.
+    /// The dead bytes that it has left to VACUUM so far.
     pub dead: DeadBytes,
 }
 

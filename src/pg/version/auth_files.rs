@@ -57,8 +57,8 @@ mod differing {
     }
 }
 
-/// Gives the lines of a file in the manner of pg_hba.conf, as words, to `read`; they are there until
-/// it returns. None where the file cannot be opened. What is wrong with a line is told with the line
+/// Gives the lines of a file in the manner of pg_hba.conf, as words, to `read`; they live until
+/// it returns. None where the file cannot be opened. The fault of a line is reported with the line
 /// and, at this level, in the log.
 ///
 /// # Safety

@@ -162,9 +162,9 @@ unsafe extern "C-unwind" fn at_planning(
     }
 }
 
-/// What the analysis of a statement gives to its hook; from 19 on it is only read.
+/// The third argument of the hook after the analysis of a statement; from 19 on read only.
 #[cfg(not(feature = "pg19"))]
 pub type Jumble = *mut pg_sys::JumbleState;
-/// What the analysis of a statement gives to its hook; from 19 on it is only read.
+/// The third argument of the hook after the analysis of a statement; from 19 on read only.
 #[cfg(feature = "pg19")]
 pub type Jumble = *const pg_sys::JumbleState;

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// What a signal calls, with its number.
+/// A signal's handler; it gets the number of the signal.
 pub type Handler = unsafe extern "C-unwind" fn(i32);
 
 /// Sets a signal's handler.

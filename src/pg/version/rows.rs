@@ -90,17 +90,17 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_All;
 }
 
-/// What an entry into a table's indexes is about.
+/// The kind of an entry into a table's indexes.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     is_update: bool,
-    /// A key that is there already is no error.
+    /// A key that another row has is no error.
     reports_conflict: bool,
     #[cfg_attr(feature = "pg15", expect(dead_code, reason = "from 16 on"))]
     only_summarizing: bool,
 }
 
-/// Enters a row into the indexes of its table; false when somebody else has its key.
+/// Enters a row into the indexes of its table; false when another row has its key.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.
@@ -144,7 +144,7 @@ unsafe fn enter(
     !conflict
 }
 
-/// Enters a row that was inserted speculatively; false when somebody else has its key.
+/// Enters a row that was inserted speculatively; false when another row has its key.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.

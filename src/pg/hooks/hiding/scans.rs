@@ -16,7 +16,7 @@ use crate::pg::version;
 
 /// Hooks into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; what raises has a guard of its own.
+    // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
     unsafe { version::on_each_relation(at_relation) };
 }
 

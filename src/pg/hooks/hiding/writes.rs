@@ -26,7 +26,7 @@ pub const OURS: c_int = -0x7067;
 
 /// Hooks into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; what raises has a guard of its own.
+    // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
     unsafe { version::on_planning(plan) };
 }
 
