@@ -37,8 +37,12 @@ clauses! {
     CacheLooksForSlotAgain,
 
     // Rule 3, unmark
-    PublishPendIsOne,
-    PublishVer,
+    /// No other mark on the key has stood together with ours.
+    PublishMarkAlone,
+    /// Marks and unmarks of other keys on the stripe are no reason to publish nothing.
+    PublishByKey,
+    /// A mark that finds no place still counts as one that has stood together with those of its key.
+    NoPlaceMeetsMarks,
     PublishGeneration,
     PublishEpoch,
     PublishCachePend,

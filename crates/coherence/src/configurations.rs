@@ -278,6 +278,27 @@ pub fn needs_room_late() -> Model {
     m
 }
 
+/// A set of a key against one whose mark finds no place.
+pub fn no_place() -> Model {
+    let mut m = Model::new("no place for a mark")
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Set(0), Commit])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.warm = true;
+    m.no_place_for = Some(1);
+    m
+}
+
+/// The same where the writer without a place writes once more after its mark.
+pub fn no_place_late() -> Model {
+    let mut m = Model::new("no place, late write")
+        .actor("W1", &[Set(0), Commit])
+        .actor("W2", &[Savepoint, Set(0), RollbackTo, Commit, Set(0)])
+        .actor("R1", &[Get(0), Get(0)]);
+    m.no_place_for = Some(1);
+    m
+}
+
 /// A key of another cache that lies on the same stripe.
 pub fn other_key() -> Model {
     Model::new("another cache's key")
@@ -327,6 +348,8 @@ pub fn all() -> Vec<Model> {
         set_then_update(),
         needs_room(),
         needs_room_late(),
+        no_place(),
+        no_place_late(),
         other_key(),
         other_cache(),
     ]

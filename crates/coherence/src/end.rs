@@ -33,6 +33,12 @@ pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
             moves.add(actor, "looks for the slot, for", Some(key), |state| {
                 state.look_for_slot(actor, key)
             });
+        } else if m.no_place_for == Some(actor) && !from.backends[actor].keys[key].no_place {
+            if moves.partition_free() {
+                moves.add(actor, "finds no place to mark", Some(key), |state| {
+                    state.pend_for_key(m, actor, key)
+                });
+            }
         } else if moves.partition_free() {
             moves.add(actor, "marks", Some(key), |state| {
                 state.mark_key(m, actor, key)

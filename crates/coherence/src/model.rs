@@ -82,6 +82,8 @@ pub struct Model {
     pub epochs_first: bool,
     /// To publish needs room in another partition.
     pub needs_room: bool,
+    /// The keys of this actor find no place among the marks.
+    pub no_place_for: Option<usize>,
     /// Check property (f) in every state, too.
     pub checks_each_state: bool,
     pub dropped: Dropped,
@@ -99,6 +101,7 @@ impl Model {
             evicts: true,
             epochs_first: false,
             needs_room: false,
+            no_place_for: None,
             checks_each_state: false,
             dropped: Dropped::default(),
         }
@@ -156,9 +159,11 @@ impl Model {
                 Truncate | Drop | Create | Disable | EnableAlways | Resume | Overflow
             )
         };
-        self.scripts
-            .iter()
-            .any(|script| script.ops.iter().any(changes_slot))
+        self.no_place_for.is_some()
+            || self
+                .scripts
+                .iter()
+                .any(|script| script.ops.iter().any(changes_slot))
     }
 }
 

@@ -83,6 +83,8 @@ pub struct Stripe {
     pub ver: u8,
     /// Marks that stand, by key.
     pub marks: [i8; KEYS],
+    /// More than one mark has stood on the key since it last had none.
+    pub met: [bool; KEYS],
     /// The same of a key of another cache.
     pub others: i8,
 }
@@ -146,6 +148,8 @@ pub struct DirtyKey {
     pub exact: bool,
     /// Noted below the savepoint that is still open.
     pub by_subxact: bool,
+    /// Its mark finds no place: the cache's `pending_writers` stands for it, with the version unchanged.
+    pub no_place: bool,
     pub token: Token,
     pub slot: SlotSeen,
 }
@@ -293,7 +297,7 @@ pub enum Violation {
     /// (f) at any time: a get that began now would hit an entry which is not the committed row
     EntryNotCurrent,
     /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was
-    /// set or taken back on its stripe
+    /// set or taken back on its stripe; or a set published nothing because of marks on other keys
     PaysForAnother,
     /// the model stands still before all have ended
     Stuck,

@@ -161,6 +161,16 @@ impl State {
         };
     }
 
+    /// Rule 2, a key that finds no place: its cache keeps readers off, before the entry goes.
+    pub fn pend_for_key(&mut self, m: &Model, actor: usize, key: usize) {
+        let stripe = &mut self.shared.stripe;
+        stripe.met[key] |= stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
+        if let Some(slot) = self.shared.slot.as_mut() {
+            slot.pending_writers += 1;
+        }
+        self.backends[actor].keys[key].no_place = true;
+    }
+
     /// Rule 2, a key: one section under its partition's lock.
     pub fn mark_key(&mut self, m: &Model, actor: usize, key: usize) {
         let knows_slot = self.backends[actor].keys[key].slot != SlotSeen::None;
@@ -169,7 +179,11 @@ impl State {
             if m.keeps(Clause::MarkRemovesEntry) && knows_slot {
                 self.shared.entries[key] = None;
             }
-            self.shared.stripe.marks[key] += i8::from(m.keeps(Clause::MarkRaisesPend));
+            if !self.backends[actor].keys[key].no_place {
+                let stripe = &mut self.shared.stripe;
+                stripe.met[key] |= stripe.marks[key] > 0;
+                stripe.marks[key] += i8::from(m.keeps(Clause::MarkRaisesPend));
+            }
             self.shared.stripe.ver += u8::from(m.keeps(Clause::MarkBumpsVer));
         }
         self.backends[actor].keys[key].token = self.now(key);
@@ -201,11 +215,15 @@ impl State {
         }
     }
 
-    /// Rule 3: whether no other writer has marked the key, neither before our mark nor since.
-    pub fn is_untouched(&self, m: &Model, actor: usize, key: usize) -> bool {
+    /// Rule 3: whether no other writer's mark on the key has stood together with ours. Checks property (g).
+    pub fn is_untouched(&mut self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
-        (!m.keeps(Clause::PublishPendIsOne) || stripe.marks[key] == 1)
-            && (!m.keeps(Clause::PublishVer) || stripe.ver == node.token.ver)
+        let alone = !node.no_place && !stripe.met[key];
+        let by_key = m.keeps(Clause::PublishByKey) || stripe.ver == node.token.ver;
+        if alone && !by_key {
+            self.break_promise(Violation::PaysForAnother);
+        }
+        by_key && (alone || !m.keeps(Clause::PublishMarkAlone))
     }
 
     /// Rule 3, a key: the end of the section; `publish` is the verdict on all words.
@@ -220,11 +238,21 @@ impl State {
                 self.install(m, key, node.value, xid_of(actor), &node.token, checks);
             }
             self.shared.stripe.ver += u8::from(m.keeps(Clause::UnmarkBumpsVer));
-            self.shared.stripe.marks[key] -= i8::from(m.keeps(Clause::MarkRaisesPend));
+            self.lower_key(m, key, node.no_place);
         }
         if m.keeps(Clause::UnmarkIdempotent) {
             self.backends[actor].keys[key].marked = false;
         }
+    }
+
+    fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
+        let stripe = &mut self.shared.stripe;
+        match (no_place, self.shared.slot.as_mut()) {
+            (true, Some(slot)) => slot.pending_writers -= 1,
+            (true, None) => {}
+            (false, _) => stripe.marks[key] -= i8::from(m.keeps(Clause::MarkRaisesPend)),
+        }
+        stripe.met[key] &= stripe.marks[key] > 0;
     }
 
     /// Is there anything that the writer of this key could publish?

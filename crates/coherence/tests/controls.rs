@@ -36,6 +36,7 @@ fn epochs_first(m: Model) -> Model {
 const COVERED: &[Clause] = &[
     Clause::PublishGeneration,
     Clause::MarkBumpsVer,
+    Clause::UnmarkBumpsVer,
     Clause::PublishSuspended,
     Clause::DirtyKeyBypasses,
     Clause::LookupSuspended,
@@ -84,15 +85,15 @@ caught_without! {
     cache_looks_for_slot_again: CacheLooksForSlotAgain, with::first_get();
 
     // Rule 3
-    publish_pend_is_one: PublishPendIsOne, with::late();
-    publish_ver: PublishVer, with::plain_sql();
+    publish_mark_alone: PublishMarkAlone, with::plain_sql();
+    publish_by_key: PublishByKey, with::other_key();
+    no_place_meets_marks: NoPlaceMeetsMarks, with::no_place();
     publish_epoch: PublishEpoch, with::overflow();
     publish_cache_pend: PublishCachePend, epochs_first(with::late_after_overflow());
     publish_proven: PublishProven, with::table_full_late();
     publish_exact_value: PublishExactValue, with::altered();
     note_drops_value: NoteDropsValue, with::set_then_update();
     publish_asks_again: PublishAsksAgain, with::needs_room_late();
-    unmark_bumps_ver: UnmarkBumpsVer, with::late();
     cache_unmark_bumps_epoch: CacheUnmarkBumpsEpoch, with::overflow();
     cache_unmark_epoch_first: CacheUnmarkEpochFirst, with::overflow();
     abort_unmarks: AbortUnmarks, with::deletes();

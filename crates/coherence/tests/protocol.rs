@@ -48,6 +48,7 @@ macro_rules! protocol_holds {
 protocol_holds! {
     holds: sets deletes plain_sql altered savepoint late late_neighbour repeatable_read repeatable_writer;
     holds: first_get table_full set_then_update needs_room needs_room_late other_key other_cache;
+    holds: no_place no_place_late;
     holds_in_both_orders: aborts_twice truncate truncate_repeatable overflow late_overflow late_after_overflow;
     holds_in_both_orders: table_full_late drop_create drop_under_mark;
     holds_in_both_orders: suspension restore set_while_suspended suspension_without_slot;
@@ -55,5 +56,5 @@ protocol_holds! {
 
 #[test]
 fn no_configuration_is_forgotten() {
-    assert_eq!(pgcache_coherence::configurations::all().len(), 29);
+    assert_eq!(pgcache_coherence::configurations::all().len(), 31);
 }
