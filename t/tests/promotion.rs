@@ -199,7 +199,9 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     thread::sleep(Duration::from_millis(1));
     assert_eq!(dep.ask(&["GET", "k"]), Reply::Null, "a client from before");
     assert_eq!(client("0").ask(&["GET", "k"]), Reply::Null, "a new client");
+    assert_eq!(dep.ask(&["DBSIZE"]), Reply::Integer(0));
     assert_eq!(own.ask(&["GET", "k"]), Reply::bulk("w1"));
+    assert_eq!(own.ask(&["DBSIZE"]), Reply::Integer(1));
     assert_eq!(replica.text(FETCH), "w2");
     assert_eq!(dep.ask(&["GET", "k"]), Reply::bulk("w2"));
 }

@@ -59,6 +59,19 @@ fn an_entry_is_the_same_by_sql_and_by_the_door() {
         "f"
     );
     assert_eq!(client.ask(&["GET", "l"]), Reply::bulk("door"));
+    for deletion in [&["DEL", "m"][..], &["EXPIRE", "m", "-1"]] {
+        let lease = sql.text(&format!(
+            "SELECT lease FROM cache_lease('m', '0', '{CACHE}')"
+        ));
+        assert_eq!(client.ask(deletion), integer(0));
+        assert_eq!(
+            sql.text(&format!(
+                "SELECT cache_set_leased('m', 'late', {lease}, NULL, '{CACHE}')"
+            )),
+            "f",
+            "{deletion:?}"
+        );
+    }
 }
 
 #[test]

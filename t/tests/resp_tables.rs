@@ -607,13 +607,31 @@ fn watchers_and_dependencies_hear_of_what_a_client_changes() {
     hear(&["GETDEL", "l"], &["{\"op\": \"delete\", \"key\": \"l\"}"]);
     hear(&["FLUSHDB"], &["{\"op\": \"clear\", \"key\": null}"]);
 
-    // A lease is void once a client has set the key.
-    let lease = session.text("SELECT lease FROM cache_lease('leased', cache => 'words')");
-    assert_eq!(client.ask(&["SET", "leased", "theirs"]), ok());
-    assert!(!session.holds(&format!(
-        "SELECT cache_set_leased('leased', 'ours', {lease}, cache => 'words')"
-    )));
+    // A lease is void once a client has set the key, or has deleted it in one way or another.
+    for command in VOIDS {
+        client.ask(&["DEL", "leased"]);
+        let lease = session.text("SELECT lease FROM cache_lease('leased', cache => 'words')");
+        client.ask(command);
+        assert!(
+            !session.holds(&format!(
+                "SELECT cache_set_leased('leased', 'ours', {lease}, cache => 'words')"
+            )),
+            "{command:?}"
+        );
+    }
 }
+
+/// Commands that void the lease on a key without an entry.
+const VOIDS: &[&[&str]] = &[
+    &["SET", "leased", "theirs"],
+    &["DEL", "leased"],
+    &["UNLINK", "leased"],
+    &["GETDEL", "leased"],
+    &["EXPIRE", "leased", "-1"],
+    &["PEXPIRE", "leased", "0"],
+    &["EXPIREAT", "leased", "1"],
+    &["PEXPIREAT", "leased", "1"],
+];
 
 #[test]
 fn a_random_key_is_any_that_is_there() {

@@ -93,7 +93,7 @@ fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, A
 fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For, proven: bool) -> (Lease, Asked) {
     let (lease, asked) = ask_record(tier, cache, key, whom, !proven);
     let won = matches!(asked, Asked::Won);
-    if !won || !proven || !load_token::is_locked_without_slot(tier, cache) {
+    if !won || !proven || !load_token::is_locked_without_slot(cache) {
         return (lease, asked);
     }
     leases::end(lease);

@@ -32,12 +32,11 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Whether a writer changes as a whole a cache that has no slot. Asked under no lock of the tier, once
-/// the lease's record exists: a writer that takes the lock of the cache later voids it.
-pub fn is_locked_without_slot(tier: &Tier, cache: &Cache) -> bool {
-    cache.slot(tier).is_none()
-        && lock::is_marked_without_slot(cache.relation)
-        && !fault::on(Fault::LeaseWhileLocked)
+/// Whether a writer changes a cache as a whole that had no slot when the writer marked it; it may have one by now.
+/// Asked under no lock of the tier, once the lease's record exists: a writer that takes the lock of the cache
+/// later voids it.
+pub fn is_locked_without_slot(cache: &Cache) -> bool {
+    lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
 
 /// Entries of a cache were removed by a change that is visible now. A cache without a slot has no
@@ -105,7 +104,7 @@ impl LoadToken {
                 && tier.leases().of(partition).watch(hash, &claim)
         });
         let token = LoadToken { tier, watch };
-        (watches && !is_locked_without_slot(tier, cache)).then_some(token)
+        (watches && !is_locked_without_slot(cache)).then_some(token)
     }
 
     /// Comes after the row was written: a writer who marks later finds it.

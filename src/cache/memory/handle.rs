@@ -21,6 +21,7 @@ use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::io::{self, StoreOutcome};
+use crate::cache::tier::walk;
 use crate::error::Error;
 use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
@@ -273,7 +274,8 @@ impl TierHandle {
 }
 
 /// Opens a slot from before the promotion: entries that depend on a table may be of rows that were changed
-/// since, as what is replayed removes nothing. Those that depend on nothing stay.
+/// since, as what is replayed removes nothing. They are removed, so that they are not counted either. Those that
+/// depend on nothing stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {
@@ -284,15 +286,23 @@ fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if depends {
         leases::void_all(tier, cache.id);
     }
-    tier.assigning(|| {
+    let outdated = tier.assigning(|| {
         let recovered = &tier.slot(slot).recovered;
-        if recovered.load(SeqCst) != 0 && tier.cache_of(slot).is(cache.id, SeqCst) {
-            if depends {
-                tier.renew_version(slot);
-            }
-            recovered.store(0, SeqCst);
+        if recovered.load(SeqCst) == 0 || !tier.cache_of(slot).is(cache.id, SeqCst) {
+            return false;
         }
+        if depends {
+            tier.renew_version(slot);
+        }
+        recovered.store(0, SeqCst);
+        depends
     });
+    if outdated {
+        let version = tier.slot(slot).version.load(SeqCst);
+        walk::remove_entries(tier, slot, RemovalCause::Invalidated, |entry| {
+            entry.header().version < version
+        });
+    }
     Ok(())
 }
 

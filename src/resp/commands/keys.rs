@@ -1,5 +1,7 @@
 //! Commands on one entry, or two, whatever its value.
 
+use std::iter;
+
 use pgcache_resp::{Failure, Lifetime, Unit, When, Writer, integer};
 use pgcache_store::NO_DEADLINE;
 
@@ -30,7 +32,7 @@ pub fn kind<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> D
 /// EXPIRE and its kin.
 pub fn expire<'a, S: Store>(
     call: &Call<'_, S>,
-    key: &[u8],
+    name: &'a [u8],
     lifetime: &Lifetime<'a>,
     when: When,
     command: &'static str,
@@ -39,9 +41,11 @@ pub fn expire<'a, S: Store>(
     let entries = call.to_write(Rights::MOVE)?;
     let moment = lifetime.any_deadline(call.unix_now(), command)?;
     let deadline = call.moment(moment, lifetime.absolute);
-    let key = entries.key(key);
+    let key = entries.key(name);
     let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.seen()), moment);
     let done = match moment <= call.unix_now() {
+        // A deletion, of an absent entry, too: a fetch that began before it stores nothing.
+        true if when.is_always() => entries.delete_each(iter::once(name))? > 0,
         true => entries.remove(&key, allows)?,
         false => entries.touch(&key, deadline, allows)?,
     };

@@ -60,6 +60,11 @@ pub struct When {
 }
 
 impl When {
+    /// Whether it says nothing.
+    pub fn is_always(&self) -> bool {
+        !(self.if_none || self.if_some || self.if_later || self.if_earlier)
+    }
+
     /// Whether a deadline replaces the one there is; none is later than any.
     pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
         !(self.if_none && current.is_some()
