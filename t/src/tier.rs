@@ -45,6 +45,12 @@ pub trait Tiered {
     /// Every byte is accounted for.
     fn sums_up(&mut self);
 
+    /// Prepares so many transactions that each take a piece of the room for keys of prepared ones, in a cache.
+    fn use_up_room(&mut self, cache: &str, pieces: usize);
+
+    /// Rolls them back.
+    fn give_room_back(&mut self, pieces: usize);
+
     /// No mark is left; only where no other test writes.
     fn nothing_pending(&mut self);
 }
@@ -92,6 +98,22 @@ impl Tiered for Client {
              AND used >= bookkeeping + holes THEN 'sums up' ELSE t::text END FROM pgcache.hot_tier t",
         );
         assert_eq!(tier, "sums up");
+    }
+
+    fn use_up_room(&mut self, cache: &str, pieces: usize) {
+        for piece in 0..pieces {
+            // One key more than a record holds by itself.
+            self.run(&format!(
+                "BEGIN; SELECT cache_delete('room {piece} ' || g, '{cache}') FROM generate_series(1, 17) AS g; \
+                 PREPARE TRANSACTION 'room{piece}'"
+            ));
+        }
+    }
+
+    fn give_room_back(&mut self, pieces: usize) {
+        for piece in 0..pieces {
+            self.run(&format!("ROLLBACK PREPARED 'room{piece}'"));
+        }
     }
 
     /// A client is told of an error before its server process has aborted the transaction, so a mark may

@@ -149,6 +149,80 @@ fn what_is_prepared_is_felt_by_no_other_cache() {
     }
 }
 
+/// One role has as much of the room for keys of prepared transactions as it may. A transaction of another role finds
+/// room all the same, so each of its keys is marked by itself, in a cache that the victim uses, too.
+#[test]
+fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
+    let scene = scene(cluster);
+    let mut attacker = scene.attack();
+    attacker.run(&format!(
+        "BEGIN; {}; PREPARE TRANSACTION 'full'",
+        PREPARED[4]
+    ));
+    let role = cluster.role();
+    let mut admin = scene.database.connect();
+    admin.run(&format!("GRANT ALL ON cache TO {role}"));
+    let mut other = scene.database.connect_as(&role);
+    other.run("BEGIN; SELECT cache_delete('other ' || g, 'cache') FROM generate_series(1, 100) AS g; PREPARE TRANSACTION 'other'");
+    scene.nobody_pays("keys of the same cache");
+    admin.run("COMMIT PREPARED 'other'");
+    admin.run("ROLLBACK PREPARED 'full'");
+    scene.nobody_pays("after it");
+    admin.nothing_pending();
+}
+
+/// Whatever is prepared by then, there is room for a transaction that changes many caches: the other role's, and that
+/// of a role that has had its share.
+#[test]
+fn a_transaction_that_changes_many_caches_can_be_prepared() {
+    let cluster = Cluster::with_tier(&[
+        "pgcache.hot_size = '8MB'",
+        "max_locks_per_transaction = 256",
+    ]);
+    let scene = scene(cluster);
+    let mut attacker = scene.attack();
+    attacker.run(&format!(
+        "BEGIN; {}; PREPARE TRANSACTION 'full'",
+        PREPARED[4]
+    ));
+    let role = cluster.role();
+    let mut admin = scene.database.connect();
+    admin.run(&format!("CREATE SCHEMA other AUTHORIZATION {role}"));
+    let mut other = scene.database.connect_as(&role);
+    let mut victim = scene.database.connect();
+    for (session, schema, caches) in [(&mut other, "other", 12), (&mut attacker, "own", 64)] {
+        session.run(&format!(
+            "SELECT cache_create(format('{schema}.c%s', g)) FROM generate_series(1, {caches}) AS g"
+        ));
+        let keys = "SELECT cache_set(format('k%s', k), 'v', cache => format('{schema}.c%s', g))";
+        let changes = [
+            keys,
+            "SELECT cache_delete_prefix('k', format('{schema}.c%s', g))",
+        ];
+        for change in changes.map(|change| change.replace("{schema}", schema)) {
+            session.run(&format!(
+                "BEGIN; {change} FROM generate_series(1, {caches}) AS g, generate_series(1, 3) AS k; \
+                 PREPARE TRANSACTION 'wide'"
+            ));
+            for cache in [1, caches] {
+                let found = victim.number(&format!(
+                    "SELECT count(cache_get('k1', '{schema}.c{cache}')) FROM generate_series(1, 3)"
+                ));
+                assert_eq!(found % 3, 0, "one answer");
+            }
+            session.run("COMMIT PREPARED 'wide'");
+            victim.verified(&format!("{schema}.c1"));
+        }
+        assert_eq!(
+            victim.value(&format!("SELECT cache_get('k1', '{schema}.c1')")),
+            None
+        );
+    }
+    admin.run("ROLLBACK PREPARED 'full'");
+    admin.nothing_pending();
+}
+
 #[test]
 fn what_stays_open_is_felt_by_no_other_cache() {
     let cluster = Cluster::with_tier(&[]);

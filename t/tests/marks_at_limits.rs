@@ -28,10 +28,10 @@ fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
 }
 
 /// Runs `meanwhile` while the commit of `change` is marked and not visible.
-fn while_it_commits(database: &Database, change: &str, meanwhile: impl FnOnce()) {
+fn while_it_commits(database: &Database, role: &str, change: &str, meanwhile: impl FnOnce()) {
     thread::scope(|scope| {
         let _go = LetGo(database.cluster);
-        let mut writer = database.connect();
+        let mut writer = database.connect_as(role);
         writer.run("SET synchronous_commit = on");
         let backend = writer.number("SELECT pg_backend_pid()");
         let writer = scope.spawn(move || writer.run(change));
@@ -55,7 +55,7 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     let mut reader = database.connect();
     reader.heat("k", "c");
     let all = "SELECT count(cache_get('x' || i, 'c')) FROM generate_series(1, 9900) AS i";
-    while_it_commits(&database, "UPDATE c SET value = 'new'", || {
+    while_it_commits(&database, "postgres", "UPDATE c SET value = 'new'", || {
         reader.run(all);
         reader.run(all);
     });
@@ -66,13 +66,48 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     reader.nothing_pending();
 }
 
+/// A role has used up its share of the places. Another one whose oid is like that of the first in its low bits has its own.
+#[test]
+fn each_role_has_a_share_of_its_own_of_the_places() {
+    let cluster = Cluster::with_tier(&HANGING);
+    let database = with_cache(cluster, 9_900);
+    let mut admin = database.connect();
+    let mut oid_of = |role: &str| admin.number(&format!("SELECT '{role}'::regrole::oid::int8"));
+    let first = cluster.role();
+    let first_oid = oid_of(&first);
+    let second = (0..1000)
+        .map(|_| cluster.role())
+        .find(|role| oid_of(role) % 64 == first_oid % 64)
+        .expect("one of 64 roles is like that");
+    admin.run("SELECT cache_create('d'); INSERT INTO d SELECT 'x' || i, 'v' FROM generate_series(1, 20) AS i");
+    admin.run(&format!(
+        "GRANT SELECT, UPDATE ON c TO {first}; GRANT ALL ON d TO {second}"
+    ));
+    while_it_commits(&database, &first, "UPDATE c SET value = 'new'", || {
+        let mut writer = database.connect_as(&second);
+        writer.run("BEGIN; SELECT cache_delete('k' || g, 'd') FROM generate_series(1, 10) AS g; PREPARE TRANSACTION 'p'");
+        let mut reader = database.connect();
+        let all = "SELECT count(cache_get('x' || i, 'd')) FROM generate_series(1, 20) AS i";
+        reader.run(all);
+        let before = reader.hot_hits("d");
+        reader.run(all);
+        assert_eq!(
+            reader.hot_hits("d") - before,
+            20,
+            "all others have their copies"
+        );
+        reader.run("COMMIT PREPARED 'p'");
+    });
+    admin.nothing_pending();
+}
+
 /// The writer has changed more keys than it marks one by one, and found no slot.
 #[test]
 fn a_slot_that_is_made_while_a_writer_commits_is_not_filled() {
     let cluster = Cluster::with_tier(&HANGING);
     let database = with_cache(cluster, 10_050);
     let mut reader = database.connect();
-    while_it_commits(&database, "UPDATE c SET value = 'new'", || {
+    while_it_commits(&database, "postgres", "UPDATE c SET value = 'new'", || {
         for _ in 0..3 {
             assert_eq!(reader.text("SELECT cache_get('k', 'c')"), "old");
         }
@@ -144,22 +179,18 @@ fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     }
 }
 
-/// Another prepared transaction has filled the room for keys of prepared ones, and a reader gives the cache a slot after
-/// the writer has found none: the marks that find no room name no slot.
+/// Other prepared transactions have used up the room that the role may have for keys of prepared ones, and a reader gives
+/// the cache a slot after the writer has found none: the marks that find no room name no slot.
 #[test]
 fn keys_that_find_no_room_when_they_are_prepared_stand_for_a_slot_that_was_made_meanwhile() {
-    let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
+    let cluster =
+        Cluster::with_tier(&["pgcache.hot_size = '8MB'", "max_prepared_transactions = 60"]);
     if !paused(cluster) {
         return;
     }
     let database = with_cache(cluster, 100);
     let (mut reader, mut writer) = (database.connect(), database.connect());
-    // Of another role: each has a share of the marks.
-    let role = cluster.role();
-    reader.run(&format!("GRANT ALL ON pgcache.main TO {role}"));
-    database.connect_as(&role).run(
-        "BEGIN; SELECT count(cache_delete('q' || g)) FROM generate_series(1, 9900) AS g; PREPARE TRANSACTION 'full'",
-    );
+    reader.use_up_room("pgcache.main", 32);
     let backend = stay_in(cluster, &mut writer, NO_SLOT_TO_MARK);
     thread::scope(|scope| {
         let _go = LetGo(cluster);
@@ -174,7 +205,7 @@ fn keys_that_find_no_room_when_they_are_prepared_stand_for_a_slot_that_was_made_
     let all = "SELECT count(cache_get('x' || g, 'c')) FROM generate_series(1, 100) AS g";
     reader.run(&format!("{all}; {all}"));
     reader.run("COMMIT PREPARED 'p'");
-    reader.run("ROLLBACK PREPARED 'full'");
+    reader.give_room_back(32);
     reader.verified("c");
     let old =
         "SELECT count(*) FROM generate_series(1, 100) AS g WHERE cache_get('x' || g, 'c') = 'old'";

@@ -148,26 +148,43 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     }
 }
 
-/// The first transaction takes all the room that records have for marks, and gives it back while the second one stands.
-/// It belongs to another role, so that the key of the second one finds a place among the marks.
+/// The first transactions take all the room that their role may have for keys of prepared ones, with few marks, and
+/// give it back while the last one stands.
 #[test]
 fn a_key_that_finds_no_room_is_not_copied_either() {
-    let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
+    let cluster =
+        Cluster::with_tier(&["pgcache.hot_size = '4MB'", "max_prepared_transactions = 40"]);
     let database = cluster.database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
     writer.run("SELECT cache_create('c'), cache_create('d')");
-    writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
-    writer.run("SELECT cache_set('k', 'old', cache => 'd')");
-    assert_eq!(reader.heat("k", "d").as_deref(), Some("old"));
-    let role = cluster.role();
-    writer.run(&format!("GRANT SELECT, UPDATE ON c TO {role}"));
-    let mut other = database.connect_as(&role);
-    other.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'many'");
-    writer.run("BEGIN; SELECT cache_set('k', 'new', cache => 'd'); PREPARE TRANSACTION 'one'");
-    end(&mut reader, "many", false);
-    assert_eq!(reader.agrees("k", "d").as_deref(), Some("old"));
-    end(&mut reader, "one", true);
-    assert_eq!(reader.agrees("k", "d").as_deref(), Some("new"));
+    let keys = |value| {
+        format!(
+            "SELECT cache_set('k' || g, '{value}', cache => 'd') FROM generate_series(1, 20) AS g"
+        )
+    };
+    writer.run(&keys("old"));
+    for key in 1..=20 {
+        reader.heat(&format!("k{key}"), "d");
+    }
+    writer.use_up_room("c", 16);
+    writer.run(&format!(
+        "BEGIN; {}; PREPARE TRANSACTION 'last'",
+        keys("new")
+    ));
+    writer.give_room_back(16);
+    for key in 1..=20 {
+        assert_eq!(
+            reader.agrees(&format!("k{key}"), "d").as_deref(),
+            Some("old")
+        );
+    }
+    end(&mut reader, "last", true);
+    for key in 1..=20 {
+        assert_eq!(
+            reader.agrees(&format!("k{key}"), "d").as_deref(),
+            Some("new")
+        );
+    }
     reader.nothing_pending();
 }
 
@@ -539,17 +556,17 @@ fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
     session.run("ROLLBACK PREPARED 'asked'");
 }
 
-/// Each cache that is changed as a whole needs a place that nothing else can stand for, where the pool of
-/// a small tier is used up.
+/// Each cache that is changed as a whole needs a place that nothing else can stand for, where the role has used up its
+/// share of the pool of a small tier: a record has such places for 74 caches.
 #[test]
 fn what_finds_no_record_is_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
     let database = cluster.database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
-    writer.run("SELECT cache_create('c' || i) FROM generate_series(1, 31) AS i");
+    writer.run("SELECT cache_create('c' || i) FROM generate_series(1, 101) AS i");
     writer.run("INSERT INTO c1 SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
     let clear_all = "SELECT cache_set('k', 'new', cache => ('c' || i)::regclass), \
-                     cache_clear(('c' || i)::regclass) FROM generate_series(2, 31) AS i";
+                     cache_clear(('c' || i)::regclass) FROM generate_series(2, 101) AS i";
     writer.run("BEGIN; UPDATE c1 SET value = 'new'; PREPARE TRANSACTION 'keys'");
     writer.run(&format!("BEGIN; {clear_all}"));
     refused(writer.try_value("PREPARE TRANSACTION 'caches'"), "53400");
@@ -563,8 +580,8 @@ fn what_finds_no_record_is_refused() {
     assert_eq!(reader.number("SELECT cache_count('c2')"), 0);
 }
 
-/// Where the pool is used up, marks of one kind on one cache share a place. What each has counted falls when
-/// the transaction is decided: else nothing of that cache would be copied or leased any more.
+/// Where a role has used up its share of the pool, all marks of one cache share a place. What each has counted falls
+/// when the transaction is decided: else nothing of that cache would be copied or leased any more.
 #[test]
 fn marks_that_share_a_place_fall_together() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -572,8 +589,12 @@ fn marks_that_share_a_place_fall_together() {
     let (mut writer, mut reader) = (database.connect(), database.connect());
     writer
         .run("SELECT cache_create('c'), cache_create('d'), cache_create('m', storage => 'memory')");
+    writer.run("SELECT cache_create('f' || i) FROM generate_series(1, 9) AS i");
     writer.run("CREATE TABLE s (key text)");
     writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
+    // They take the places that a record has for anything.
+    let first =
+        "SELECT cache_delete_prefix('a', ('f' || i)::regclass) FROM generate_series(1, 9) AS i";
     writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
     writer.run("BEGIN; UPDATE c SET value = 'new'; PREPARE TRANSACTION 'keys'");
     let pending = "SELECT pending FROM pgcache.hot_tier";
@@ -585,7 +606,9 @@ fn marks_that_share_a_place_fall_together() {
         "INSERT INTO s VALUES ('a'); TRUNCATE s",
     ] {
         for end in ["COMMIT", "ROLLBACK"] {
-            writer.run(&format!("BEGIN; {work}; PREPARE TRANSACTION 'shares'"));
+            writer.run(&format!(
+                "BEGIN; {first}; {work}; PREPARE TRANSACTION 'shares'"
+            ));
             reader.run(&format!("{end} PREPARED 'shares'"));
             assert_eq!(reader.number(pending), before, "{work}; {end}");
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
-use super::ledger::{Transaction, Whole};
+use super::ledger::Transaction;
+use super::marks::Whole;
 use super::told::{self, Notes};
 use crate::cache::lease::lowering::{self, Mark};
 use crate::cache::lease::{held, load_token};
@@ -27,7 +28,7 @@ impl Transaction {
             self.marks.removal(tier, cache);
         }
         for (relation, whole) in std::mem::take(&mut self.tables) {
-            self.marks.table(tier, relation, whole.extent, whole.rows);
+            self.marks.table(tier, relation, whole);
             let known = self.marked.tables.entry(relation).or_insert(whole);
             known.join(whole);
         }

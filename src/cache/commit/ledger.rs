@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use pgrx::pg_sys::Oid;
 
 use super::deletions::Deletions;
-use super::marks::{Extent, Marks};
+use super::marks::{Extent, Marks, Whole};
 use super::offers::Offers;
 use super::told::{MAX_KEYS, Note, Notes, Open};
 use crate::cache::model::savepoints::{Join, Savepoints};
@@ -56,26 +56,6 @@ pub(super) struct Transaction {
 pub(super) struct Marked {
     pub(super) keys: HashMap<u32, Notes>,
     pub(super) tables: HashMap<u32, Whole>,
-}
-
-/// A table that changes as a whole.
-#[derive(Clone, Copy)]
-pub(super) struct Whole {
-    pub(super) extent: Extent,
-    /// All of its rows count as changed, so none is noted by its key. A definition alone covers no row.
-    pub(super) rows: bool,
-    /// No savepoint can take it back.
-    pub(super) stands: bool,
-}
-
-impl Whole {
-    pub(super) fn join(&mut self, later: Whole) {
-        self.stands |= later.stands;
-        self.rows |= later.rows;
-        if later.extent == Extent::Definition {
-            self.extent = later.extent;
-        }
-    }
 }
 
 impl Marked {
@@ -202,25 +182,20 @@ impl Transaction {
         };
         if events::is_late() {
             memory::push(&mut self.late, relation.to_u32());
-            let rows = extent == Extent::Rows;
-            return self.marks.table(tier, relation.to_u32(), extent, rows);
+            let whole = Whole::of(extent, true);
+            return self.marks.table(tier, relation.to_u32(), whole);
         }
         let stands = self.open.stands(tier, relation.to_u32(), None);
         self.note_extent(relation.to_u32(), extent, stands);
     }
 
     fn note_extent(&mut self, relation: u32, extent: Extent, stands: bool) {
-        let rows = extent == Extent::Rows;
-        let keys = match rows {
-            true => self.keys.remove(&relation).unwrap_or_default(),
-            false => Notes::default(),
+        let keys = match extent {
+            Extent::Rows => self.keys.remove(&relation).unwrap_or_default(),
+            Extent::Definition => Notes::default(),
         };
         let stands = stands || keys.values().any(|note| note.stands);
-        let whole = Whole {
-            extent,
-            rows,
-            stands,
-        };
+        let whole = Whole::of(extent, stands);
         let known = self.tables.entry(relation).or_insert(whole);
         known.join(whole);
     }

@@ -26,7 +26,6 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, clock, lock};
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::shmem::marks::RoleNumber;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
@@ -37,6 +36,33 @@ pub enum Extent {
     Rows,
     /// Its definition or triggers: nothing may be filled until somebody has verified them.
     Definition,
+}
+
+/// A table that changes as a whole.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    /// All of its rows count as changed, so none is noted by its key.
+    pub(super) rows: bool,
+    /// Its definition or triggers change, which covers no row.
+    pub(super) definition: bool,
+    /// No savepoint can take it back.
+    pub(super) stands: bool,
+}
+
+impl Whole {
+    pub(super) fn of(extent: Extent, stands: bool) -> Whole {
+        Whole {
+            rows: extent == Extent::Rows,
+            definition: extent == Extent::Definition,
+            stands,
+        }
+    }
+
+    pub(super) fn join(&mut self, later: Whole) {
+        self.rows |= later.rows;
+        self.definition |= later.definition;
+        self.stands |= later.stands;
+    }
 }
 
 /// Everything to undo after the end of the transaction.
@@ -75,26 +101,26 @@ impl Marks {
 
     /// Definitions are noted of any relation, rows of caches only: a relation without a slot of which only the
     /// definition changes has no entries, and one that gets a slot later begins suspended.
-    pub fn table(&mut self, tier: &Tier, relation: u32, extent: Extent, rows: bool) {
+    pub(super) fn table(&mut self, tier: &Tier, relation: u32, whole: Whole) {
         let cache = CacheId::of(Oid::from_u32(relation));
-        let slot = match rows {
+        let slot = match whole.rows {
             true => self.slot_or_lock(tier, cache),
             false => slots::find(tier, cache),
         };
         if let Some(number) = slot {
-            self.slot(tier, number, extent);
+            self.slot(tier, number, whole.definition);
         }
         self.void_leases(tier, cache);
     }
 
-    fn slot(&mut self, tier: &Tier, number: u32, extent: Extent) {
+    fn slot(&mut self, tier: &Tier, number: u32, suspends: bool) {
         let slot = tier.slot(number);
         if slot.memory_id.load(SeqCst) != 0 {
             return; // its entries do not come from a table
         }
         memory::push(&mut self.list, Mark::Cache(number));
         slot.pending_writers.fetch_add(1, SeqCst);
-        if extent == Extent::Definition && !fault::on(Fault::NotSuspended) {
+        if suspends && !fault::on(Fault::NotSuspended) {
             slot.suspended.store(1, SeqCst);
         }
         if !fault::on(Fault::CacheKeepsVersion) {
@@ -138,7 +164,7 @@ impl Marks {
     /// Whether it found a place; else its cache keeps readers off.
     fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
         let (hash, slot) = (key.hash, key.cache);
-        let role = RoleNumber::of(session::own_role());
+        let role = session::own_role();
         let number = tier.region().partition_of(hash);
         let place = self.list.len();
         let mark = |raised| Mark::Key {

@@ -3,7 +3,7 @@
 //!
 //! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any
 //! later change of the key withdraws what was offered, a savepoint's rollback withdraws everything, and an
-//! offer counts only if no other transaction has marked its key, its stripe or its cache since.
+//! offer counts only if no other transaction has marked its key or its cache since.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -40,12 +40,9 @@ pub(super) struct Offer {
     marked: Option<Marked>,
 }
 
-/// The state that must not have changed since our mark.
+/// The version of the cache, which must not have changed since our mark.
 #[derive(Clone, Copy)]
-struct Marked {
-    epoch: u64,
-    version: u64,
-}
+struct Marked(u64);
 
 impl Offers {
     pub(super) fn add(&mut self, copied: Copied) {
@@ -73,6 +70,7 @@ impl Offers {
         if !self.list.is_empty() {
             self.list
                 .retain(|offer| offer.relation != relation || *offer.key != *key);
+            self.bytes = self.list.iter().map(Offer::size).sum();
         }
     }
 
@@ -101,8 +99,8 @@ impl Offers {
         let version = tier.slot(key.cache).version.load(SeqCst);
         let copy = partition.peek(key);
         let had = copy.is_some_and(|copy| copy.header().version == version);
-        let epoch = partition.mark(key);
-        offer.marked = (had && offer.slot == key.cache).then_some(Marked { epoch, version });
+        partition.mark(key);
+        offer.marked = (had && offer.slot == key.cache).then_some(Marked(version));
     }
 
     /// Returns the offer under a hash that we have marked.
@@ -121,6 +119,10 @@ pub(super) enum Published {
 }
 
 impl Offer {
+    fn size(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
+    }
+
     /// Stores what is offered if nothing has changed since our mark, which stands; under the partition's
     /// lock. Allocates nothing, raises nothing.
     pub(super) fn publish(
@@ -130,10 +132,7 @@ impl Offer {
         now: Timestamp,
         grant: &mut Grant,
     ) -> Published {
-        let Some(marked) = self
-            .marked
-            .filter(|marked| self.stands(tier, partition, marked))
-        else {
+        let Some(marked) = self.marked.filter(|marked| self.stands(tier, marked)) else {
             return Published::Done;
         };
         let key = HotKey {
@@ -142,7 +141,7 @@ impl Offer {
             bytes: &self.key,
         };
         let record = NewEntry {
-            version: marked.version,
+            version: marked.0,
             deadline: self.deadline,
             kind: self.kind,
             negative: self.value.is_none(),
@@ -154,14 +153,14 @@ impl Offer {
         }
     }
 
-    /// Whether no other transaction has marked the key, its stripe or its cache since our mark.
-    fn stands(&self, tier: &Tier, partition: &PartitionMut, marked: &Marked) -> bool {
+    /// Whether no other transaction has marked the key or its cache since our mark.
+    fn stands(&self, tier: &Tier, marked: &Marked) -> bool {
         let slot = tier.slot(self.slot);
         let cache = CacheId::of(Oid::from_u32(self.relation));
         let number = tier.region().partition_of(self.hash);
-        (partition.epoch(self.hash) == marked.epoch || fault::on(Fault::PublishEpochNotCompared))
-            && tier.marks().of(number).count(self.hash) == 1
-            && slot.version.load(SeqCst) == marked.version
+        let marks = tier.marks().of(number);
+        (marks.is_alone(self.hash) || fault::on(Fault::PublishMarkNotAlone))
+            && slot.version.load(SeqCst) == marked.0
             && tier.cache_of(self.slot).is(cache, SeqCst)
             && slot.pending_writers.load(SeqCst) == 0
             && slot.hears_all()

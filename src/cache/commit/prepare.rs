@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::cache::lease::lowering::{self, Mark, NO_SLOT};
 use crate::error::Error;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::transaction;
+use crate::pg::session::{self, transaction};
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
@@ -48,7 +48,7 @@ fn hand(tier: &Tier, record: Record, marks: &mut Vec<Mark>, covered: bool) -> Re
 }
 
 fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bool, Error> {
-    if tier.prepared().put(record, mark.item()) {
+    if put(tier, record, mark) {
         return Ok(true);
     }
     match mark {
@@ -57,44 +57,44 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
         Mark::Key { slot: NO_SLOT, .. } => {}
         // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
         Mark::Key { slot, .. } => {
-            stand(tier, record, slot)?;
+            if put_whole(tier, record, Mark::Pending(slot))? {
+                tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
+            }
             if let Some(cache) = tier.cache_of(slot).load(SeqCst) {
-                put_own(tier, record, Mark::Leases(cache))?;
+                put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // Nothing else could stand for it.
-        _ => return keep_own(tier, record, mark).map(|()| true),
+        // Nothing else could stand for it. One like it may be there: that stands for both, and what this one has
+        // counted is counted back.
+        _ => {
+            let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
+            if put_whole(tier, record, mark)? || !is_counted {
+                return Ok(true);
+            }
+        }
     }
     mark.undo(tier, None);
     Ok(true)
 }
 
-/// Puts a mark among the record's own. One like it may be there: that stands for both, and what this one has
-/// counted is counted back.
-fn keep_own(tier: &Tier, record: Record, mark: Mark) -> Result<(), Error> {
-    let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
-    if !put_own(tier, record, mark)? && is_counted {
-        mark.undo(tier, None);
-    }
-    Ok(())
+/// Puts a mark into the record where it has room, or its role has.
+fn put(tier: &Tier, record: Record, mark: Mark) -> bool {
+    let (records, item) = (tier.prepared(), mark.item(tier));
+    let add_piece = || records.add_piece(record, session::own_role());
+    records.put(record, item) || (tier.assigning(add_piece) && records.put(record, item))
 }
 
-/// Puts a mark once among the record's own; whether it is new there.
-fn put_own(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
-    let (records, item) = (tier.prepared(), mark.item());
-    if records.has_own(record, item) {
-        return Ok(false);
-    }
-    match records.put_own(record, item) {
-        true => Ok(true),
+/// Puts the mark of a whole cache among the last of the record, once; whether it is new there.
+fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
+    let item = mark.item(tier);
+    let mut is_new = true;
+    let put = tier.prepared().put_last(record, item, |known| {
+        let joined = lowering::joined(known, item)?;
+        is_new = joined != known;
+        Some(joined)
+    });
+    match put {
+        true => Ok(is_new),
         false => Err(Error::TooManyPrepared),
     }
-}
-
-/// Keeps readers off a cache, for all keys of it that found no room in the record, once.
-fn stand(tier: &Tier, record: Record, slot: u32) -> Result<(), Error> {
-    if put_own(tier, record, Mark::Pending(slot))? {
-        tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
-    }
-    Ok(())
 }

@@ -18,7 +18,6 @@ use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::shmem::marks::RoleNumber;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
@@ -29,13 +28,13 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// What is to be undone after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `slot`: its cache's, or [`NO_SLOT`]; a record does not keep it, as nothing is undone there. `raised`: under
-    /// whose number it is counted, or that something else keeps readers off.
+    /// `slot`: its cache's, or [`NO_SLOT`]; a record does not keep it, as nothing is undone there. `raised`: the role
+    /// under which it is counted, or that something else keeps readers off.
     Key {
         hash: u64,
         slot: u32,
         voids_lease: bool,
-        raised: Option<RoleNumber>,
+        raised: Option<u32>,
     },
     /// The leases of a whole cache.
     Leases(CacheId),
@@ -116,66 +115,92 @@ impl Mark {
             return false;
         };
         partition.renew(hash);
-        if let Some(role) = raised {
-            let number = tier.region().partition_of(hash);
-            tier.marks().of(number).lower(hash, role);
+        let marks = tier.marks().of(tier.region().partition_of(hash));
+        match raised {
+            Some(role) => marks.lower(hash, role),
+            // A set of the key that has marked it meanwhile publishes nothing.
+            None => drop(marks.meet(hash)),
         }
         voids_lease && leases::void(tier, hash)
     }
 
     /// The mark as a record keeps it.
-    pub fn item(&self) -> Item {
-        let (kind, number, value) = match *self {
+    pub fn item(&self, tier: &Tier) -> Item {
+        let of_cache = |part: u32, number: u32, cache: Option<CacheId>| Item {
+            kind: WHOLE | 1 << (part + FLAGS),
+            number,
+            value: cache.map_or(0, CacheId::bits),
+        };
+        let of_slot = |part, number| of_cache(part, number, tier.cache_of(number).load(SeqCst));
+        match *self {
             Mark::Key {
                 hash,
                 voids_lease,
                 raised,
                 ..
-            } => {
-                let role = raised.map_or(0, |role| role.number() << 2 | 2);
-                (0, role | u32::from(voids_lease), hash)
-            }
-            Mark::Leases(cache) => (1, 0, cache.bits()),
-            Mark::Cache(number) => (2, number, 0),
-            Mark::Pending(number) => (3, number, 0),
-            Mark::Stores(cache) => (4, 0, cache.bits()),
-            Mark::Outdated(cache) => (5, 0, cache.bits()),
-            Mark::DroppedByCommit(cache) => (6, 0, cache.bits()),
-            Mark::DroppedByAbort(cache) => (7, 0, cache.bits()),
-            Mark::Told(cache) => (8, 0, cache.bits()),
-        };
-        Item {
-            kind,
-            number,
-            value,
+            } => Item {
+                kind: KEY
+                    | u32::from(voids_lease) << FLAGS
+                    | u32::from(raised.is_some()) << (FLAGS + 1),
+                number: raised.unwrap_or(0),
+                value: hash,
+            },
+            Mark::Told(cache) => of_cache(0, NO_SLOT, Some(cache)),
+            Mark::Outdated(cache) => of_cache(1, NO_SLOT, Some(cache)),
+            Mark::Leases(cache) => of_cache(2, NO_SLOT, Some(cache)),
+            Mark::Cache(number) => of_slot(3, number),
+            Mark::Pending(number) => of_slot(4, number),
+            Mark::Stores(cache) => of_cache(5, NO_SLOT, Some(cache)),
+            Mark::DroppedByCommit(cache) => of_cache(6, NO_SLOT, Some(cache)),
+            Mark::DroppedByAbort(cache) => of_cache(7, NO_SLOT, Some(cache)),
         }
     }
 
-    fn of(item: Item) -> Option<Mark> {
-        let Item {
-            kind,
-            number,
-            value,
-        } = item;
-        let cache = CacheId::from_bits(value);
-        Some(match kind {
-            0 => Mark::Key {
-                hash: value,
-                slot: NO_SLOT,
-                voids_lease: number & 1 != 0,
-                raised: (number & 2 != 0).then(|| RoleNumber::of(number >> 2)),
-            },
-            1 => Mark::Leases(cache),
-            2 => Mark::Cache(number),
-            3 => Mark::Pending(number),
-            4 => Mark::Stores(cache),
-            5 => Mark::Outdated(cache),
-            6 => Mark::DroppedByCommit(cache),
-            7 => Mark::DroppedByAbort(cache),
-            8 => Mark::Told(cache),
-            _ => return None,
-        })
+    /// The marks for which an item stands, in the order in which they are undone: clients are notified first, leases
+    /// are void before the cache may be filled again, and the slot goes last.
+    fn all_of(item: Item) -> impl Iterator<Item = Mark> {
+        let (number, cache) = (item.number, CacheId::from_bits(item.value));
+        let flag = move |flag: u32| item.kind & 1 << (flag + FLAGS) != 0;
+        let is_key = item.kind & (1 << FLAGS) - 1 == KEY;
+        let key = is_key.then(|| Mark::Key {
+            hash: item.value,
+            slot: NO_SLOT,
+            voids_lease: flag(0),
+            raised: flag(1).then_some(number),
+        });
+        let parts = [
+            Mark::Told(cache),
+            Mark::Outdated(cache),
+            Mark::Leases(cache),
+            Mark::Cache(number),
+            Mark::Pending(number),
+            Mark::Stores(cache),
+            Mark::DroppedByCommit(cache),
+            Mark::DroppedByAbort(cache),
+        ];
+        let parts = (0..).zip(parts).filter(move |(part, _)| flag(*part));
+        let parts = parts.map(|(_, mark)| mark);
+        key.into_iter().chain(parts.filter(move |_| !is_key))
     }
+}
+
+/// The kinds of items: the mark of a key, and marks of a whole cache. Flags stand above the kind.
+const KEY: u32 = 1;
+const WHOLE: u32 = 2;
+const FLAGS: u32 = 8;
+
+/// One item for two of the same cache; None where these cannot be one.
+pub fn joined(known: Item, item: Item) -> Option<Item> {
+    let number = match (known.number, item.number) {
+        (one, two) if one == two => one,
+        (one, NO_SLOT) | (NO_SLOT, one) => one,
+        _ => return None,
+    };
+    (known.value == item.value).then_some(Item {
+        kind: known.kind | item.kind,
+        number,
+        value: item.value,
+    })
 }
 
 /// Undoes the marks of a record, unless somebody else does or has.
@@ -186,9 +211,11 @@ pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -
         let committed = committed();
         let taken = records.take(record);
         if taken {
-            while let Some(item) = records.pop(record) {
-                if let Some(mark) = Mark::of(item) {
-                    mark.undo(tier, committed);
+            loop {
+                match records.pop(record) {
+                    Some(item) => Mark::all_of(item).for_each(|mark| mark.undo(tier, committed)),
+                    None if tier.assigning(|| records.remove_piece(record)) => {}
+                    None => break,
                 }
             }
             records.free(record);

@@ -93,7 +93,7 @@ faults! {
     /// The rollback of a savepoint leaves the values that its sets offer.
     SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_what_it_overwrites",
     /// A commit publishes a value although its key was marked by another one since.
-    PublishEpochNotCompared => "set_keeps::a_set_publishes_nothing_over_a_later_one",
+    PublishMarkNotAlone => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
     // Copies: look-ups and fills
     /// A look-up serves copies of an earlier version of the cache.

@@ -8,11 +8,13 @@
 //!
 //! 1. The part of partition `i` is changed only under lock `i` of the tier, held exclusively: in one step
 //!    with the removal of the entry. A look that decides something is made under it, too.
-//! 2. One role has a share of each part. Where that is used up, or the part is, the caller finds another
+//! 2. One role has a share of each part, counted by the exact role. Where that is used up, or the part is, the caller finds another
 //!    way to keep readers off, which its own cache pays for.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::role_counts::RoleCounts;
 
 /// Of the tier's bytes, so many parts go to the marks.
 const PARTS: usize = 256;
@@ -22,15 +24,16 @@ const LEAST: usize = 512;
 const REACH: usize = 16;
 /// A role has one of so many parts of the places.
 const SHARES: usize = 4;
-/// Roles that share a number share their share, too.
-const ROLES: usize = 64;
-/// The hash 0 means "free"; a key whose hash is 0 stands under another one.
+/// The word 0 means "free"; a key whose word would be 0 stands under another one.
 const INSTEAD_OF_ZERO: u64 = 1;
+/// Set in the words of a key while they stand, once more than one mark was wanted on it at a time. This bit of
+/// a hash only chooses the partition.
+const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]
 struct Head {
     raised: AtomicU32,
-    by_role: [AtomicU32; ROLES],
+    by_role: RoleCounts,
 }
 
 /// How many places each partition has.
@@ -96,20 +99,6 @@ impl Marks {
     }
 }
 
-/// The number under which a role's marks are counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RoleNumber(u32);
-
-impl RoleNumber {
-    pub fn of(role: u32) -> RoleNumber {
-        RoleNumber(role % ROLES as u32)
-    }
-
-    pub fn number(self) -> u32 {
-        self.0
-    }
-}
-
 /// The marks of a partition, under its lock.
 pub struct Part<'m> {
     head: &'m Head,
@@ -118,16 +107,18 @@ pub struct Part<'m> {
 
 impl<'m> Part<'m> {
     /// Marks a hash; false where there is no place, or the role has no more.
-    pub fn raise(&self, hash: u64, role: RoleNumber) -> bool {
-        let of_role = &self.head.by_role[role.0 as usize % ROLES];
-        if of_role.load(Relaxed) as usize >= self.places.len() / SHARES {
-            return false;
-        }
+    pub fn raise(&self, hash: u64, role: u32) -> bool {
+        let met = match self.meet(hash) {
+            true => MET,
+            false => 0,
+        };
         let Some(place) = self.near(hash).find(|place| place.load(Relaxed) == 0) else {
             return false;
         };
-        place.store(hash.max(INSTEAD_OF_ZERO), SeqCst);
-        of_role.store(of_role.load(Relaxed) + 1, Relaxed);
+        if !self.head.by_role.take(role, self.places.len() / SHARES) {
+            return false;
+        }
+        place.store(word(hash) | met, SeqCst);
         self.head
             .raised
             .store(self.head.raised.load(Relaxed) + 1, SeqCst);
@@ -135,12 +126,10 @@ impl<'m> Part<'m> {
     }
 
     /// Takes away one that was raised; each that marks the same key has its own.
-    pub fn lower(&self, hash: u64, role: RoleNumber) {
-        let wanted = hash.max(INSTEAD_OF_ZERO);
-        if let Some(place) = self.near(hash).find(|place| place.load(Relaxed) == wanted) {
+    pub fn lower(&self, hash: u64, role: u32) {
+        if let Some(place) = self.standing(hash).next() {
             place.store(0, SeqCst);
-            let of_role = &self.head.by_role[role.0 as usize % ROLES];
-            of_role.store(of_role.load(Relaxed).saturating_sub(1), Relaxed);
+            self.head.by_role.give_back(role);
             let raised = self.head.raised.load(Relaxed);
             self.head.raised.store(raised.saturating_sub(1), SeqCst);
         }
@@ -149,14 +138,34 @@ impl<'m> Part<'m> {
     /// Whether a mark stands on this hash.
     #[inline]
     pub fn stands(&self, hash: u64) -> bool {
-        self.head.raised.load(SeqCst) > 0 && self.count(hash) > 0
+        self.head.raised.load(SeqCst) > 0 && self.standing(hash).next().is_some()
     }
 
-    /// How many marks stand on this hash.
-    pub fn count(&self, hash: u64) -> usize {
-        let wanted = hash.max(INSTEAD_OF_ZERO);
-        let marks = self.near(hash).filter(|place| place.load(SeqCst) == wanted);
-        marks.count()
+    /// Notes that another mark is wanted, or was, on a hash: those that stand are not alone. Returns whether any
+    /// stands.
+    pub fn meet(&self, hash: u64) -> bool {
+        let mut any = false;
+        for place in self.standing(hash) {
+            place.store(word(hash) | MET, SeqCst);
+            any = true;
+        }
+        any
+    }
+
+    /// Whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot be told
+    /// apart: as long as any of those that met stands, all of them have met.
+    pub fn is_alone(&self, hash: u64) -> bool {
+        let mut standing = self.standing(hash);
+        standing
+            .next()
+            .is_some_and(|place| place.load(SeqCst) & MET == 0)
+            && standing.next().is_none()
+    }
+
+    fn standing(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
+        let wanted = word(hash);
+        self.near(hash)
+            .filter(move |place| place.load(SeqCst) & !MET == wanted)
     }
 
     /// Other bits than those that choose the partition and the first bucket.
@@ -164,4 +173,9 @@ impl<'m> Part<'m> {
         let (places, home) = (self.places, (hash >> 8) as usize);
         (0..REACH).map(move |step| &places[home.wrapping_add(step) & (places.len() - 1)])
     }
+}
+
+/// The word of a hash, in the partition of the hash.
+fn word(hash: u64) -> u64 {
+    (hash & !MET).max(INSTEAD_OF_ZERO)
 }

@@ -7,6 +7,7 @@ pub mod mapping;
 pub mod marks;
 pub mod prepared;
 pub mod ring;
+pub mod role_counts;
 pub mod slot;
 pub mod stores;
 pub mod sweep_state;

@@ -9,15 +9,19 @@
 //! 2. Who finds the transaction decided takes the record, in one step and as the only one, and pops its
 //!    items.
 //!
+//! 3. Pieces change hands under the tier's lock of assignments.
+//!
 //! A record is known by the 64-bit id of its transaction, which never comes twice. So nobody takes one
 //! that has become another transaction's meanwhile.
 //!
-//! A record has a few items of its own. For more it takes pieces of a pool, which all records share; what
-//! finds no place there is told to the caller, who has an answer that needs none.
+//! A record has a few items of its own. More go to pieces of a pool, of which a role has a share. An item that
+//! finds no place there is the caller's to replace by one for its whole cache, and the record has places of
+//! its own for these. So no role can use up what the records of another role need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::role_counts::RoleCounts;
 use crate::pg::session::transaction;
 
 /// Records for each transaction that may be prepared at a time: those that are decided and not yet
@@ -26,7 +30,12 @@ const RECORDS_EACH: usize = 2;
 /// Of the tier's bytes, so many parts go at most to the records, and to the pool.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
-const OWN_ITEMS: usize = 30;
+/// A role has one of so many parts of the pool.
+const SHARES: usize = 4;
+/// Enough for most transactions.
+const FIRST_ITEMS: usize = 16;
+/// One for each whole cache.
+const LAST_ITEMS: usize = 74;
 const PIECE_ITEMS: usize = 63;
 /// Pieces that one transaction can make use of: more keys of a cache than that count as the whole
 /// cache.
@@ -74,19 +83,52 @@ struct Header {
     owner: AtomicU64,
     /// The last of its pieces, from 1 on; 0: it has none.
     piece: AtomicU32,
-    own_items: AtomicU32,
-    items: [Place; OWN_ITEMS],
+    /// Items that came before those of its pieces.
+    first: Items<FIRST_ITEMS>,
+    /// Items that came after them.
+    last: Items<LAST_ITEMS>,
 }
 
 #[repr(C)]
 struct Piece {
-    /// 0: free.
-    taken: AtomicU32,
-    /// The piece before it, as in a header.
+    /// Under which it is counted.
+    role: AtomicU32,
+    /// The piece before it, as in a header; of a free piece, the next free one.
     before: AtomicU32,
-    items_in_use: AtomicU32,
-    _unused: u32,
-    items: [Place; PIECE_ITEMS],
+    items: Items<PIECE_ITEMS>,
+}
+
+/// A stack of items.
+#[repr(C)]
+struct Items<const N: usize> {
+    in_use: AtomicU32,
+    places: [Place; N],
+}
+
+impl<const N: usize> Items<N> {
+    fn push(&self, item: Item) -> bool {
+        let count = self.in_use.load(Relaxed);
+        let Some(place) = self.places.get(count as usize) else {
+            return false;
+        };
+        place.put(item);
+        self.in_use.store(count + 1, SeqCst);
+        true
+    }
+
+    fn pop(&self) -> Option<Item> {
+        let left = self.in_use.load(Relaxed).checked_sub(1)?;
+        self.in_use.store(left, SeqCst);
+        self.places.get(left as usize).map(Place::get)
+    }
+
+    fn used(&self) -> &[Place] {
+        &self.places[..N.min(self.in_use.load(Relaxed) as usize)]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.in_use.load(Relaxed) == 0
+    }
 }
 
 /// How many records and pieces there are.
@@ -119,6 +161,11 @@ impl Shape {
 struct Head {
     /// Records in use: most who look go no further.
     standing: AtomicU32,
+    /// The first free piece, as in a header; pieces that were never taken are not among them.
+    free: AtomicU32,
+    /// So many pieces were ever taken.
+    ever_taken: AtomicU32,
+    by_role: RoleCounts,
 }
 
 /// All records of the server.
@@ -203,63 +250,79 @@ impl Records {
         Some(made)
     }
 
-    /// Puts an item among the record's own; false when these are used up. For what no other item can
-    /// stand for.
-    pub fn put_own(&self, record: Record, item: Item) -> bool {
+    /// Puts an item for a whole cache into the record, where no piece has room for it; false when these places are
+    /// used up. `join` may give what stands for a known item and for this one.
+    pub fn put_last(
+        &self,
+        record: Record,
+        item: Item,
+        mut join: impl FnMut(Item) -> Option<Item>,
+    ) -> bool {
+        let last = &self.headers[record.place].last;
+        for place in last.used() {
+            if let Some(joined) = join(place.get()) {
+                place.put(joined);
+                return true;
+            }
+        }
+        last.push(item)
+    }
+
+    /// Puts an item into the record; false when it needs another piece, or has had to do without one: what is put
+    /// last is to be taken first.
+    pub fn put(&self, record: Record, item: Item) -> bool {
         let header = &self.headers[record.place];
-        let count = header.own_items.load(Relaxed);
-        let Some(place) = header.items.get(count as usize) else {
+        if !header.last.is_empty() {
+            return false;
+        }
+        match self.piece(header.piece.load(Relaxed)) {
+            Some(piece) => piece.items.push(item),
+            None => header.first.push(item),
+        }
+    }
+
+    /// Gives the record another piece, counted under this role; false where the role has no more, or the pool.
+    pub fn add_piece(&self, record: Record, role: u32) -> bool {
+        let header = &self.headers[record.place];
+        let Some(head) = self.head.filter(|_| header.last.is_empty()) else {
             return false;
         };
-        place.put(item);
-        header.own_items.store(count + 1, SeqCst);
+        let number = match head.free.load(Relaxed) {
+            0 => head.ever_taken.load(Relaxed) + 1,
+            free => free,
+        };
+        let Some(piece) = self.piece(number) else {
+            return false;
+        };
+        if !head.by_role.take(role, self.pieces.len() / SHARES) {
+            return false;
+        }
+        match head.free.load(Relaxed) {
+            0 => head.ever_taken.store(number, Relaxed),
+            _ => head.free.store(piece.before.load(Relaxed), Relaxed),
+        }
+        piece.role.store(role, Relaxed);
+        piece.before.store(header.piece.load(Relaxed), Relaxed);
+        header.piece.store(number, SeqCst);
         true
     }
 
-    /// Whether an item is among the record's own.
-    pub fn has_own(&self, record: Record, item: Item) -> bool {
+    /// Gives the last piece of a record back to the pool, which is empty; false when the record has none.
+    pub fn remove_piece(&self, record: Record) -> bool {
         let header = &self.headers[record.place];
-        let count = header.own_items.load(Relaxed) as usize;
-        header.items[..count.min(OWN_ITEMS)]
-            .iter()
-            .any(|place| place.get() == item)
-    }
-
-    /// Puts an item into the record's pieces; false when the pool is used up, or was so for this record:
-    /// what is put last is to be taken first.
-    pub fn put(&self, record: Record, item: Item) -> bool {
-        let header = &self.headers[record.place];
-        if header.own_items.load(Relaxed) > 0 {
+        let number = header.piece.load(Relaxed);
+        let (Some(head), Some(piece)) = (self.head, self.piece(number)) else {
             return false;
-        }
-        let last = header.piece.load(Relaxed);
-        let (number, piece) = match self.piece(last) {
-            Some(piece) if (piece.items_in_use.load(Relaxed) as usize) < PIECE_ITEMS => {
-                (last, piece)
-            }
-            _ => match self.take_piece(last) {
-                Some(taken) => taken,
-                None => return false,
-            },
         };
-        let count = piece.items_in_use.load(Relaxed);
-        piece.items[count as usize].put(item);
-        piece.items_in_use.store(count + 1, SeqCst);
-        header.piece.store(number, SeqCst);
+        header.piece.store(piece.before.load(Relaxed), SeqCst);
+        piece.before.store(head.free.load(Relaxed), Relaxed);
+        head.free.store(number, Relaxed);
+        head.by_role.give_back(piece.role.load(Relaxed));
         true
     }
 
     fn piece(&self, number: u32) -> Option<&Piece> {
         self.pieces.get((number as usize).checked_sub(1)?)
-    }
-
-    fn take_piece(&self, before: u32) -> Option<(u32, &Piece)> {
-        let free = |piece: &&Piece| piece.taken.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
-        let index = self.pieces.iter().position(|piece| free(&piece))?;
-        let piece = &self.pieces[index];
-        piece.before.store(before, Relaxed);
-        piece.items_in_use.store(0, Relaxed);
-        Some((index as u32 + 1, piece))
     }
 
     /// Takes the record, to undo its items; false when somebody else has.
@@ -270,23 +333,14 @@ impl Records {
             .is_ok()
     }
 
-    /// The last item of a record that this process has taken. Its own came after those of its pieces.
+    /// The last item of a record that this process has taken; None when its last piece is empty, or the record.
     pub fn pop(&self, record: Record) -> Option<Item> {
         let header = &self.headers[record.place];
-        if let Some(left) = header.own_items.load(Relaxed).checked_sub(1) {
-            header.own_items.store(left, SeqCst);
-            return Some(header.items[left as usize].get());
-        }
-        while let Some(piece) = self.piece(header.piece.load(Relaxed)) {
-            let count = piece.items_in_use.load(Relaxed);
-            if let Some(left) = count.checked_sub(1) {
-                piece.items_in_use.store(left, SeqCst);
-                return Some(piece.items[left as usize].get());
-            }
-            header.piece.store(piece.before.load(Relaxed), SeqCst);
-            piece.taken.store(0, SeqCst);
-        }
-        None
+        let last = header.last.pop();
+        last.or_else(|| match self.piece(header.piece.load(Relaxed)) {
+            Some(piece) => piece.items.pop(),
+            None => header.first.pop(),
+        })
     }
 
     /// Frees a record that this process has taken and emptied.
