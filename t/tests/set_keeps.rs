@@ -149,6 +149,32 @@ fn a_set_publishes_nothing_over_a_later_one() {
     }
 }
 
+/// The first commit is visible and still marked when commits of other keys come and go on its stripe.
+#[test]
+fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
+    let cluster = Cluster::hot();
+    if !paused(cluster) {
+        return;
+    }
+    let (database, mut session) = scene("unlogged");
+    session.run("INSERT INTO c SELECT 'other ' || g, 'v' FROM generate_series(1, 9000) AS g");
+    warm(&mut session);
+    let mut first = database.connect();
+    let backend = stay_in(cluster, &mut first, VISIBLE_TO_UNMARK);
+    thread::scope(|scope| {
+        let _go = LetGo(cluster);
+        let first = scope.spawn(move || first.run("SELECT cache_set('k', 'new', cache => 'c')"));
+        until_inside(&mut session, backend, "others commit");
+        for _ in 0..2 {
+            session.run("UPDATE c SET value = value || 'w' WHERE key LIKE 'other %'");
+        }
+        cluster.hold_windows(false);
+        first.join().expect("it commits");
+    });
+    assert!(is_hot(&mut session));
+    session.verified("c");
+}
+
 /// Writers of all kinds and readers at once: no copy differs from its row, at any time.
 #[test]
 fn no_copy_differs_from_its_row_under_writers_of_all_kinds() {

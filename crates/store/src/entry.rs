@@ -351,9 +351,13 @@ impl<'r> EntryRef<'r> {
         self.set_word(entry_word::LENGTHS, lengths);
     }
 
+    pub(crate) fn set_version(&self, version: u64) {
+        self.set_word(entry_word::VERSION, version);
+    }
+
     fn write_value(&self, new: &NewEntry) {
         self.set_word(entry_word::DEADLINE, new.deadline as u64);
-        self.set_word(entry_word::VERSION, new.version);
+        self.set_version(new.version);
         self.extents(|at, from, len| {
             if let Some(part) = new.value.get(from..from + len) {
                 self.region.copy_in(at, part);

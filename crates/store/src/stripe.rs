@@ -10,6 +10,9 @@ use crate::layout::STRIPE_BYTES;
 use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 
+/// The version that no cache's content has.
+const HIDDEN: u64 = 0;
+
 impl PartitionRef<'_> {
     fn stripe_at(&self, hash: u64) -> usize {
         // Bits below the tag's and above the first bucket's low ones; stripes are a power of two.
@@ -37,5 +40,22 @@ impl PartitionMut<'_> {
         let epoch = self.renew(key.hash);
         self.remove(key, RemovalCause::Invalidated);
         epoch
+    }
+
+    /// The same by a writer that may store the entry anew. One of this version keeps its memory, with the version
+    /// 0, which no caller gives to content; returns whether there was one.
+    pub fn mark_to_renew(&mut self, key: &Key, version: u64) -> bool {
+        let current = self.find(key);
+        match current.filter(|(_, entry)| entry.header().version == version) {
+            Some((_, entry)) => {
+                self.renew(key.hash);
+                entry.set_version(HIDDEN);
+                true
+            }
+            None => {
+                self.mark(key);
+                false
+            }
+        }
     }
 }

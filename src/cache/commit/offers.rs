@@ -32,8 +32,10 @@ pub(super) struct Offer {
     relation: u32,
     slot: u32,
     hash: u64,
-    key: Box<[u8]>,
-    value: Option<Box<[u8]>>,
+    /// Key, then value.
+    bytes: Box<[u8]>,
+    key_length: usize,
+    negative: bool,
     kind: u8,
     deadline: Timestamp,
     /// Set by our mark, where it has removed a copy.
@@ -50,13 +52,16 @@ impl Offers {
         if self.list.len() >= MOST || self.bytes + size > MOST_BYTES {
             return;
         }
-        let copy = |bytes: &[u8]| memory::copy(bytes).into_boxed_slice();
+        let mut bytes = memory::list(size);
+        bytes.extend_from_slice(copied.key);
+        bytes.extend_from_slice(copied.value.unwrap_or_default());
         let offer = Offer {
             relation: copied.relation.to_u32(),
             slot: copied.slot,
             hash: copied.hash,
-            key: copy(copied.key),
-            value: copied.value.map(copy),
+            bytes: bytes.into_boxed_slice(),
+            key_length: copied.key.len(),
+            negative: copied.value.is_none(),
             kind: copied.kind,
             deadline: copied.deadline,
             marked: None,
@@ -69,8 +74,8 @@ impl Offers {
     pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
         if !self.list.is_empty() {
             self.list
-                .retain(|offer| offer.relation != relation || *offer.key != *key);
-            self.bytes = self.list.iter().map(Offer::size).sum();
+                .retain(|offer| offer.relation != relation || offer.key() != key);
+            self.bytes = self.list.iter().map(|offer| offer.bytes.len()).sum();
         }
     }
 
@@ -80,26 +85,29 @@ impl Offers {
 
     /// Takes over what is offered before it is marked.
     pub(super) fn join(&mut self, later: Offers) {
+        if self.list.is_empty() {
+            *self = later;
+            return;
+        }
         for offer in later.list {
             memory::push(&mut self.list, offer);
         }
         self.bytes += later.bytes;
     }
 
-    /// Marks a key under its partition's lock, and remembers that of one that is offered.
+    /// Marks a key under its partition's lock. The copy of one that is offered is hidden: if it is published its
+    /// memory is written anew, else it is overwritten by the next fill, or evicted.
     pub(super) fn mark(&mut self, tier: &Tier, partition: &mut PartitionMut, key: &HotKey) {
         let offered = match self.list.is_empty() {
             true => None,
             false => self.list.iter_mut().find(|offer| offer.hash == key.hash),
         };
-        let Some(offer) = offered.filter(|offer| *offer.key == *key.bytes) else {
+        let Some(offer) = offered.filter(|offer| offer.key() == key.bytes) else {
             partition.mark(key);
             return;
         };
         let version = tier.slot(key.cache).version.load(SeqCst);
-        let copy = partition.peek(key);
-        let had = copy.is_some_and(|copy| copy.header().version == version);
-        partition.mark(key);
+        let had = partition.mark_to_renew(key, version);
         offer.marked = (had && offer.slot == key.cache).then_some(Marked(version));
     }
 
@@ -119,8 +127,8 @@ pub(super) enum Published {
 }
 
 impl Offer {
-    fn size(&self) -> usize {
-        self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
+    fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_length]
     }
 
     /// Stores what is offered if nothing has changed since our mark, which stands; under the partition's
@@ -138,14 +146,14 @@ impl Offer {
         let key = HotKey {
             hash: self.hash,
             cache: self.slot,
-            bytes: &self.key,
+            bytes: self.key(),
         };
         let record = NewEntry {
             version: marked.0,
             deadline: self.deadline,
             kind: self.kind,
-            negative: self.value.is_none(),
-            value: self.value.as_deref().unwrap_or_default(),
+            negative: self.negative,
+            value: &self.bytes[self.key_length..],
         };
         match partition.set(&key, &record, now, grant) {
             SetOutcome::NeedPages { pages, victim } => Published::NeedPages { pages, victim },

@@ -164,7 +164,9 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool
 /// Offers the value of a row that this transaction has written, so that its copy need not be filled anew
 /// after the commit. Only where a copy exists: entries without readers must not push out entries with readers.
 pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
-    let Some(tier) = tier().filter(|_| guc::hot_tier() && !cache.row_security) else {
+    let length = value.as_ref().map_or(0, |value| value.bytes().len());
+    let may_keep = guc::hot_tier() && !cache.row_security && length <= guc::hot_max_value();
+    let Some(tier) = tier().filter(|_| may_keep) else {
         return;
     };
     let Some(slot) = cache.slot(tier) else {

@@ -155,11 +155,8 @@ impl<'m> Part<'m> {
     /// Whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot be told
     /// apart: as long as any of those that met stands, all of them have met.
     pub fn is_alone(&self, hash: u64) -> bool {
-        let mut standing = self.standing(hash);
-        standing
-            .next()
-            .is_some_and(|place| place.load(SeqCst) & MET == 0)
-            && standing.next().is_none()
+        let first = self.standing(hash).next();
+        first.is_some_and(|place| place.load(SeqCst) & MET == 0)
     }
 
     fn standing(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {

@@ -85,6 +85,7 @@ impl<'m> Model<'m> {
             Op::Touch { key, ttl } => self.touch(key, ttl),
             Op::Swap { key, size } => self.swap(key, size),
             Op::Mark { key } => self.mark(key),
+            Op::MarkToRenew { key } => self.mark_to_renew(key),
             Op::Renew { key } => self.renew(key),
             Op::Advance { by } => self.now += i64::from(by),
             Op::Expire { partition, slots } => self.expire(partition, slots),
@@ -271,6 +272,17 @@ impl<'m> Model<'m> {
             self.check_losses_by_scan();
         }
         assert_eq!(epoch, self.raised(key));
+    }
+
+    fn mark_to_renew(&mut self, key: u16) {
+        let Some(stored) = self.stored.get_mut(&name(key)) else {
+            return;
+        };
+        let version = std::mem::take(&mut stored.version);
+        let hidden = self.on_key(key, |part, key| part.mark_to_renew(key, version));
+        let left = self.on_key(key, |part, key| part.peek(key).map(|entry| entry.header()));
+        assert_eq!(left.map(|header| header.version), hidden.then_some(0));
+        self.raised(key);
     }
 
     fn renew(&mut self, key: u16) {

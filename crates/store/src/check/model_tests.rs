@@ -33,6 +33,7 @@ fn narrow(ops: &[Op], keys: u16) -> Vec<Op> {
             size,
         },
         Op::Mark { key } => Op::Mark { key: fold(key) },
+        Op::MarkToRenew { key } => Op::MarkToRenew { key: fold(key) },
         Op::Renew { key } => Op::Renew { key: fold(key) },
         other => other,
     };

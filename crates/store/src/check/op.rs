@@ -31,6 +31,10 @@ pub enum Op {
     Mark {
         key: u16,
     },
+    /// Mark, and keep the entry's memory.
+    MarkToRenew {
+        key: u16,
+    },
     Renew {
         key: u16,
     },
@@ -86,6 +90,7 @@ impl Op {
                 pages: b,
             },
             29 => Op::Vacate { partition: a },
+            30 => Op::MarkToRenew { key },
             _ => Op::Check,
         }
     }
