@@ -149,7 +149,7 @@ fn a_set_publishes_nothing_over_a_later_one() {
     }
 }
 
-/// The first commit is visible and still marked when commits of other keys come and go on its stripe.
+/// The first commit is visible and still marked while commits of other keys begin and end on its stripe.
 #[test]
 fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
     let cluster = Cluster::hot();

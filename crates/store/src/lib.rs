@@ -106,6 +106,7 @@
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
 //! | `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` |
+//! | `PartitionMut::mark_to_renew(key, version) -> bool` | the same where a `set` may follow: an entry of this version keeps its memory, with the version 0 |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!

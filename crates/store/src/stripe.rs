@@ -42,7 +42,7 @@ impl PartitionMut<'_> {
         epoch
     }
 
-    /// The same by a writer that may store the entry anew. One of this version keeps its memory, with the version
+    /// The same for a writer that may store the entry anew. An entry of this version keeps its memory, with the version
     /// 0, which no caller gives to content; returns whether there was one.
     pub fn mark_to_renew(&mut self, key: &Key, version: u64) -> bool {
         let current = self.find(key);

@@ -161,7 +161,7 @@ impl Mark {
     fn all_of(item: Item) -> impl Iterator<Item = Mark> {
         let (number, cache) = (item.number, CacheId::from_bits(item.value));
         let flag = move |flag: u32| item.kind & 1 << (flag + FLAGS) != 0;
-        let is_key = item.kind & (1 << FLAGS) - 1 == KEY;
+        let is_key = item.kind & ((1 << FLAGS) - 1) == KEY;
         let key = is_key.then(|| Mark::Key {
             hash: item.value,
             slot: NO_SLOT,
@@ -196,7 +196,8 @@ pub fn joined(known: Item, item: Item) -> Option<Item> {
         (one, NO_SLOT) | (NO_SLOT, one) => one,
         _ => return None,
     };
-    (known.value == item.value).then_some(Item {
+    let joins = known.value == item.value && !fault::on(Fault::WholeMarksNotJoined);
+    joins.then_some(Item {
         kind: known.kind | item.kind,
         number,
         value: item.value,

@@ -198,6 +198,10 @@ faults! {
     PrepareForgetsMarks => "prepared::a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before",
     /// Marks that find no room in the record are dropped.
     OverflowDoesNotStand => "prepared::a_key_that_finds_no_room_is_not_copied_either",
+    /// A role may take all the room for keys of prepared transactions.
+    RoleTakesAllRoom => "fair_caches::what_one_role_prepares_leaves_room_for_the_keys_of_another",
+    /// Marks of one cache that find no room in the record take a place each.
+    WholeMarksNotJoined => "fair_caches::a_transaction_that_changes_many_caches_can_be_prepared",
     /// A DROP that was prepared keeps the slot.
     PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
     /// A prepared transaction that has stored loaded values is counted no more.

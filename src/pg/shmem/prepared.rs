@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::role_counts::RoleCounts;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 
 /// Records for each transaction that may be prepared at a time: those that are decided and not yet
@@ -294,7 +295,11 @@ impl Records {
         let Some(piece) = self.piece(number) else {
             return false;
         };
-        if !head.by_role.take(role, self.pieces.len() / SHARES) {
+        let share = match fault::on(Fault::RoleTakesAllRoom) {
+            true => self.pieces.len(),
+            false => self.pieces.len() / SHARES,
+        };
+        if !head.by_role.take(role, share) {
             return false;
         }
         match head.free.load(Relaxed) {
