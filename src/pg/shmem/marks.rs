@@ -145,6 +145,9 @@ impl<'m> Part<'m> {
     /// stands.
     pub fn meet(&self, hash: u64) -> bool {
         let mut any = false;
+        if self.head.raised.load(Relaxed) == 0 {
+            return any;
+        }
         for place in self.standing(hash) {
             place.store(word(hash) | MET, SeqCst);
             any = true;
