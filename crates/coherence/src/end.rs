@@ -240,7 +240,9 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
 fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     let backend = &mut state.backends[actor];
     let wanted = |node: &DirtyKey| {
-        node.marked || node.dirty && !(m.keeps(Clause::AbortOnlyMarked) && backend.aborting)
+        node.marked
+            || node.no_place
+            || node.dirty && !(m.keeps(Clause::AbortOnlyMarked) && backend.aborting)
     };
     while (backend.pc as usize) < KEYS && !wanted(&backend.keys[backend.pc as usize]) {
         backend.pc += 1;

@@ -232,7 +232,7 @@ impl State {
         if !m.keeps(Clause::MarkBeforeCommit) {
             self.shared.entries[key] = None;
             self.shared.stripe.ver += 1;
-        } else if node.marked || !m.keeps(Clause::AbortOnlyMarked) {
+        } else if node.marked || node.no_place || !m.keeps(Clause::AbortOnlyMarked) {
             if publish {
                 let checks = [Clause::PublishGeneration, Clause::PublishEpoch];
                 self.install(m, key, node.value, xid_of(actor), &node.token, checks);
@@ -245,8 +245,11 @@ impl State {
         }
     }
 
+    /// One that found no place may have written after the mark of another writer: it meets that mark before
+    /// `pending_writers` falls.
     fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
         let stripe = &mut self.shared.stripe;
+        stripe.met[key] |= no_place && stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
         match (no_place, self.shared.slot.as_mut()) {
             (true, Some(slot)) => slot.pending_writers -= 1,
             (true, None) => {}

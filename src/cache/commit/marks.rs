@@ -194,6 +194,9 @@ impl Marks {
             }
             None => {
                 self.stand_for_keys(tier, cache, slot);
+                // The key is undone before the cache, so that a set that has marked it meanwhile publishes nothing.
+                let last = self.list.len() - 1;
+                self.list.swap(place, last);
                 tier.change(number, |partition| {
                     partition.mark(&marked);
                     void()
