@@ -194,9 +194,6 @@ impl Marks {
             }
             None => {
                 self.stand_for_keys(tier, cache, slot);
-                // The key is undone before the cache, so that a set that has marked it meanwhile publishes nothing.
-                let last = self.list.len() - 1;
-                self.list.swap(place, last);
                 tier.change(number, |partition| {
                     partition.mark(&marked);
                     void()
@@ -227,6 +224,8 @@ impl Marks {
         if !self.full.contains(&slot) {
             memory::push(&mut self.full, slot);
             self.pend(tier, slot);
+            // Undone after its keys: a set that has marked one of them meanwhile must publish nothing.
+            self.list.rotate_right(1);
         }
     }
 
