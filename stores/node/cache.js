@@ -76,10 +76,19 @@ export class Cache {
     return true
   }
 
+  // As `set` one by one: of a key that comes twice the last counts, and a ttl that is over removes the entry.
   async setMany (entries) {
+    const last = [...new Map(entries.map(entry => [entry.key, entry])).values()]
+    const over = last.filter(({ ttl }) => ttl <= 0)
+    if (over.length) await this.deleteMany(over.map(({ key }) => key))
+    await this.#setAll(last.filter(({ ttl }) => !(ttl <= 0)))
+    return entries.map(() => true)
+  }
+
+  async #setAll (entries) {
+    if (!entries.length) return
     const column = of => entries.map(of)
     await this.#ask('setMany', column(({ key }) => key), column(({ value }) => this.#codec.encode(value)), column(({ ttl }) => seconds(ttl)))
-    return column(() => true)
   }
 
   async delete (key) { return (await this.#one('delete', key))[0] }
@@ -90,7 +99,10 @@ export class Cache {
 
   async hasMany (keys) { return (await this.#ask('hasMany', keys)).map(([found]) => found) }
 
-  async touch (key, ttl) { return (await this.#one('touch', key, seconds(ttl)))[0] }
+  async touch (key, ttl) {
+    if (ttl <= 0) return this.delete(key)
+    return (await this.#one('touch', key, seconds(ttl)))[0]
+  }
 
   // Without a prefix it is the whole cache, which takes the privilege TRUNCATE.
   async clear (prefix = '') { await (prefix ? this.#ask('deletePrefix', prefix) : this.#ask('clear')) }

@@ -47,8 +47,10 @@ export class PgcacheStore extends session.Store {
   // Ends the pool, where it is the store's own.
   end () { return this.#cache.end() }
 
+  // A cookie whose date is none has the store's ttl: it must not live for ever.
   #left ({ cookie }) {
-    return cookie?.expires ? new Date(cookie.expires) - Date.now() : this.ttl
+    const left = cookie?.expires ? new Date(cookie.expires) - Date.now() : this.ttl
+    return Number.isNaN(left) ? this.ttl : left
   }
 
   async #touch (sid, session) {

@@ -54,6 +54,15 @@ describe.each(Object.entries(caches))('%s', (_what, options) => {
     expect(await left('b')).toBe(null)
   })
 
+  test('a ttl that is over removes its entry and keeps the others of the batch', async () => {
+    await cache.setMany([{ key: 'a', value: '1' }, { key: 'b', value: '1' }, { key: 'c', value: '1' }])
+    await cache.setMany([{ key: 'a', value: '2', ttl: -1 }, { key: 'b', value: '2', ttl: 60_000 }, { key: 'd', value: '2', ttl: -5 },
+      { key: 'd', value: '3' }, { key: 'c', value: '2' }, { key: 'c', value: '3', ttl: 0 }])
+    expect(await cache.getMany(['a', 'b', 'c', 'd'])).toEqual([undefined, '2', undefined, '3'])
+    expect(await cache.touch('b', -1)).toBe(true)
+    expect(await cache.get('b')).toBe(undefined)
+  })
+
   test('of all callers that miss a key one loads it', async () => {
     // More of them than a pooler has sessions: who waits must keep none.
     const others = Array.from({ length: 8 }, () => new Cache({ ...options, wait: 10_000, max: 1 }))
@@ -237,6 +246,9 @@ describe('sessions', () => {
     expect(await store.get('a')).toBe(undefined)
     await new PgcacheStore({ pool, cache: 'texts', disableTouch: true }).touch('b', { cookie: cookie(new Date(Date.now() + 600_000)) })
     expect(await left('b')).toBeLessThan(61)
+    await store.set('c', { cookie: { expires: 'no date', toJSON: () => ({}) } })
+    expect(await left('c')).toBeLessThanOrEqual(20)
+    expect(await left('c')).toBeGreaterThan(0)
   })
 
   test('a codec gets the cookie as it is sent, and keeps what JSON does not', async () => {

@@ -22,4 +22,22 @@ class NamespacedAdapterTest extends AdapterTest
         $this->createCachePool()->clear();
         $this->assertSame('value', $other->getItem('key')->get());
     }
+
+    public function testClearFindsEveryKeyOfANamespace(): void
+    {
+        foreach (['app%1', "app\u{e9}", 'app.3'] as $namespace) {
+            $pool = new PgcacheAdapter(\cache(), $namespace);
+            $keys = ['key', '50%', "caf\u{e9}", "caf\u{e9}%", '%25'];
+            foreach ($keys as $key) {
+                $pool->save($pool->getItem($key)->set($key));
+            }
+            foreach ($pool->getItems($keys) as $key => $item) {
+                $this->assertSame($key, $item->get(), $namespace);
+            }
+            $this->assertTrue($pool->clear());
+            foreach ($pool->getItems($keys) as $key => $item) {
+                $this->assertFalse($item->isHit(), "$namespace $key");
+            }
+        }
+    }
 }

@@ -14,6 +14,21 @@ module PgcacheStoreTests
       assert_equal bytes, @cache.read("raw", raw: true)
     end
 
+    test "no two keys are one entry" do
+      pieces = ["q", "/", "%", "%00", "%25", "\0", "\u00e9", "\xE9".b, "%E9", "25"]
+      keys = pieces.product(pieces, pieces).map { |three| three.map(&:b).join.force_encoding(Encoding::UTF_8) }.uniq(&:b)
+      keys.each { |key| @cache.write(key, key.b) }
+      keys.each { |key| assert_equal key.b, @cache.read(key) }
+    end
+
+    test "globs and clear see keys as they are written" do
+      @cache.write_multi({ "50%off" => 1, "50%\0" => 2, "50 off" => 3, "\u00e9%" => 4, "\u00e9" => 5 })
+      @cache.delete_matched("50%*")
+      assert_equal({ "50 off" => 3, "\u00e9%" => 4, "\u00e9" => 5 }, @cache.read_multi("50%off", "50%\0", "50 off", "\u00e9%", "\u00e9"))
+      @cache.delete_matched("\u00e9*")
+      assert_equal({ "50 off" => 3 }, @cache.read_multi("50 off", "\u00e9%", "\u00e9"))
+    end
+
     test "what is text is stored as it is" do
       @cache.write("text", "t\u00e4a", raw: true)
       assert_equal "t\u00e4a", sql("SELECT cache_get($1, $2::regclass)", "#{@namespace}:text", ENV.fetch("STORE_CACHE"))

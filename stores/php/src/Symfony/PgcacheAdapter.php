@@ -56,7 +56,10 @@ class PgcacheAdapter extends AbstractAdapter
 
     protected function doClear(string $namespace): bool
     {
-        $this->cache->clear($namespace);
+        // An id with a byte that cannot be text is escaped as a whole, and its namespace with it.
+        foreach (array_unique([self::key($namespace), self::escaped($namespace)]) as $prefix) {
+            $this->cache->clear($prefix);
+        }
 
         return true;
     }
@@ -108,7 +111,12 @@ class PgcacheAdapter extends AbstractAdapter
     private static function key(string $id): string
     {
         return str_contains($id, "\0") || str_contains($id, '%') || !preg_match('//u', $id)
-            ? preg_replace_callback('/[\x00%\x80-\xff]/', static fn ($byte) => rawurlencode($byte[0]), $id)
+            ? self::escaped($id)
             : $id;
+    }
+
+    private static function escaped(string $id): string
+    {
+        return preg_replace_callback('/[\x00%\x80-\xff]/', static fn ($byte) => rawurlencode($byte[0]), $id);
     }
 }

@@ -68,7 +68,7 @@ module ActiveSupport
       def clear(options = nil)
         failsafe(:clear) do
           namespace = namespace_key("", merged_options(options))
-          namespace.empty? ? @entries.clear : @entries.delete_prefix(namespace)
+          namespace.empty? ? @entries.clear : spellings(namespace).each { |prefix| @entries.delete_prefix(prefix) }
         end
       end
 
@@ -151,13 +151,18 @@ module ActiveSupport
         def delete_glob(glob, options)
           glob = namespace_key(glob, options)
           prefix = glob[/\A[^*?\[\\]*/]
-          return @entries.delete_prefix(prefix) if glob == "#{prefix}*"
-          @entries.delete_if(prefix) { |key| File.fnmatch?(glob, key, File::FNM_DOTMATCH) }
+          return spellings(prefix).sum { |spelling| @entries.delete_prefix(spelling).to_i } if glob == "#{prefix}*"
+          delete_if(prefix) { |key| File.fnmatch?(glob, key, File::FNM_DOTMATCH) }
         end
 
         def delete_regexp(regexp, options)
           regexp = key_matcher(regexp, options)
-          @entries.delete_if(namespace_key("", options)) { |key| regexp.match?(key) }
+          delete_if(namespace_key("", options)) { |key| regexp.match?(key) }
+        end
+
+        # The block sees keys as the application spells them.
+        def delete_if(prefix)
+          spellings(prefix).sum { |spelling| @entries.delete_if(spelling) { |key| yield unescaped(key) }.to_i }
         end
 
         # What is late by race_condition_ttl is served while somebody computes, so it stays that long.
@@ -169,10 +174,29 @@ module ActiveSupport
         # Keys are text, and not too long: other bytes are written as in a URL, and the end of a long one as a digest.
         def normalize_key(key, options = nil)
           key = super or return
-          key = key.b.gsub(/[\x00%\x80-\xff]/n) { |byte| format("%%%02X", byte.ord) }.force_encoding(Encoding::UTF_8) if !key.valid_encoding? || key.include?("\0")
+          key = spelled(key)
           return key if key.bytesize <= MAX_KEY_BYTES
           suffix = ":sha2:#{::Digest::SHA256.hexdigest(key)}"
           key.byteslice(0, MAX_KEY_BYTES - suffix.bytesize).scrub("") + suffix
+        end
+
+        # With "%" itself escaped as well no two keys have one spelling.
+        def spelled(key)
+          !key.valid_encoding? || key.match?(/[\0%]/) ? escaped(key) : key
+        end
+
+        # A key that is escaped is escaped as a whole, so a prefix of it is, too.
+        def spellings(prefix)
+          [spelled(prefix), escaped(prefix)].uniq
+        end
+
+        def escaped(key)
+          key.b.gsub(/[\x00%\x80-\xff]/n) { |byte| format("%%%02X", byte.ord) }.force_encoding(Encoding::UTF_8)
+        end
+
+        def unescaped(key)
+          return key unless key.include?("%")
+          key.b.gsub(/%(\h\h)/n) { [$1].pack("H2") }.force_encoding(Encoding::UTF_8)
         end
 
         def serialize_entry(entry, raw: false, **options)
