@@ -165,8 +165,21 @@ COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
     'Counts a hit, and returns whether this fixed window allows it, how many more hits it would allow, and how long to wait; use it in FROM.';
 COMMENT ON FUNCTION cache_expire(regclass, integer) IS
     'Removes up to max_rows expired rows of one cache, or of all caches that the caller may delete from, then rows beyond max_entries, and returns how many had expired.';
-COMMENT ON FUNCTION cache_schedule_expiry(text) IS
+-- A job that was scheduled before goes on as it was.
+DROP FUNCTION cache_schedule_expiry(text);
+CREATE FUNCTION cache_schedule_expiry(
+    schedule text DEFAULT '10 seconds',
+    max_time interval DEFAULT NULL
+) RETURNS text
+    AS 'MODULE_PATHNAME', 'cache_schedule_expiry_timed_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_schedule_expiry(text, interval) IS
     'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';
+CREATE FUNCTION pgcache.expire_for(max_time interval DEFAULT '5 seconds', OUT removed bigint, OUT done boolean) RETURNS record
+    AS 'MODULE_PATHNAME', 'expire_for_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.expire_for(interval) IS
+    'Removes expired entries of all caches in this database that the caller may delete from, until nothing is due or the time is over, and returns how many, and whether nothing is due any more.';
 COMMENT ON FUNCTION pgcache.cache_settings(regclass) IS
     'Returns the settings in one row of pgcache.caches.';
 COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS

@@ -1,15 +1,19 @@
 //! Expiry on demand and by schedule: expire, schedule_expiry.
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 use super::{Answer, TO_DELETE};
-use crate::cache::expiry::{cron, on_demand};
+use crate::cache::expiry::cron::{self, Job};
+use crate::cache::expiry::on_demand;
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::name;
 use crate::pg::session::transaction;
 use crate::pg::value::datum::Text;
+use crate::pg::value::rows::OutRow;
+use crate::pg::value::typed::Typed;
 
 #[pg_extern]
 fn cache_expire_here(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
@@ -25,9 +29,42 @@ fn cache_expire_here(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
     Ok(on_demand::expire(&cache, max_rows)?)
 }
 
+/// Removes until nothing is due or the time is over: `removed bigint, done boolean`.
+#[pg_extern]
+fn expire_for(max_time: Option<Interval>) -> Answer<OutRow<2>> {
+    let max_time = max_time.ok_or(Error::NullArgument("max_time"))?;
+    if max_time.as_micros() < 0 {
+        return Err(Error::NegativeCount("max_time").into());
+    }
+    transaction::require_writable(c"pgcache.expire_for()");
+    let (removed, done) = on_demand::expire_for(&max_time)?;
+    Ok(OutRow([Typed::number(removed), Typed::of(Some(done))]))
+}
+
+#[pg_extern]
+fn cache_schedule_expiry_timed(
+    schedule: Option<Text>,
+    max_time: Option<Interval>,
+    call: pg_sys::FunctionCallInfo,
+) -> Answer<Option<Text>> {
+    if max_time.is_some_and(|max_time| max_time.as_micros() < 0) {
+        return Err(Error::NegativeCount("max_time").into());
+    }
+    schedule_expiry(schedule, Job::Timed(max_time), call)
+}
+
+/// As databases call it whose extension is older than 0.5.0.
 #[pg_extern]
 fn cache_schedule_expiry(
     schedule: Option<Text>,
+    call: pg_sys::FunctionCallInfo,
+) -> Answer<Option<Text>> {
+    schedule_expiry(schedule, Job::Batch, call)
+}
+
+fn schedule_expiry(
+    schedule: Option<Text>,
+    job: Job,
     call: pg_sys::FunctionCallInfo,
 ) -> Answer<Option<Text>> {
     transaction::require_writable(c"cache_schedule_expiry()");
@@ -35,6 +72,7 @@ fn cache_schedule_expiry(
         None => cron::unschedule()?,
         Some(schedule) => cron::schedule(
             &schedule.to_string_lossy(),
+            job,
             &name::beside_running_function(call, "cache_expire")?,
         )?,
     };

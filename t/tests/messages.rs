@@ -41,6 +41,10 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_schedule_expiry(without_extension())",
     ),
     (
+        "key_expression must not contain …, whose result does not depend on the row alone",
+        "SELECT cache_depend('source', 'now()::text', 'c')",
+    ),
+    (
         "pgcache.main cannot depend on a table",
         "SELECT cache_depend('source', 'name', 'pgcache.main')",
     ),

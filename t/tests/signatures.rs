@@ -161,6 +161,9 @@ fn written() -> BTreeMap<String, Extern> {
         .collect()
 }
 
+/// Functions that only older versions of the extension declare.
+const ONLY_BEFORE: [&str; 1] = ["cache_schedule_expiry"];
+
 #[test]
 fn every_declaration_of_every_version_agrees_with_rust() {
     let cluster = Cluster::shared();
@@ -186,7 +189,7 @@ fn every_declaration_of_every_version_agrees_with_rust() {
             let missing: Vec<_> = written
                 .keys()
                 .map(|name| name.strip_suffix(HERE).unwrap_or(name))
-                .filter(|name| !declared.contains(*name))
+                .filter(|name| !declared.contains(*name) && !ONLY_BEFORE.contains(name))
                 .collect();
             assert!(missing.is_empty(), "{version} does not declare {missing:?}");
         }

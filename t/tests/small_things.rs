@@ -101,3 +101,27 @@ fn a_rate_limit_counts_down_from_the_largest_number() {
         .text("SELECT remaining FROM cache_rate_limit('k', 9223372036854775807, '1 hour', 'c')");
     assert_eq!(left, i64::MAX.to_string());
 }
+
+#[test]
+fn expiry_goes_on_until_nothing_is_due_or_its_time_is_over() {
+    let cluster = Cluster::hot_with(&["pgcache.expire_interval = 0"]);
+    let database = cluster.database();
+    let mut session = database.connect();
+    session.run(
+        "SELECT cache_create('c'); INSERT INTO c SELECT 'k' || g, 'v', '2020-01-01' FROM generate_series(1, 35000) AS g;
+         INSERT INTO c VALUES ('live', 'v')",
+    );
+    let call =
+        |time: &str| format!("SELECT removed || ' ' || done FROM pgcache.expire_for('{time}')");
+    assert_eq!(session.text(&call("0")), "10000 false");
+    assert!(cluster.log_text().contains("and more are due"));
+    assert_eq!(session.text(&call("1 minute")), "25000 true");
+    assert_eq!(session.text(&call("1 minute")), "0 true");
+    assert_eq!(session.number("SELECT cache_count('c')"), 1);
+    refused(session.try_lines(&call("-1 second")), "22023");
+    refused(
+        session.try_lines("BEGIN READ ONLY; SELECT pgcache.expire_for(); COMMIT"),
+        "25006",
+    );
+    session.run("ROLLBACK");
+}

@@ -5,8 +5,10 @@
 
 use std::ffi::CStr;
 
+use pgrx::datum::Interval;
 use pgrx::pg_sys::TEXTOID;
 
+use crate::cache::model::settings::iso_8601;
 use crate::error::Error;
 use crate::pg::catalog::name;
 use crate::pg::spi::plan::query_once;
@@ -22,9 +24,18 @@ const BATCH: i32 = 10_000;
 /// What stands in for a schedule in seconds before that.
 const EVERY_MINUTE: &str = "* * * * *";
 
+/// What a job runs.
+#[derive(Clone, Copy)]
+pub enum Job {
+    /// One call of `cache_expire`.
+    Batch,
+    /// `pgcache.expire_for` with this time; None: half of the time between two runs.
+    Timed(Option<Interval>),
+}
+
 /// Makes or updates this database's job. Says what it did.
-pub fn schedule(schedule: &str, expire_function: &str) -> Result<String, Error> {
-    let version = version_here(Some(schedule), expire_function)?;
+pub fn schedule(schedule: &str, job: Job, expire_function: &str) -> Result<String, Error> {
+    let version = version_here(Some((schedule, job)), expire_function)?;
     let falls_back = falls_back(schedule, version);
     let effective = if falls_back { EVERY_MINUTE } else { schedule };
     call(
@@ -32,7 +43,7 @@ pub fn schedule(schedule: &str, expire_function: &str) -> Result<String, Error> 
         &[
             &job_name(),
             effective,
-            &command_at_home(expire_function, version),
+            &command_at_home(&command(effective, job, expire_function), version),
         ],
     );
     let (major, minor) = version;
@@ -75,16 +86,34 @@ fn job_name() -> String {
 
 /// Every argument is given with its type: in a schema in which others may create functions somebody
 /// could have put one without arguments beside ours, which the job would run as whoever made it.
-fn command(expire_function: &str) -> String {
-    format!("SELECT {expire_function}(NULL::pg_catalog.regclass, {BATCH}::pg_catalog.int4)")
+fn command(schedule: &str, job: Job, expire_function: &str) -> String {
+    match job {
+        Job::Batch => {
+            format!("SELECT {expire_function}(NULL::pg_catalog.regclass, {BATCH}::pg_catalog.int4)")
+        }
+        Job::Timed(max_time) => {
+            let max_time = max_time.map_or_else(|| half_of(schedule), |time| iso_8601(&time));
+            format!("SELECT * FROM pgcache.expire_for('{max_time}'::pg_catalog.interval)")
+        }
+    }
+}
+
+/// Half of the time between two runs: of so many seconds, or of a minute, the shortest time of the other schedules.
+fn half_of(schedule: &str) -> String {
+    let seconds = schedule
+        .trim()
+        .strip_suffix("seconds")
+        .or_else(|| schedule.trim().strip_suffix("second"))
+        .and_then(|number| number.trim().parse::<u32>().ok());
+    let millis = seconds.unwrap_or(60).clamp(1, 60) * 500;
+    format!("PT{}.{:03}S", millis / 1000, millis % 1000)
 }
 
 /// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote
 /// down about the job's former runs, which every ten seconds would be three million rows a year.
-fn command_at_home(expire_function: &str, version: (u32, u32)) -> String {
-    let expire = command(expire_function);
+fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     if version < RUN_DETAILS_SINCE {
-        return expire;
+        return expire.to_owned();
     }
     format!(
         "{expire}; DELETE FROM cron.job_run_details AS r USING cron.job AS j \
@@ -97,7 +126,7 @@ fn command_at_home(expire_function: &str, version: (u32, u32)) -> String {
 }
 
 /// The version of the pg_cron that is installed in this database, or why it cannot be used.
-fn version_here(schedule: Option<&str>, expire_function: &str) -> Result<(u32, u32), Error> {
+fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<(u32, u32), Error> {
     let installed = setting(
         c"SELECT extversion FROM pg_catalog.pg_extension \
                               WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'",
@@ -116,9 +145,9 @@ fn version_here(schedule: Option<&str>, expire_function: &str) -> Result<(u32, u
 }
 
 /// What the user can run in pg_cron's own database to the same effect.
-fn command_elsewhere(schedule: Option<&str>, expire_function: &str) -> String {
+fn command_elsewhere(schedule: Option<(&str, Job)>, expire_function: &str) -> String {
     let quoted = name::quote_literal;
-    let Some(schedule) = schedule else {
+    let Some((schedule, job)) = schedule else {
         return format!("SELECT cron.unschedule({})", quoted(&job_name()));
     };
     let schedule = match falls_back(schedule, version_on_disk()) {
@@ -129,7 +158,7 @@ fn command_elsewhere(schedule: Option<&str>, expire_function: &str) -> String {
         "SELECT cron.schedule_in_database({}, {}, {}, {})",
         quoted(&job_name()),
         quoted(schedule),
-        quoted(&command(expire_function)),
+        quoted(&command(schedule, job, expire_function)),
         quoted(&name::current_database())
     )
 }

@@ -3,6 +3,9 @@
 //!
 //! Two may sweep a cache at once if they insist: none waits for the other, and each row goes once.
 
+use std::time::{Duration, Instant};
+
+use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use super::sweep::{StepSize, Sweep};
@@ -15,7 +18,7 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::{database, relation};
 use crate::pg::memory;
-use crate::pg::session::{self, advisory, subtransaction};
+use crate::pg::session::{self, advisory, failure, subtransaction};
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 
 /// What the last sweep of a cache wrote down, where there is shared memory.
@@ -68,6 +71,31 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
         caches = unfinished;
     }
     Ok(removed)
+}
+
+/// Rows that are removed between two looks at the time.
+const BATCH: i64 = 10_000;
+
+/// Expires over all caches as [`expire_all`] does, until nothing is due or the time is over: how many rows, and
+/// whether nothing is due any more. The log has a line where something is.
+pub fn expire_for(max_time: &Interval) -> Result<(i64, bool), Error> {
+    let longest = Duration::from_micros(max_time.as_micros().clamp(0, i64::MAX.into()) as u64);
+    let began = Instant::now();
+    let mut removed = 0;
+    loop {
+        let batch = expire_all(BATCH)?;
+        removed += batch;
+        if batch < BATCH {
+            return Ok((removed, true));
+        }
+        if began.elapsed() >= longest {
+            failure::log(format!(
+                "{removed} expired entries were removed within {} ms, and more are due: give pgcache.expire_for() more time or run it more often",
+                longest.as_millis()
+            ));
+            return Ok((removed, false));
+        }
+    }
 }
 
 fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
