@@ -1,6 +1,7 @@
 //! The promotion of a standby on which memory caches were used: what depends on a source is not served as it was
 //! before what was replayed, and what depends on nothing stays.
 
+use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
@@ -183,6 +184,8 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     standby.up();
     let mut replica = standby.connect("postgres");
     wait_for_replay(&mut session, &mut replica);
+    // The server takes sessions before its front process listens.
+    wait_until("the door is open", || UnixStream::connect(&socket).is_ok());
     let client = |database: &str| {
         let mut client = Resp::at(&socket);
         assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));

@@ -12,6 +12,7 @@
 use pgrx::pg_sys::{self, Index, Oid};
 
 use super::cached::{Cached, TO_BIGINT, cached, is_own};
+use crate::pg::memory::pg_list;
 use crate::pg::version;
 
 /// Hooks into the planner.
@@ -41,7 +42,7 @@ unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, fou
     // of a member of an append have its parent too.
     unsafe {
         let entry = entry_of(root, (*rel).relid);
-        if is_own(entry) {
+        if is_own(entry) && !has_replaced(root, (*rel).relid) {
             return;
         }
         match (*rel).reloptkind {
@@ -61,6 +62,56 @@ unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, fou
 unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys::RangeTblEntry {
     // SAFETY: the array has an element for each number.
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
+}
+
+/// Whether a table of one of our own statements' kind stands for another mention of the same table, too.
+///
+/// From 19 on the planner takes a needless join of a table with itself out of the query's tree, and
+/// builds the relations that are left once more. The condition on the side that is gone would be lost.
+///
+/// # Safety
+/// The number is one of a relation of the query.
+unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
+    // SAFETY: the query that is being planned, with its range table and its tree.
+    unsafe {
+        let query = (*root).parse;
+        let table = (*entry_of(root, relid)).relid;
+        let entries = pg_list::pointers::<pg_sys::RangeTblEntry>((*query).rtable);
+        (1..).zip(entries).any(|(number, entry)| {
+            (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION
+                && (*entry).relid == table
+                && number != (*query).resultRelation
+                && !is_own(entry)
+                && !stands_in((*query).jointree.cast(), number)
+        })
+    }
+}
+
+/// Whether a tree of joins names a relation of the query.
+///
+/// # Safety
+/// NULL or a node of a query's tree.
+unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
+    use pg_sys::NodeTag::{T_FromExpr, T_JoinExpr, T_RangeTblRef};
+    if node.is_null() {
+        return false;
+    }
+    // SAFETY: a node is of the kind that its tag says.
+    unsafe {
+        match (*node).type_ {
+            T_RangeTblRef => (*node.cast::<pg_sys::RangeTblRef>()).rtindex == number,
+            T_JoinExpr => {
+                let join: *mut pg_sys::JoinExpr = node.cast();
+                stands_in((*join).larg, number) || stands_in((*join).rarg, number)
+            }
+            T_FromExpr => {
+                let from: *mut pg_sys::FromExpr = node.cast();
+                let below = pg_list::pointers::<pg_sys::Node>((*from).fromlist);
+                below.into_iter().any(|node| stands_in(node, number))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Whether a relation above this one has the condition already, or is one of our own statements'.
