@@ -88,7 +88,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     );
     guard.run("ROLLBACK");
     wait_until_within(PATIENCE, "a VACUUM that waits", || {
-        session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND wait_event = 'BufferPin')")
+        session.holds("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'pgcache worker' AND wait_event IN ('BufferPin', 'BufferCleanup'))")
     });
     for _ in 0..2 {
         put(&mut session, "b");
