@@ -91,6 +91,7 @@ mod resp_long;
 mod resp_publish;
 mod resp_scripts;
 mod resp_slow;
+mod resp_spellings;
 mod resp_storm;
 mod resp_table_batches;
 mod resp_table_faults;

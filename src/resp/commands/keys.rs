@@ -8,7 +8,7 @@ use pgcache_store::NO_DEADLINE;
 use super::buffers::{Buffers, value};
 use super::call::{Call, unix_deadline};
 use super::refusal::{Done, Refusal};
-use super::store::{Change, Copied, Present, Store, is_unchanged, put_or_remove};
+use super::store::{Change, Copied, Present, Store, is_same_key, is_unchanged, put_or_remove};
 use crate::cache::memory::raw::{New, Seen, has_deadline};
 use crate::resp::target::Rights;
 
@@ -93,11 +93,12 @@ pub fn rename<'a, S: Store>(
     let entries = call.to_write(Rights::MOVE)?;
     entries.hold(&[from, to])?;
     let (from_key, to_key) = (entries.key(from), entries.key(to));
+    let is_same = is_same_key(entries, from, to);
     let renamed = loop {
         let Some(seen) = entries.get(&from_key, &mut buffers.found)? else {
             return Err(Failure::NoSuchKey.into());
         };
-        if from == to {
+        if is_same {
             break false;
         }
         call.check_key(to)?;
@@ -108,11 +109,11 @@ pub fn rename<'a, S: Store>(
         }
         // What has changed meanwhile is renamed as it is now.
         let copied = Some((seen, value(&seen, &buffers.found)));
-        let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
-        if entries.remove(&from_key, is_same)? {
+        let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
+        if entries.remove(&from_key, is_it)? {
             break true;
         }
-        entries.remove(&to_key, is_same)?;
+        entries.remove(&to_key, is_it)?;
     };
     match if_absent {
         true => out.integer(i64::from(renamed)),
@@ -145,6 +146,9 @@ pub fn copy<'a, S: Store, T: Store>(
     }
     let source = call.to_read(Rights::READ)?;
     let entries = other.to_write(Rights::WRITE)?;
+    if same_cache && is_same_key(entries, from, to) {
+        return Err(Failure::SameObject.into());
+    }
     let seen = match source {
         None => None,
         Some(source) => call.get(source, &source.key(from), &mut buffers.found)?,

@@ -13,7 +13,7 @@ use super::call::{Call, unix_deadline};
 use super::keys::{change, remove_equal};
 use super::refusal::{Done, Refusal};
 use super::script_table::{Native, Script, TABLE};
-use super::store::{Change, Present, Store, is_unchanged, put_or_remove};
+use super::store::{Change, Present, Store, is_same_key, is_unchanged, put_or_remove};
 use super::strings::{self, number};
 use crate::cache::memory::raw::{New, Seen};
 use crate::resp::target::Rights;
@@ -298,14 +298,18 @@ impl<'a> Given<'a> {
             out.integer(0);
             return Ok(());
         }
-        let keys = call.in_order(entries, self.keys.iter())?;
+        let mut keys = call.in_order(entries, self.keys.iter())?;
+        keys.sort_unstable();
+        keys.dedup();
+        entries.in_order(&mut keys); // spellings of one key stand beside each other
         for (taken, key) in keys.iter().enumerate() {
             let value = Some(value);
             let new = New { value, deadline };
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = put_or_remove(entries, &entries.key(key), new, |entry| entry.is_none())?;
-            // A session of SQL was faster; or the key comes twice and is ours already.
-            if !is_new && !own.contains(key) {
+            // A SQL session was faster; or the key comes in two spellings and is ours already.
+            let is_own = |own: &&[u8]| is_same_key(entries, own, key);
+            if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {
                     remove_equal(call, own, self.arg(0)?)?;
                 }

@@ -70,6 +70,8 @@ pub trait Store: Sized {
     /// Whether an entry that is not here may be elsewhere.
     fn is_partial(target: &Target) -> bool;
     fn key<'k>(&self, bytes: &'k [u8]) -> Self::Key<'k>;
+    /// The key as the cache spells it. None: no entry can have it.
+    fn spelled<'k>(&self, key: &'k Self::Key<'_>) -> Option<&'k [u8]>;
     /// An error for a value of this length that cannot be stored under the key.
     fn check_length<'a>(&self, key: &Self::Key<'_>, length: usize) -> Done<'a>;
     /// Counts something that happened to the cache.
@@ -149,6 +151,13 @@ pub trait Store: Sized {
     /// Stores several, of a key given twice the last; only if none of them is there with `new_only`.
     /// Whether it did: all or none.
     fn set_all<'a>(&self, pairs: Args<'a>, deadline: Timestamp, new_only: bool) -> Done<'a, bool>;
+}
+
+/// Whether two keys, as clients spell them, are of one entry.
+pub fn is_same_key<S: Store>(entries: &S, one: &[u8], other: &[u8]) -> bool {
+    let (key, other_key) = (entries.key(one), entries.key(other));
+    let spelled = entries.spelled(&key);
+    one == other || spelled.is_some() && spelled == entries.spelled(&other_key)
 }
 
 /// Stores an entry if `still` says so of what is there; one whose deadline is over may be removed

@@ -73,6 +73,11 @@ impl Store for Entries<'_> {
         Entries::key(self, bytes)
     }
 
+    #[inline]
+    fn spelled<'k>(&self, key: &'k RawKey) -> Option<&'k [u8]> {
+        Some(key.bytes)
+    }
+
     fn check_length<'a>(&self, key: &RawKey, length: usize) -> Done<'a> {
         Ok(Entries::check_length(self, key, length)?)
     }

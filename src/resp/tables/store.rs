@@ -74,6 +74,10 @@ impl Store for Rows<'_> {
         Some(cache.hashed(Key::stored(cache.key_type.canonical_if_any(text)?)))
     }
 
+    fn spelled<'k>(&self, key: &'k Option<HashedKey>) -> Option<&'k [u8]> {
+        key.as_ref().map(HashedKey::bytes)
+    }
+
     fn check_length<'a>(&self, _: &Option<HashedKey>, _: usize) -> Done<'a> {
         Ok(())
     }
@@ -243,16 +247,20 @@ impl Store for Rows<'_> {
     }
 
     fn in_order(&self, keys: &mut [&[u8]]) {
-        keys.sort_unstable();
+        match self.0.target.cache.key_type.is_text() {
+            true => keys.sort_unstable(),
+            false => keys.sort_by_cached_key(|key| {
+                let key = self.key(key);
+                self.spelled(&key).map(<[u8]>::to_vec)
+            }),
+        }
     }
 
     fn hold<'a>(&self, keys: &[&[u8]]) -> Done<'a> {
         let cache = self.changed()?;
-        let mut keys = memory::collect(keys.iter().copied());
-        keys.sort_unstable();
-        keys.dedup();
-        for key in keys.iter().filter_map(|key| self.key(key)) {
-            change::change(cache, key.key, Seek::Any, |_| (RowAction::Keep, ()));
+        let keys = keys.iter().filter_map(|key| Some((self.key(key)?.key, ())));
+        for (key, ()) in entries::last_of_each(keys) {
+            change::change(cache, key, Seek::Any, |_| (RowAction::Keep, ()));
         }
         Ok(())
     }
