@@ -80,7 +80,7 @@ impl Error {
             | Error::UnloggedSource(_) => Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::NoSharedMemory(_) | Error::OutOfMemory(_) => Code::ERRCODE_OUT_OF_MEMORY,
             Error::NoSlot | Error::TooManyPrepared => Code::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            Error::EntryTooLarge(_) | Error::TooMuchPublished(_) => {
+            Error::EntryTooLarge(_) | Error::LongChannel(_) | Error::TooMuchPublished(_) => {
                 Code::ERRCODE_PROGRAM_LIMIT_EXCEEDED
             }
             Error::PreparedWrite

@@ -169,6 +169,7 @@ impl Error {
                 "Commit or roll back other prepared transactions, which pgcache.prepared lists, or raise pgcache.hot_size and restart the server."
             }
             Error::PreparedMessages => "Publish messages outside of the two-phase transaction.",
+            Error::LongChannel(_) => "Publish to a channel with a shorter name.",
             Error::TooMuchPublished(_) => {
                 "Publish the messages in several transactions, or publish shorter messages."
             }

@@ -146,6 +146,8 @@ pub enum Error {
     TooLateForTriggers(String),
     /// PREPARE TRANSACTION after `pgcache.publish`.
     PreparedMessages,
+    /// A channel whose name has so many bytes.
+    LongChannel(usize),
     /// One transaction has published more than this many bytes.
     TooMuchPublished(usize),
     /// `pgcache.resp_kill` of a client of somebody else's.

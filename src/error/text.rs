@@ -109,6 +109,7 @@ impl Error {
             Error::PreparedMessages => {
                 "cannot PREPARE a transaction that has published messages".into()
             }
+            Error::LongChannel(_) => "name of the channel is too long".into(),
             Error::TooMuchPublished(_) => "too many messages in one transaction".into(),
             Error::ClientOfAnother => {
                 "permission denied to terminate a client of the Redis protocol".into()
@@ -200,6 +201,9 @@ impl Error {
             }
             Error::OutOfMemory(bytes) => Some(format!("Failed on request of size {bytes}.")),
             Error::EntryTooLarge(bytes) => Some(format!("The value has {bytes} bytes.")),
+            Error::LongChannel(bytes) => Some(format!(
+                "The name has {bytes} bytes; 2048 bytes are the maximum."
+            )),
             Error::TooMuchPublished(bytes) => {
                 Some(format!("The messages of one transaction may take {bytes} bytes in total."))
             }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use pgcache_resp::matches;
+use pgcache_resp::matches_within;
 
 use crate::pg::resp::board::Board;
 use crate::pg::resp::messages::{self, Messages};
@@ -87,25 +87,27 @@ impl Elsewhere {
     }
 }
 
-/// Who of the other fronts reads a channel.
-pub fn heard(channel: &[u8]) -> Heard {
+/// Who of the other fronts reads a channel. None: `looks` does not suffice for all patterns.
+pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
     let mut heard = Heard::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
-        return heard;
+        return Some(heard);
     };
     for (number, readers) in elsewhere.others() {
         let direct = readers.channels.count(channel);
         let (patterns, is_complete) = readers.patterns.all();
-        let matching = patterns
-            .iter()
-            .filter(|(pattern, _)| matches(pattern, channel));
-        let count = direct.unwrap_or(0) + matching.map(|(_, count)| count).sum::<usize>();
+        let mut count = direct.unwrap_or(0);
+        for (pattern, readers) in &patterns {
+            if matches_within(pattern, channel, looks)? {
+                count += readers;
+            }
+        }
         heard.readers += count;
         if count > 0 || direct.is_none() || !is_complete {
             heard.fronts.push(number);
         }
     }
-    heard
+    Some(heard)
 }
 
 impl Heard {

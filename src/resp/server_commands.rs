@@ -1,10 +1,11 @@
 //! Commands on the connection and the server: those that are on no cache's entries.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use pgcache_resp::{
     Args, Command, Entry, Failure, Hello, Protocol, TABLE, Writer, describe, describe_all,
-    document, find, integer, matches,
+    document, find, integer, matches_within,
 };
 
 use super::admission::{self, Step};
@@ -232,6 +233,17 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
+/// Bytes that the comparisons of one command with names look at; what is left then does not match.
+const LOOKS: usize = 1 << 20;
+
+/// Whether a pattern stands for the name of a command, or of a setting.
+fn is_named(pattern: &[u8], name: &str, looks: &Cell<usize>) -> bool {
+    let mut left = looks.get();
+    let matched = matches_within(pattern, name.as_bytes(), &mut left);
+    looks.set(left);
+    matched.unwrap_or(false)
+}
+
 fn list_commands(options: Args<'_>, replies: &mut Writer) {
     let is = |at: usize, word: &str| {
         options
@@ -242,14 +254,17 @@ fn list_commands(options: Args<'_>, replies: &mut Writer) {
         0 => Box::new(|_| true),
         3 if is(0, "filterby") && is(1, "pattern") => {
             let pattern = options.get(2).unwrap_or_default();
-            Box::new(move |entry| matches(pattern, entry.name.as_bytes()))
+            let looks = Cell::new(LOOKS);
+            Box::new(move |entry| is_named(pattern, entry.name, &looks))
         }
         3 if is(0, "filterby") && (is(1, "module") || is(1, "aclcat")) => Box::new(|_| false),
         _ => return Failure::Syntax.write(replies),
     };
-    let listed = || TABLE.iter().filter(|entry| filter(entry));
-    replies.array(listed().count());
-    listed().for_each(|entry| replies.bulk(entry.name.as_bytes()));
+    let listed: Vec<&Entry> = TABLE.iter().filter(|entry| filter(entry)).collect();
+    replies.array(listed.len());
+    listed
+        .iter()
+        .for_each(|entry| replies.bulk(entry.name.as_bytes()));
 }
 
 fn keys_of(args: Args<'_>, replies: &mut Writer) {
@@ -312,10 +327,11 @@ fn config(core: &Core) -> Vec<(&'static str, String)> {
 
 fn get_settings(core: &Core, patterns: Args<'_>, replies: &mut Writer) {
     let config = config(core);
+    let looks = Cell::new(LOOKS);
+    let patterns: Vec<_> = patterns.iter().map(<[u8]>::to_ascii_lowercase).collect();
     let asked = |name: &str| {
-        patterns
-            .iter()
-            .any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
+        let mut patterns = patterns.iter();
+        patterns.any(|pattern| is_named(pattern, name, &looks))
     };
     let found: Vec<_> = config.iter().filter(|(name, _)| asked(name)).collect();
     replies.map(found.len());

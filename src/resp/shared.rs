@@ -24,13 +24,16 @@ use crate::cache::memory::raw;
 use crate::guc::resp as settings;
 use crate::pg::resp::board::{self, Board, Claimed, Figure, LoggedIn, Now};
 use crate::pg::resp::desk::Desk;
-use crate::pg::resp::messages::{Found, Messages, Reader};
+use crate::pg::resp::messages::{Found, Message, Messages, Reader};
 use crate::pg::resp::queue::Queue;
 use crate::pg::resp::several::{self, Several};
 use crate::pg::session::clock::{self, Timestamp};
 
 /// Messages of sessions that are handed out in one turn.
 const PUBLISHED: usize = 1024;
+/// Bytes at which these may look to compare their channels with patterns in one turn: a millisecond, and more than one
+/// comparison takes.
+const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
 /// How long the reply to a wrong password is held back.
 const PENALTY: Duration = Duration::from_secs(1);
 /// After how long a cache is asked for again that somebody has locked.
@@ -175,6 +178,8 @@ pub struct Core {
     freed: Vec<Claimed>,
     /// What sessions have published.
     published: Option<Reader>,
+    /// One of these that is still to be compared with the patterns behind this one.
+    partly_published: Option<(Message, Box<[u8]>)>,
     replies: Option<Writer>,
 }
 
@@ -209,6 +214,7 @@ impl Core {
             now: clock::now(),
             freed: Vec::new(),
             published: Messages::of_server().map(|messages| messages.reader(number)),
+            partly_published: None,
             replies: None,
         };
         core.read_settings();
@@ -562,7 +568,7 @@ impl Core {
         let Some(mut published) = self.published.take() else {
             return;
         };
-        if published.has_more() {
+        if published.has_more() || self.partly_published.is_some() {
             self.hand_out(&mut published);
         }
         self.published = Some(published);
@@ -570,14 +576,22 @@ impl Core {
 
     fn hand_out(&mut self, published: &mut Reader) {
         if !channels::has_readers() {
+            self.partly_published = None;
             return published.pass();
         }
+        let mut looks = PUBLISHED_LOOKS;
+        if let Some((message, after)) = self.partly_published.take() {
+            self.hand_out_one(message, Some(&after), &mut looks);
+        }
         for _ in 0..PUBLISHED {
+            if self.partly_published.is_some() {
+                return;
+            }
             match published.next() {
                 None => return,
                 Some(Found::Message(message)) => {
                     self.figures.messages += 1;
-                    channels::publish_from_outside(&message.channel, &message.text, self);
+                    self.hand_out_one(message, None, &mut looks);
                 }
                 Some(Found::Lost) => {
                     self.figures.overflows += 1;
@@ -589,9 +603,16 @@ impl Core {
         }
     }
 
+    /// Hands out one, to the readers by patterns behind this one or to all. What is left goes on in the next turn.
+    fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
+        let (channel, text) = (&message.channel, &message.text);
+        let rest = channels::publish_from_outside(channel, text, after, looks, self);
+        self.partly_published = rest.map(|after| (message, after));
+    }
+
     /// Whether messages of sessions wait.
     pub fn has_published(&self) -> bool {
-        self.published.as_ref().is_some_and(Reader::has_more)
+        self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::has_more)
     }
 
     fn cut_off(&mut self, id: u64) {

@@ -315,6 +315,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_client_is_ended_by_who_may",
     ),
     (
+        "name of the channel is too long",
+        "t/tests/resp_patterns.rs",
+        "a_message_of_sql_that_many_patterns_compare_stalls_nobody",
+    ),
+    (
         "too many messages in one transaction",
         "t/tests/resp_publish.rs",
         "what_cannot_be_sent_is_refused",

@@ -8,28 +8,53 @@
 //! others wait. So a comparison has a bound of bytes that it looks at, far beyond what any pattern of use needs, and
 //! one that comes to it ends as one that does not match.
 
-/// Bytes of a pattern that are looked at for nothing, beside a few times the length of pattern and text.
+/// Bytes of a pattern that are looked at for nothing, beside so many for each byte of the text.
 const LOOKS: usize = 64 << 10;
+const LOOKS_A_BYTE: usize = 8;
 
 /// Whether `text` matches `pattern`, byte by byte.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let mut left = usize::MAX;
+    matches_within(pattern, text, &mut left).unwrap_or(false)
+}
+
+/// The same, as one of many comparisons that together look at `left` bytes. None: these are used up.
+pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<bool> {
+    let bound = LOOKS + LOOKS_A_BYTE * text.len();
+    let (matched, looks) = compare(pattern, text, bound.min(*left));
+    let is_cut = matched.is_none() && *left <= bound;
+    *left -= looks;
+    if is_cut {
+        *left = 0;
+        return None;
+    }
+    Some(matched.unwrap_or(false))
+}
+
+/// The comparison, and at how many bytes it looked, which are at most `most`. None: it needs more.
+fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
-    let mut looks = LOOKS + 4 * (pattern.len() + text.len());
+    let mut looks = 0;
     loop {
         if pattern.get(p) == Some(&b'*') {
             p += 1;
+            if p == pattern.len() {
+                return (Some(true), looks);
+            }
             star = Some((p, t));
             continue;
         }
         let Some(&byte) = text.get(t) else {
-            return p >= pattern.len();
+            return (Some(p >= pattern.len()), looks);
         };
-        let (length, matched) = one(pattern.get(p..).unwrap_or_default(), byte);
-        let Some(left) = looks.checked_sub(length.max(1)) else {
-            return false;
-        };
-        looks = left;
+        // A class may be as long as a request: no more of it is looked at than is allowed.
+        let end = pattern.len().min(p + (most - looks) + 1);
+        let (length, matched) = one(pattern.get(p..end).unwrap_or_default(), byte);
+        if looks + length.max(1) > most {
+            return (None, looks);
+        }
+        looks += length.max(1);
         match matched {
             true => (p, t) = (p + length, t + 1),
             false => match star {
@@ -37,7 +62,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
                     (p, t) = (after, from + 1);
                     star = Some((p, t));
                 }
-                None => return false,
+                None => return (Some(false), looks),
             },
         }
     }
@@ -151,6 +176,27 @@ mod tests {
         assert!(matches(&[&text[..], b"*"].concat(), &text));
         assert!(!matches(b"*b", &text));
         assert!(matches(b"*?a", &text));
+    }
+
+    #[test]
+    fn many_comparisons_have_a_bound_together() {
+        let mut left = 100;
+        assert_eq!(matches_within(b"*b", &[b'a'; 60], &mut left), Some(false));
+        assert_eq!(left, 40);
+        // A star at the end looks at nothing.
+        assert_eq!(matches_within(b"aa*", &[b'a'; 60], &mut left), Some(true));
+        assert_eq!(left, 38);
+        assert_eq!(matches_within(b"*b", &[b'a'; 60], &mut left), None);
+        assert_eq!(matches_within(b"*b", &[b'a'; 60], &mut left), None);
+        assert_eq!(
+            (left, matches_within(b"*", b"a", &mut left)),
+            (0, Some(true))
+        );
+        // A class is part of it, and a cut one is not mistaken for a class that ends with the pattern.
+        let class = [&b"["[..], &[b'b'; 98], b"a"].concat();
+        assert_eq!(matches_within(&class, b"a", &mut 100), Some(true));
+        assert_eq!(matches_within(&class, b"a", &mut 99), None);
+        assert_eq!(matches_within(&class, b"b", &mut 50), None);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub use command::{
 pub use describe::{describe, describe_all, document};
 pub use failure::{Failure, write_verbatim_error};
 pub use float::add_floats;
-pub use glob::matches;
+pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
 pub use reply::{Protocol, Writer};
 pub use request::{Broken, Limits, Parser, Request};

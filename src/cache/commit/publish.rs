@@ -14,6 +14,9 @@ use crate::pg::resp::messages::{self, Messages};
 use crate::pg::session;
 use crate::pg::session::transaction_local::TransactionLocal;
 
+/// Bytes of the name of a channel: no client can subscribe to a longer one.
+pub const LONGEST_CHANNEL: usize = 2048;
+
 /// Messages, and the bytes that they take of the ring.
 #[derive(Default)]
 struct Published {
@@ -37,6 +40,9 @@ pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
     let database = Board::of_server().map(|board| board.database());
     if database != Some(session::database()) {
         return Ok(());
+    }
+    if channel.len() > LONGEST_CHANNEL {
+        return Err(Error::LongChannel(channel.len()));
     }
     let cost = messages::cost(channel.len(), text.len());
     let noted: usize = PUBLISHED.with(|all| all.look(|all| all.iter().map(|one| one.cost).sum()));

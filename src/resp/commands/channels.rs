@@ -5,14 +5,20 @@
 //! it is answered, and none is kept for later.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
-use pgcache_resp::{Args, Command, Protocol, Writer, matches};
+use pgcache_resp::{Args, Command, Protocol, Writer, matches_within};
 
-use super::refusal::Refusal;
+use super::refusal::{Done, Refusal};
 use super::state::State;
 use super::subscriptions::{Subscriptions, with};
+use crate::cache::commit::publish;
 use crate::resp::elsewhere::{self, Sort};
 
+/// Bytes of the name of a channel, and of a pattern.
+const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
+/// Bytes that one PUBLISH or PUBSUB looks at to compare names with patterns: a few milliseconds.
+pub const LOOKS: usize = 2 << 20;
 /// Channels and patterns that a connection may subscribe to.
 const MOST: usize = 4096;
 /// And bytes of their names: one may be as long as a request.
@@ -63,19 +69,42 @@ pub fn run(
             unsubscribe(Sort::Pattern, *patterns, state, out);
         }
         Command::Publish { channel, message } => {
-            let heard = elsewhere::heard(channel);
-            if heard.is_too_long(channel, message) {
-                Refusal::TooLongForOthers.write(out);
-                return true;
+            match publish_to_all(channel, message, client, hub, out) {
+                Ok(readers) => out.integer(i64::try_from(readers).unwrap_or(i64::MAX)),
+                Err(refusal) => refusal.write(out),
             }
-            let readers = heard.readers + publish(channel, message, client, hub, out);
-            heard.send(channel, message);
-            out.integer(i64::try_from(readers).unwrap_or(i64::MAX));
         }
         Command::Other { entry, args } => return ask(entry.name, args.from(2), out),
         _ => return false,
     }
     true
+}
+
+/// PUBLISH: who reads the channel is known before the first message is written, so that a refused one has reached
+/// nobody.
+fn publish_to_all<'a>(
+    channel: &[u8],
+    message: &[u8],
+    client: u64,
+    hub: &mut dyn Hub,
+    out: &mut Writer,
+) -> Done<'a, usize> {
+    if channel.len() > LONGEST_NAME {
+        return Err(Refusal::LongName);
+    }
+    let mut looks = LOOKS;
+    let heard = elsewhere::heard(channel, &mut looks).ok_or(Refusal::ComplexPatterns)?;
+    if heard.is_too_long(channel, message) {
+        return Err(Refusal::TooLongForOthers);
+    }
+    let direct = direct_readers(channel);
+    let (by_pattern, rest) = matching(channel, None, &mut looks);
+    if rest.is_some() {
+        return Err(Refusal::ComplexPatterns);
+    }
+    let readers = hand_out(channel, message, direct, by_pattern, client, hub, out);
+    heard.send(channel, message);
+    Ok(heard.readers + readers)
 }
 
 fn told(word: &str, name: Option<&[u8]>, count: usize, out: &mut Writer) {
@@ -94,6 +123,10 @@ fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &
         .subscriptions_mut()
         .get_or_insert_with(|| Subscriptions::of(client));
     for name in names.iter() {
+        if name.len() > LONGEST_NAME {
+            Refusal::LongName.write(out);
+            break;
+        }
         if own.count() >= MOST || own.bytes() + name.len() > MOST_BYTES {
             Refusal::TooManyChannels.write(out);
             break;
@@ -140,27 +173,47 @@ fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer)
     }
 }
 
-/// Hands a message to all who read its channel; how many. A client who reads it by a pattern, too,
-/// gets it twice, as from Redis.
-pub fn publish(
+/// Patterns with the clients of each.
+type ByPattern = Vec<(Box<[u8]>, Vec<u64>)>;
+
+fn direct_readers(channel: &[u8]) -> Vec<u64> {
+    with(|table| table.channels.get(channel).cloned().unwrap_or_default())
+}
+
+/// The patterns behind this one that a channel matches, as far as `looks` suffices; and behind which one the rest
+/// is left, if any is.
+fn matching(
+    channel: &[u8],
+    after: Option<&[u8]>,
+    looks: &mut usize,
+) -> (ByPattern, Option<Box<[u8]>>) {
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    with(|table| {
+        let mut found = Vec::new();
+        let mut last: Option<&[u8]> = after;
+        for (pattern, clients) in table.patterns.range::<[u8], _>((from, Bound::Unbounded)) {
+            match matches_within(pattern, channel, looks) {
+                Some(true) => found.push((pattern.clone(), clients.clone())),
+                Some(false) => {}
+                None => return (found, Some(last.unwrap_or_default().into())),
+            }
+            last = Some(pattern);
+        }
+        (found, None)
+    })
+}
+
+/// Hands a message to these readers; how many. A client that reads it by a pattern, too, gets it twice, as from
+/// Redis. The table is not held while the hub writes: a connection that is cut off leaves it.
+fn hand_out(
     channel: &[u8],
     message: &[u8],
+    direct: Vec<u64>,
+    by_pattern: ByPattern,
     publisher: u64,
     hub: &mut dyn Hub,
     out: &mut Writer,
 ) -> usize {
-    // The table is not held while the hub writes: a connection that is cut off leaves it.
-    let (direct, by_pattern) = with(|table| {
-        let direct = table.channels.get(channel).cloned().unwrap_or_default();
-        let matching = table
-            .patterns
-            .iter()
-            .filter(|(pattern, _)| matches(pattern, channel));
-        let by_pattern: Vec<(Box<[u8]>, Vec<u64>)> = matching
-            .map(|(pattern, clients)| (pattern.clone(), clients.clone()))
-            .collect();
-        (direct, by_pattern)
-    });
     let mut readers = 0;
     let mut tell = |client: u64, write: &dyn Fn(&mut Writer)| {
         readers += 1;
@@ -206,11 +259,24 @@ pub fn readers() -> Vec<u64> {
     })
 }
 
-/// Hands on a message that no client of ours has sent.
-pub fn publish_from_outside(channel: &[u8], message: &[u8], hub: &mut dyn Hub) {
+/// Hands on a message that no client of ours has sent, to the readers by patterns behind this one, or to all. What
+/// compares too many patterns is left for a later call, behind the pattern that is given back.
+pub fn publish_from_outside(
+    channel: &[u8],
+    message: &[u8],
+    after: Option<&[u8]>,
+    looks: &mut usize,
+    hub: &mut dyn Hub,
+) -> Option<Box<[u8]>> {
     // No client has this number, so nothing is written here.
     let mut nowhere = Writer::new(Protocol::Resp2, 0);
-    publish(channel, message, 0, hub, &mut nowhere);
+    let direct = match after {
+        None => direct_readers(channel),
+        Some(_) => Vec::new(),
+    };
+    let (by_pattern, rest) = matching(channel, after, looks);
+    hand_out(channel, message, direct, by_pattern, 0, hub, &mut nowhere);
+    rest
 }
 
 /// PUBSUB.
@@ -221,7 +287,19 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             let mut names: BTreeSet<Box<[u8]>> =
                 with(|table| table.channels.keys().cloned().collect());
             elsewhere::add_names(Sort::Channel, &mut names);
-            names.retain(|name| pattern.is_none_or(|pattern| matches(pattern, name)));
+            let mut looks = LOOKS;
+            let mut matched = |name: &[u8]| {
+                pattern.is_none_or(|pattern| {
+                    // A longer one is none that a client may have.
+                    pattern.len() <= LONGEST_NAME
+                        && matches_within(pattern, name, &mut looks).unwrap_or(false)
+                })
+            };
+            names.retain(|name| matched(name));
+            if looks == 0 {
+                Refusal::ComplexPatterns.write(out);
+                return true;
+            }
             out.array(names.len());
             names.iter().for_each(|name| out.bulk(name));
         }

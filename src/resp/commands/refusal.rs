@@ -51,8 +51,14 @@ pub enum Refusal<'a> {
     NoFrequency,
     /// What is queued is more than a connection may have.
     TooMuchKept,
+    /// The commands of an EXEC would look at too many bytes.
+    TooMuchInExec,
     TooManyWatched,
     TooManyChannels,
+    /// The name of a channel, or a pattern, that is longer than one may be.
+    LongName,
+    /// Too long a comparison of a name with the patterns that there are.
+    ComplexPatterns,
     /// A message that has readers in another front, and does not fit in the ring.
     TooLongForOthers,
 }
@@ -136,8 +142,16 @@ impl Refusal<'_> {
             Refusal::TooManyChannels => {
                 "a connection can subscribe to at most 4096 channels, with names of at most 1 MB in total"
             }
+            Refusal::LongName => "the name of a channel, or a pattern, can have at most 2048 bytes",
+            Refusal::ComplexPatterns => {
+                "comparing the name with all patterns takes too long: use a shorter name, or fewer and simpler patterns"
+            }
             Refusal::TooLongForOthers => {
                 "a message to clients of another process can have at most 1 MB, including the name of its channel"
+            }
+            Refusal::TooMuchInExec => {
+                let words = "Transaction discarded because its commands would read and write more than 128 MB; each command also counts as 512 bytes";
+                return write_verbatim_error("EXECABORT", words, replies);
             }
             Refusal::TooManyWatched => "a connection can watch at most 4096 keys",
             Refusal::TooMuchKept => "the transaction is too long; raise pgcache.resp_max_request",

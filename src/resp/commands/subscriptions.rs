@@ -4,13 +4,14 @@
 //! [`Subscriptions`].
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 
 use crate::resp::elsewhere::{self, Sort};
 
-/// The clients of each channel, or of each pattern.
-pub type Readers = HashMap<Box<[u8]>, Vec<u64>>;
+/// The clients of each channel, or of each pattern: in an order, so that a look at all patterns can go on where it
+/// has stopped.
+pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
 /// Both sorts.
 #[derive(Default)]

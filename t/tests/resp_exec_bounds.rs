@@ -1,0 +1,149 @@
+//! What one EXEC may do: nobody else is served while it runs, so its work is bounded.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::resp::{Client, Door, Reply};
+
+const LONGEST: Duration = Duration::from_millis(250);
+
+fn ok() -> Reply {
+    Reply::status("OK")
+}
+
+/// MULTI, a request so many times, and EXEC.
+fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
+    let mut sent = Client::request(&[b"MULTI"]);
+    sent.extend(Client::request(request).repeat(times));
+    sent.extend(Client::request(&[b"EXEC"]));
+    sent
+}
+
+/// Sends this, asks for other replies until its last one has come, and gives that. None of the others
+/// takes long.
+#[track_caller]
+fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
+    let mut other = door.client();
+    assert_eq!(other.ask(&["SET", "hot", "v"]), ok());
+    let mut client = client;
+    let busy = std::thread::spawn(move || {
+        assert!(client.send(&sent));
+        for _ in 0..=queued {
+            client.reply().expect("QUEUED, or why not");
+        }
+        client.reply()
+    });
+    let mut longest = Duration::ZERO;
+    while !busy.is_finished() {
+        let asked = Instant::now();
+        assert_eq!(other.ask(&["GET", "hot"]), Reply::bulk("v"));
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest < LONGEST, "{longest:?}");
+    busy.join().expect("replies come")
+}
+
+fn refused(reply: Option<Reply>) -> String {
+    let words = reply.expect("EXEC is answered").error();
+    assert!(words.starts_with("EXECABORT "), "{words}");
+    words
+}
+
+#[test]
+fn an_exec_that_would_copy_too_much_does_nothing() {
+    let door = Door::start(&[]);
+    let big = vec![b'v'; 1_000_000];
+    assert_eq!(door.client().ask_bytes(&[b"SET", b"big", &big]), ok());
+    let words: [&[&[u8]]; 5] = [
+        &[b"SETRANGE", b"big", b"900000", b"x"],
+        &[b"GET", b"big"],
+        &[b"DIGEST", b"big"],
+        &[b"COPY", b"big", b"other", b"REPLACE"],
+        &[b"SET", b"big", b"x", b"IFEQ", b"y"],
+    ];
+    for words in words {
+        let sent = transaction(words, 4_000);
+        let words = refused(others_are_served(&door, door.client(), sent, 4_000));
+        assert!(words.contains("128 MB"), "{words}");
+    }
+    // A value grows while it is not there yet.
+    let piece = vec![b'p'; 500];
+    let sent = transaction(&[b"APPEND", b"grows", &piece], 2_000);
+    refused(others_are_served(&door, door.client(), sent, 2_000));
+    let mut client = door.client();
+    assert_eq!(client.ask(&["EXISTS", "grows", "other"]), Reply::Integer(0));
+    assert_eq!(client.ask(&["GET", "big"]), Reply::bulk(big));
+    // Much that is small, and little that is large, is done.
+    let sent = transaction(&[b"INCR", b"n"], 20_000);
+    let done = others_are_served(&door, door.client(), sent, 20_000);
+    assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 20_000));
+    let sent = transaction(&[b"SETRANGE", b"big", b"900000", b"x"], 50);
+    let done = others_are_served(&door, door.client(), sent, 50);
+    assert_eq!(
+        done,
+        Some(Reply::Array(vec![Reply::Integer(1_000_000); 50]))
+    );
+}
+
+#[test]
+fn commands_about_the_server_are_bounded_inside_exec() {
+    let door = Door::start(&[]);
+    let words: [&[&[u8]]; 5] = [
+        &[b"COMMAND"],
+        &[b"INFO"],
+        &[b"COMMAND", b"DOCS"],
+        &[b"CLIENT", b"LIST"],
+        &[b"CONFIG", b"GET", b"*"],
+    ];
+    for words in words {
+        let sent = transaction(words, 20_000);
+        // The client is cut off where its reply is too long, or is told what was not run.
+        let mut client = door.client();
+        assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
+        others_are_served(&door, client, sent, 20_000);
+    }
+}
+
+#[test]
+fn what_follows_a_reply_that_is_too_long_is_written_and_not_read() {
+    let door = Door::start(&["pgcache.resp_max_output = '1MB'"]);
+    let value = vec![b'v'; 100_000];
+    let mut client = door.client();
+    assert_eq!(client.ask_bytes(&[b"SET", b"k", &value]), ok());
+    let mut sent = Client::request(&[b"MULTI"]);
+    sent.extend(Client::request(&[b"SET", b"one", b"1"]));
+    sent.extend(Client::request(&[b"GET", b"k"]).repeat(20));
+    sent.extend(Client::request(&[b"SET", b"other", b"1"]));
+    sent.extend(Client::request(&[b"EXEC"]));
+    assert!(client.send(&sent));
+    client.wait_for_end();
+    let mut client = door.client();
+    assert_eq!(client.ask(&["EXISTS", "one", "other"]), Reply::Integer(2));
+}
+
+#[test]
+fn auth_is_refused_when_it_is_queued() {
+    let door = Door::start(&[]);
+    for words in [
+        &["AUTH", "postgres", "x"][..],
+        &["AUTH", "x"],
+        &["HELLO", "3", "AUTH", "postgres", "x"],
+    ] {
+        let mut client = door.client();
+        assert_eq!(client.ask(&["MULTI"]), ok());
+        assert_eq!(
+            client.ask(words).error(),
+            "ERR Command not allowed inside a transaction",
+            "{words:?}"
+        );
+        assert_eq!(
+            client.ask(&["EXEC"]).error(),
+            "EXECABORT Transaction discarded because of previous errors."
+        );
+        assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
+    }
+    // HELLO without it stays allowed.
+    let mut client = door.client();
+    assert_eq!(client.ask(&["MULTI"]), ok());
+    assert_eq!(client.ask(&["HELLO", "3"]), Reply::status("QUEUED"));
+    assert!(matches!(client.ask(&["EXEC"]), Reply::Array(_)));
+}
