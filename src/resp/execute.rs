@@ -7,13 +7,18 @@ use std::time::{Duration, Instant};
 use pgcache_resp::{Args, Command, Writer};
 
 use super::admission::{self, Step};
-use super::commands::{self, Admitted, channels};
+use super::commands::budget::Budget;
+use super::commands::call::Call;
+use super::commands::refusal::Done;
+use super::commands::{self, Admitted, Queue, channels};
 use super::decisions::Decided;
 use super::session::{Session, Waits};
 use super::shared::Core;
 use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
 use super::{flush_all, hand_over, refusal, server_commands, slow, table_exec};
+use crate::guc;
+use crate::pg::session::clock::Timestamp;
 use crate::pg::worker::background;
 
 /// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
@@ -287,9 +292,17 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             Err(step) => return step,
         }
     }
+    let before = replies.as_bytes().len();
     let Some(mut queue) = session.state.exec(core.now, replies) else {
         return Step::Done;
     };
+    if let Some(decided) = &session.decided
+        && let Err(refusal) = within_budget(decided, &mut queue, core.now)
+    {
+        replies.rewind(before);
+        refusal.write(replies);
+        return Step::Done;
+    }
     let began = Instant::now();
     let mut closes = false;
     session.in_exec = true;
@@ -301,8 +314,11 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
         let Ok(command) = Command::read(args).map_err(|failure| failure.write(replies)) else {
             continue;
         };
-        if looks_at_all(&command) && began.elapsed() > LONGEST_WALKS {
-            replies.error(&[b"ERR EXEC has run too long for another command that scans all keys"]);
+        if replies.overflowed() && only_reads(&command) {
+            continue; // nobody gets the reply: the connection ends
+        }
+        if takes_its_time(&command) && began.elapsed() > LONGEST_WALKS {
+            replies.error(&[b"ERR EXEC has run too long for another command of this kind"]);
             continue;
         }
         loop {
@@ -334,6 +350,52 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     match closes {
         true => Step::Close,
         false => Step::Done,
+    }
+}
+
+/// An error where the commands of a transaction would cost too much: before the first of them.
+fn within_budget<'a>(decided: &Decided, queue: &mut Queue, now: Timestamp) -> Done<'a> {
+    let call = Call::new(&decided.target, now);
+    let mut budget = Budget::new(&call, guc::hot_max_value());
+    while let Some(args) = queue.next() {
+        if let Ok(command) = Command::read(args) {
+            budget.add(args, &command)?;
+        }
+    }
+    queue.again();
+    Ok(())
+}
+
+/// Whether a command changes nothing.
+fn only_reads(command: &Command<'_>) -> bool {
+    is_about_server(command)
+        || match tables::kind(command) {
+            Kind::Read => true,
+            Kind::Long => !matches!(command, Command::Clear { .. }),
+            Kind::Write | Kind::NotOurs => false,
+        }
+}
+
+/// Whether its time does not follow from its own length and that of values.
+fn takes_its_time(command: &Command<'_>) -> bool {
+    looks_at_all(command)
+        || is_about_server(command)
+        || matches!(command, Command::Publish { .. })
+        || matches!(command, Command::Other { entry, .. } if entry.name == "client|kill")
+}
+
+/// Whether it lists or describes what the server has.
+fn is_about_server(command: &Command<'_>) -> bool {
+    let Command::Other { entry, .. } = command else {
+        return false;
+    };
+    let name = entry.name.split('|').next().unwrap_or_default();
+    match name {
+        "command" | "config" | "info" | "latency" | "pubsub" | "slowlog" => {
+            entry.last_name() != "resetstat" && entry.last_name() != "reset"
+        }
+        "client" => matches!(entry.last_name(), "list" | "info"),
+        _ => false,
     }
 }
 

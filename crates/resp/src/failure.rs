@@ -38,6 +38,8 @@ pub enum Failure<'a> {
     ExecWithoutMulti,
     DiscardWithoutMulti,
     WatchInsideMulti,
+    /// A command that acts at once, or waits.
+    NotInMulti,
     ExecAbort,
     /// EXEC with arguments, which ends the transaction.
     ExecRefused,
@@ -86,6 +88,7 @@ impl<'a> Failure<'a> {
             Self::ExecWithoutMulti => "EXEC without MULTI",
             Self::DiscardWithoutMulti => "DISCARD without MULTI",
             Self::WatchInsideMulti => "WATCH inside MULTI is not allowed",
+            Self::NotInMulti => "Command not allowed inside a transaction",
             Self::ProtocolNotInteger => "Protocol version is not an integer or out of range",
             Self::HelloOption(_) => "Syntax error in HELLO option",
             Self::ClientName => {

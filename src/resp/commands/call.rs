@@ -139,6 +139,14 @@ impl<'t, S: Store> Call<'t, S> {
         deadline <= self.now
     }
 
+    /// How long a live value is, which nobody has asked for: no read is counted. None where it cannot be seen.
+    pub fn length_of(&self, key: &[u8]) -> Option<usize> {
+        self.needs(Rights::READ).ok()?;
+        let entries = self.entries.as_ref()?;
+        let seen = entries.look(&entries.key(key)).ok()??;
+        Some(seen.length)
+    }
+
     /// Copies a value to the start of `found`, and counts the read.
     #[inline]
     pub fn get<'a>(

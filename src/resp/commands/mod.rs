@@ -5,6 +5,7 @@
 //! never waits, opens no transaction, runs nobody's code, asks no catalog; and a long one gives the
 //! loop back ([`Step::More`]) after some 100 µs.
 
+pub mod budget;
 pub mod buffers;
 pub mod call;
 pub mod channels;
@@ -32,7 +33,7 @@ use self::store::Store;
 use crate::pg::session::clock::Timestamp;
 use crate::resp::target::{Rights, Target};
 
-pub use self::state::{Admitted, State};
+pub use self::state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;
 
 /// How far a command has come.

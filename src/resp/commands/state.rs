@@ -93,6 +93,11 @@ impl State {
         if !self.in_transaction() || AT_ONCE.contains(&entry.name) {
             return Admitted::Run;
         }
+        if authenticates(entry.name, args) {
+            self.refuse();
+            Failure::NotInMulti.write(out);
+            return Admitted::Answered;
+        }
         self.collect(args, limit, out);
         Admitted::Answered
     }
@@ -281,6 +286,13 @@ impl State {
     }
 }
 
+/// Whether a request names a role, which is checked elsewhere: an EXEC cannot wait for that.
+fn authenticates(name: &str, args: Args<'_>) -> bool {
+    let hello = || Command::read(args);
+    name == "auth"
+        || name == "hello" && matches!(hello(), Ok(Command::Hello(hello)) if hello.auth.is_some())
+}
+
 impl Watched {
     fn has_changed(&self, clock: Timestamp) -> bool {
         let now = Entries::of(&self.cache, clock);
@@ -334,6 +346,12 @@ impl Queue {
     /// All of them, as a client sends them.
     pub fn into_requests(self) -> Vec<u8> {
         self.bytes
+    }
+
+    /// Begins again with the first one.
+    pub fn again(&mut self) {
+        self.parser = Parser::new(Limits::new(usize::MAX));
+        self.at = 0;
     }
 
     /// The next one; each was checked when it was collected.

@@ -1,0 +1,145 @@
+//! What the commands of an EXEC may cost, judged before the first of them runs: nobody else is served meanwhile, and
+//! one that is given up in its middle would have done a part.
+//!
+//! A command costs the bytes that it looks at: of its arguments, and of the values under its keys. How long a value
+//! may be by then follows from how long it is now and from the commands before.
+
+use std::collections::HashMap;
+
+use pgcache_resp::{Args, Command, Condition};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::call::Call;
+use super::refusal::{Done, Refusal};
+use super::store::Store;
+
+/// Bytes that the commands of one EXEC may look at: some hundred milliseconds of work.
+const MOST: usize = 128 << 20;
+/// Values of the longest size that they may look at in any case, where that is more.
+const MOST_VALUES: usize = 4;
+/// What a command, or a key, costs beside the bytes.
+const EACH: usize = 512;
+/// Bytes of a number, at most.
+const NUMBER: usize = 32;
+
+/// What was judged so far.
+pub struct Budget<'c, 't, S> {
+    /// The entries; None where nothing is known of them.
+    call: Option<&'c Call<'t, S>>,
+    /// The longest that a value can be.
+    longest: usize,
+    /// How long the values under keys may be, by the hash of the key.
+    lengths: HashMap<u64, usize>,
+    spent: usize,
+}
+
+impl<'c, 't, S: Store> Budget<'c, 't, S> {
+    pub fn new(call: &'c Call<'t, S>, longest: usize) -> Budget<'c, 't, S> {
+        Budget {
+            call: Some(call),
+            longest,
+            lengths: HashMap::new(),
+            spent: 0,
+        }
+    }
+
+    /// Adds the next command. An error: all of them together cost too much.
+    pub fn add<'a>(&mut self, args: Args<'_>, command: &Command<'_>) -> Done<'a> {
+        let bytes: usize = args.iter().map(<[u8]>::len).sum();
+        let values = self.values(command);
+        let cost = bytes.saturating_add(values).saturating_add(EACH);
+        self.spent = self.spent.saturating_add(cost);
+        let most = MOST.max(self.longest.saturating_mul(MOST_VALUES));
+        match self.spent > most {
+            true => Err(Refusal::TooMuchInExec),
+            false => Ok(()),
+        }
+    }
+
+    /// The bytes of values that a command looks at.
+    fn values(&mut self, command: &Command<'_>) -> usize {
+        match command {
+            Command::Set(set) => {
+                let plain = !set.get && matches!(set.condition, Condition::Always);
+                let former = if plain { 0 } else { self.length(set.key) };
+                self.at_least(set.key, set.value.len());
+                former
+            }
+            Command::SetIfAbsent { key, value } => {
+                self.at_least(key, value.len());
+                0
+            }
+            Command::GetSet { key, value } => {
+                let former = self.length(key);
+                self.at_least(key, value.len());
+                former
+            }
+            Command::SetMany { pairs, .. } | Command::SetManyExpire { pairs, .. } => {
+                for (key, value) in pairs.pairs() {
+                    self.at_least(key, value.len());
+                }
+                pairs.len() / 2 * EACH
+            }
+            Command::Append { key, value } => {
+                let length = self.length(key).saturating_add(value.len());
+                self.at_least(key, length)
+            }
+            Command::SetRange { key, offset, value } => {
+                let offset = usize::try_from(*offset).unwrap_or(0);
+                self.at_least(key, offset.saturating_add(value.len()))
+            }
+            Command::Increment { key, .. } | Command::IncrementFloat { key, .. } => {
+                self.at_least(key, NUMBER)
+            }
+            Command::Rename { from, to, .. } | Command::Copy { from, to, .. } => {
+                let length = self.length(from);
+                self.at_least(to, length)
+            }
+            Command::Get { key }
+            | Command::GetDelete { key }
+            | Command::GetExpire { key, .. }
+            | Command::GetRange { key, .. }
+            | Command::DeleteIf { key, .. }
+            | Command::Digest { key } => self.length(key),
+            Command::GetMany { keys } => self.lengths_of(*keys),
+            Command::Delete { keys } | Command::Exists { keys } | Command::Touch { keys } => {
+                keys.len() * EACH
+            }
+            Command::Other { entry, args } => match entry.name {
+                "eval" | "evalsha" => self.lengths_of(args.from(3)),
+                "object|encoding" => self.length(args.get(2).unwrap_or_default()),
+                _ => 0,
+            },
+            // From here on the keys are those of another cache.
+            Command::Select { .. } => {
+                self.call = None;
+                self.lengths.clear();
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    fn lengths_of(&mut self, keys: Args<'_>) -> usize {
+        let each = keys.iter().map(|key| self.length(key) + EACH);
+        each.fold(0, usize::saturating_add)
+    }
+
+    /// How long the value under a key may be.
+    fn length(&mut self, key: &[u8]) -> usize {
+        let (call, longest) = (self.call, self.longest);
+        *self.lengths.entry(xxh3_64(key)).or_insert_with(|| {
+            let Some(call) = call else {
+                return longest;
+            };
+            call.length_of(key).unwrap_or(0)
+        })
+    }
+
+    /// The same, after a command that may have made it so long.
+    fn at_least(&mut self, key: &[u8], length: usize) -> usize {
+        let length = self.length(key).max(length).min(self.longest);
+        self.lengths.insert(xxh3_64(key), length);
+        length
+    }
+}
