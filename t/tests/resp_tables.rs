@@ -1,7 +1,7 @@
 //! Commands on table caches through the door: they mean what the functions of SQL mean, for the role
 //! that asks. What Redis answers is compared in `resp_differential.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use pgcache_tests::ask::Ask;
@@ -647,6 +647,37 @@ fn a_random_key_is_any_that_is_there() {
     assert!(met.len() > 3, "{met:?}");
     session.run("DELETE FROM words WHERE key <> 'k7'");
     assert_eq!(client.ask(&["RANDOMKEY"]), Reply::bulk("k7"));
+}
+
+#[test]
+fn random_keys_are_about_equally_likely() {
+    let (door, mut session) = start();
+    let mut client = client(&door, "2");
+    // The last one fills more blocks than are looked at, half of whose rows are gone.
+    for (keys, length, per_key) in [
+        (2, 1, 50),
+        (7, 1, 40),
+        (50, 1, 30),
+        (400, 1, 20),
+        (200, 600, 20),
+    ] {
+        session.run(&format!(
+            "TRUNCATE words;
+             INSERT INTO words (key, value)
+             SELECT 'k' || i, repeat('v', {length}) FROM generate_series(1, 400) AS i;
+             DELETE FROM words WHERE substr(key, 2)::int > {keys}"
+        ));
+        let mut met: BTreeMap<String, usize> = BTreeMap::new();
+        for _ in 0..keys * per_key {
+            *met.entry(client.ask(&["RANDOMKEY"]).text()).or_default() += 1;
+        }
+        assert_eq!(met.len(), keys, "{met:?}");
+        let (least, most) = (met.values().min(), met.values().max());
+        let within = |count: Option<&usize>| {
+            count.is_some_and(|count| (per_key / 6..=per_key * 3).contains(count))
+        };
+        assert!(within(least) && within(most), "{keys}: {least:?} {most:?}");
+    }
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub enum Statement {
     Count,
     /// A live key in this block or a later one.
     KeyFrom,
+    /// The live keys from one block on, before another one.
+    KeysOfBlocks,
     DeleteExpired,
     IsExpired,
     Look,
@@ -102,7 +104,8 @@ impl Statement {
             | Statement::Expire
             | Statement::Census
             | Statement::Aged
-            | Statement::KeyFrom => Paths::Address,
+            | Statement::KeyFrom
+            | Statement::KeysOfBlocks => Paths::Address,
             Statement::DeleteAll | Statement::Count => Paths::Any,
             _ => Paths::Index,
         }
@@ -133,6 +136,7 @@ impl Statement {
                 &[Key, Key, Number]
             }
             Statement::KeyFrom => &[Address],
+            Statement::KeysOfBlocks => &[Address, Address],
             Statement::Look => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
             Statement::Census => &[Address, Address],
@@ -291,6 +295,11 @@ impl Statement {
             Statement::KeyFrom => {
                 "SELECT $$key FROM $$only$$T AS pgcache_c \
                  WHERE pgcache_c.ctid OPERATOR(pg_catalog.>=) $1 AND $$live LIMIT 1"
+            }
+            Statement::KeysOfBlocks => {
+                "SELECT $$key FROM $$only$$T AS pgcache_c \
+                 WHERE pgcache_c.ctid OPERATOR(pg_catalog.>=) $1 \
+                 AND pgcache_c.ctid OPERATOR(pg_catalog.<) $2 AND $$live"
             }
             Statement::Look => {
                 "SELECT pg_catalog.count(*) FILTER (WHERE $$euntil IS NULL \

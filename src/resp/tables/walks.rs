@@ -150,8 +150,13 @@ pub fn keys<'a>(
     Ok(())
 }
 
-/// RANDOMKEY: the first key from a random block on. One that follows a long stretch without entries is
-/// more likely than others.
+/// Blocks whose keys RANDOMKEY chooses among: all of a small table. With eight, a key of a sparse block is less
+/// than twice as likely as one of a full block, if half of the table is full.
+const SAMPLED: u64 = 8;
+/// How often it looks for blocks that have keys.
+const ROUNDS: u32 = 8;
+
+/// RANDOMKEY: any key of some random blocks.
 pub fn random_key<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
     let key = match reading.is_out_of_reach() {
@@ -163,14 +168,43 @@ pub fn random_key<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer
 }
 
 fn random_of(reading: &Reading) -> Option<Text> {
-    let plan = reading.plan(Statement::KeyFrom);
-    let from = |block: u32| plan.run(&[Typed::address(block)], |output| output.text(0, 0));
     let blocks = match reading.partitioned {
         true => 0,
         false => u64::from(storage::blocks(reading.relation)),
     };
-    let block = random::number() % blocks.max(1);
-    from(block as u32).or_else(|| from(0))
+    let mut found = memory::list(0);
+    if !reading.partitioned && blocks <= SAMPLED {
+        add_keys(reading, 0, blocks as u32, &mut found);
+    }
+    for _ in 0..ROUNDS {
+        if blocks <= SAMPLED || !found.is_empty() {
+            break;
+        }
+        let mut sampled = [0; SAMPLED as usize];
+        sampled.fill_with(|| (random::number() % blocks) as u32);
+        sampled.sort_unstable();
+        for (at, &block) in sampled.iter().enumerate() {
+            if at == 0 || sampled.get(at - 1) != Some(&block) {
+                add_keys(reading, block, block + 1, &mut found);
+            }
+        }
+    }
+    let chosen = random::number() % (found.len() as u64).max(1);
+    found.get(chosen as usize).copied().or_else(|| {
+        // In a table that is nearly empty, or partitioned: the next one from some block on.
+        let plan = reading.plan(Statement::KeyFrom);
+        let from = |block| plan.run(&[Typed::address(block)], |output| output.text(0, 0));
+        from((random::number() % blocks.max(1)) as u32).or_else(|| from(0))
+    })
+}
+
+/// Adds the keys of these blocks.
+fn add_keys(reading: &Reading, from: u32, until: u32, found: &mut Vec<Text>) {
+    let plan = reading.plan(Statement::KeysOfBlocks);
+    plan.run(&[Typed::address(from), Typed::address(until)], |output| {
+        let keys = (0..output.rows()).filter_map(|row| output.text(row, 0));
+        keys.for_each(|key| memory::push(found, key));
+    });
 }
 
 /// The same of one of several: an error is raised, so that the others stay as they were.
