@@ -7,7 +7,7 @@ use pgcache_resp::{Args, Command, CopyOptions, Failure, Writer};
 
 use super::admission::Step;
 use super::bundle::Bundle;
-use super::commands::WatchedRows;
+use super::commands::{WatchedRows, watched_rows};
 use super::decisions::Decided;
 use super::flush_all;
 use super::hand_over::{is_logged, lane, writes_log};
@@ -58,8 +58,8 @@ pub fn exec(
         }
         commands += 1;
     }
-    // A watched key that is not there is held by a row.
-    logs |= !watched.is_empty() && writes_log(&decided);
+    // The lock on the row of a watched key does, too.
+    logs |= !watched.are_absent() && writes_log(&decided);
     if commands == 0 && watched.is_empty() {
         return Step::Done;
     }
@@ -68,7 +68,7 @@ pub fn exec(
         true => Kind::Long,
         false => Kind::Write,
     };
-    let mut collected = watched.to_bytes();
+    let mut collected = watched_rows::head(core.decisions.databases(), &watched);
     collected.extend_from_slice(&queue.into_requests());
     core.bundle = Some(Bundle {
         work: Work::Exec,

@@ -83,6 +83,7 @@ mod resp_commands;
 mod resp_copy;
 mod resp_differential;
 mod resp_exec_bounds;
+mod resp_exec_tables;
 mod resp_faults;
 mod resp_flush_all;
 mod resp_front;

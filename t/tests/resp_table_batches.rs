@@ -118,8 +118,8 @@ fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
-        "CREATE ROLE app LOGIN; CREATE ROLE late LOGIN;
-         GRANT ALL ON {UNLOGGED}, {LOGGED}, public.door TO app, late"
+        "CREATE ROLE app LOGIN; CREATE ROLE late LOGIN; CREATE ROLE new LOGIN;
+         GRANT ALL ON {UNLOGGED}, {LOGGED}, public.door TO app, late, new"
     ));
     let mut other = client_in(&door, 1, Some("app"));
     assert_eq!(other.ask(&["SET", "locked", "1"]), OK());
@@ -130,10 +130,13 @@ fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
         &["ECHO", "after"],
         &["GET", "locked"],
     ];
-    // Who it is; and what it may, which is asked again and again while the other table is locked.
+    // What it may do, which is asked again and again while the other table is locked.
     let asked: [(&str, &[&[&str]]); 2] = [
-        ("app", &[&["AUTH", "app", "x"]]),
         ("late", &[&["SELECT", "2"], &["GET", "k"]]),
+        (
+            "new",
+            &[&["ECHO", "before"], &["SELECT", "2"], &["GET", "k"]],
+        ),
     ];
     for (role, inside) in asked {
         let mut client = client_in(&door, 0, Some(role));
@@ -320,25 +323,42 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
 }
 
 #[test]
-fn a_watched_key_stays_as_it_was_until_the_commit() {
+fn a_copy_to_a_database_that_is_not_there_is_an_error_inside_exec() {
     let door = start(&[]);
-    let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
-    // Somebody is about to make the key that is not there: EXEC waits for them, and sees it.
-    assert_eq!(client.ask(&["WATCH", "absent"]), OK());
-    session.run(&format!(
-        "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'v')"
-    ));
-    assert_eq!(client.ask(&["MULTI"]), OK());
-    client.ask(&["SET", "done", "1"]);
-    send(&mut client, &["EXEC"]);
-    let mut watcher = door.cluster.connect("postgres");
-    wait_until("EXEC waits", || {
-        watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
-    });
-    session.run("COMMIT");
-    assert_eq!(reply(&mut client), Reply::Null);
-    assert_eq!(client.ask(&["GET", "done"]), Reply::Null);
+    assert_eq!(client.ask(&["SET", "a", "v"]), OK());
+    for options in [
+        &["DB", "99"][..],
+        &["DB", "-1"],
+        &["REPLACE", "DB", "3"],
+        &["DB", "1", "DB", "99"],
+    ] {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        let words = [&["COPY", "a", "b"][..], options].concat();
+        assert_eq!(client.ask(&words), Reply::status("QUEUED"));
+        client.ask(&["COPY", "a", "c", "DB", "1", "REPLACE"]);
+        let Reply::Array(replies) = client.ask(&["EXEC"]) else {
+            panic!("EXEC has two replies")
+        };
+        let out_of_range = Reply::Error("ERR DB index is out of range".into());
+        assert_eq!(replies, [out_of_range, Reply::Integer(1)], "{options:?}");
+        assert_eq!(client.ask(&["EXISTS", "b"]), Reply::Integer(0));
+    }
+    // Of what else is on databases nothing is done in part.
+    for words in [&["SELECT", "2"][..], &["COPY", "a", "b", "DB", "2"]] {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        client.ask(&["SET", "d", "v"]);
+        assert_eq!(client.ask(words), Reply::status("QUEUED"));
+        let refused = client.ask(&["EXEC"]).error();
+        assert!(refused.starts_with("EXECABORT"), "{refused}");
+        assert_eq!(client.ask(&["EXISTS", "b", "d"]), Reply::Integer(0));
+    }
+    for words in [&["MOVE", "a", "2"][..], &["SWAPDB", "1", "2"]] {
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        let refused = client.ask(words).error();
+        assert!(refused.starts_with("ERR unknown command"), "{refused}");
+        assert!(client.ask(&["EXEC"]).error().starts_with("EXECABORT"));
+    }
 }
 
 #[test]

@@ -108,6 +108,18 @@ impl Transaction {
         }
     }
 
+    /// The keys that are marked, in the order of their caches; None for a cache that is marked as a whole.
+    pub(super) fn marked_names(&self) -> Vec<(u32, Option<Vec<Vec<u8>>>)> {
+        let whole = self.marked.tables.keys().map(|&relation| (relation, None));
+        let mut all = memory::collect(whole);
+        for (&relation, notes) in &self.marked.keys {
+            let keys = notes.keys().map(|key| key.to_vec());
+            memory::push(&mut all, (relation, Some(memory::collect(keys))));
+        }
+        all.sort_unstable();
+        all
+    }
+
     /// The commit is visible, and the marks still stand.
     pub(super) fn tell(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);

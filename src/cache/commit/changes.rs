@@ -24,6 +24,7 @@ use super::ledger::Transaction;
 use super::marks::Extent;
 use super::prepare;
 use super::told::MAX_KEYS;
+use super::watched;
 use crate::cache::lease::held;
 use crate::cache::model::key;
 use crate::cache::model::key_set::Keys;
@@ -232,8 +233,10 @@ fn hand_over() {
             t.record.is_none() && t.marks.is_empty()
         })
     };
-    if marks() {
-        return; // nothing to undo
+    let nothing_to_undo = marks();
+    wait_for_watchers();
+    if nothing_to_undo {
+        return;
     }
     let record = TRANSACTION.with(|t| t.look(|t| t.record));
     let handed = record
@@ -292,6 +295,18 @@ pub fn mark() {
             t.tell(tier);
         }
     });
+    wait_for_watchers();
+}
+
+/// Waits for each EXEC that watches what is marked, and found no entry there.
+fn wait_for_watchers() {
+    if !watched::is_anything_held() || fault::on(Fault::WatchedAbsentNotHeld) {
+        return;
+    }
+    // The lock is waited for with nothing borrowed: an error may end that.
+    for (relation, keys) in with(|t| t.marked_names()) {
+        watched::wait_for(Oid::from_u32(relation), keys.as_deref());
+    }
 }
 
 /// Unmarks, after the commit is visible or the transaction is rolled back.

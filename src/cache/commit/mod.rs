@@ -11,3 +11,4 @@ pub mod prepare;
 pub mod publish;
 pub mod setup;
 pub mod told;
+pub mod watched;

@@ -38,6 +38,9 @@ enum LockKind {
     Loads = 6,
     /// Of a key: who has waited for its loaders long enough, and wants no new ones.
     Gate = 7,
+    /// Of a key without an entry that an EXEC watches; of its cache, held beside it.
+    Watched = 8,
+    WatchedCache = 9,
 }
 
 /// What came of trying for the lock that stands for a lease.
@@ -113,6 +116,56 @@ fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     advisory(LockKind::Name, schema.to_u32(), hasher.finish() as u32)
+}
+
+/// Takes the lock of a watched key until the transaction ends.
+pub fn hold_key(relation: pg_sys::Oid, name: u32) {
+    hold(watched(relation, name), pg_sys::ExclusiveLock);
+}
+
+/// The same of its cache, beside others that watch keys of it.
+pub fn hold_cache(relation: pg_sys::Oid) {
+    hold(watched_cache(relation), pg_sys::RowShareLock);
+}
+
+/// Gives the lock of a watched key back.
+pub fn leave_key(relation: pg_sys::Oid, name: u32) {
+    leave(watched(relation, name), pg_sys::ExclusiveLock);
+}
+
+pub fn leave_cache(relation: pg_sys::Oid) {
+    leave(watched_cache(relation), pg_sys::RowShareLock);
+}
+
+/// Waits until no other transaction has the lock of a watched key.
+pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
+    wait_to_get(watched(relation, name), pg_sys::ShareLock);
+}
+
+/// Waits until no other transaction watches a key of the cache.
+pub fn wait_for_cache(relation: pg_sys::Oid) {
+    wait_to_get(watched_cache(relation), pg_sys::ExclusiveLock);
+}
+
+fn watched(relation: pg_sys::Oid, name: u32) -> Advisory {
+    advisory(LockKind::Watched, relation.to_u32(), name)
+}
+
+fn watched_cache(relation: pg_sys::Oid) -> Advisory {
+    advisory(LockKind::WatchedCache, relation.to_u32(), 0)
+}
+
+fn hold(lock: Advisory, mode: u32) {
+    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
+    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
+    // lock back at its end.
+    as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, false) });
+}
+
+fn leave(lock: Advisory, mode: u32) {
+    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
+    // SAFETY: taken by `hold`, under the same resource owner.
+    as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
 }
 
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
@@ -197,13 +250,7 @@ pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
 /// are at work are waited for. Others who shut it for all its keys have changed many, as we have,
 /// and would be waited for in any case.
 fn shut(relation: pg_sys::Oid) {
-    let (tag, mode) = (
-        gate(relation).tag(),
-        pg_sys::AccessExclusiveLock as pg_sys::LOCKMODE,
-    );
-    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
-    // lock back at its end.
-    as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, false) });
+    hold(gate(relation), pg_sys::AccessExclusiveLock);
 }
 
 /// Milliseconds between two attempts, at most.

@@ -47,6 +47,9 @@ faults! {
     /// A noted definition covers the rows that change in the same transaction.
     DefinitionCoversRows => "marks_at_limits::a_row_that_changes_beside_the_definition_is_marked_without_a_slot",
 
+    /// A commit does not wait for an EXEC that watches its keys and found no entry.
+    WatchedAbsentNotHeld => "resp_exec_tables::a_watched_key_without_an_entry_gets_none_before_the_commit",
+
     // Marks: before the commit record
     /// Marks are set when the commit is visible already.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",

@@ -69,6 +69,8 @@ pub struct Control {
     pub changes: Changes,
     /// Processes that want to know which entries change, of whatever cache, a bit each.
     trackers: AtomicU64,
+    /// Processes that keep watched keys without an entry as they are, a bit each.
+    pub watchers: AtomicU64,
     /// Transactions that will tell them.
     pub telling: Telling,
     /// Transactions that have stored what they loaded and have not ended; caches share a place.

@@ -53,6 +53,8 @@ pub enum Refusal<'a> {
     TooMuchKept,
     /// The commands of an EXEC would look at too many bytes.
     TooMuchInExec,
+    /// An EXEC would change one key of a table too often.
+    TooManyChanges,
     TooManyWatched,
     TooManyChannels,
     /// The name of a channel, or a pattern, that is longer than one may be.
@@ -151,6 +153,10 @@ impl Refusal<'_> {
             }
             Refusal::TooMuchInExec => {
                 let words = "Transaction discarded because its commands would read and write more than 128 MB; each command also counts as 512 bytes";
+                return write_verbatim_error("EXECABORT", words, replies);
+            }
+            Refusal::TooManyChanges => {
+                let words = "Transaction discarded because it would change one key of a table more than 4096 times";
                 return write_verbatim_error("EXECABORT", words, replies);
             }
             Refusal::TooManyWatched => "a connection can watch at most 4096 keys",

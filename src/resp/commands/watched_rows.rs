@@ -6,6 +6,8 @@ use pgrx::pg_sys::Oid;
 
 /// What a back's numbers begin with, and no reply.
 pub const NUMBERS: u8 = 0;
+/// The number of a key without an entry.
+pub const ABSENT: u64 = 0;
 
 /// Keys of one table.
 #[derive(Default)]
@@ -62,24 +64,40 @@ impl WatchedRows {
         fits
     }
 
-    /// As they go before the commands of an EXEC.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = (self.keys.len() as u32).to_le_bytes().to_vec();
-        for (key, number) in &self.keys {
-            bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            bytes.extend_from_slice(key);
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        bytes
+    /// Whether none of the keys had an entry.
+    pub fn are_absent(&self) -> bool {
+        self.keys.iter().all(|(_, number)| *number == ABSENT)
     }
+}
+
+/// What precedes the commands of an EXEC on a table: how many databases there are, and the watched keys.
+pub fn head(databases: usize, watched: &WatchedRows) -> Vec<u8> {
+    let number = |number: usize| (number as u32).to_le_bytes();
+    let mut bytes = number(databases).to_vec();
+    bytes.extend_from_slice(&number(watched.keys.len()));
+    for (key, fingerprint) in &watched.keys {
+        bytes.extend_from_slice(&number(key.len()));
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(&fingerprint.to_le_bytes());
+    }
+    bytes
 }
 
 /// A key, and the number of what was there.
 type Watched<'b> = (&'b [u8], u64);
 
-/// What `to_bytes` has written, in the order of the keys; and what follows it.
-pub fn read(bytes: &[u8]) -> Option<(Vec<Watched<'_>>, &[u8])> {
-    let (count, mut rest) = bytes.split_first_chunk::<4>()?;
+/// What an EXEC on a table begins with, and what follows it.
+pub struct Head<'b> {
+    pub databases: usize,
+    /// In the order of their spellings.
+    pub watched: Vec<Watched<'b>>,
+    pub commands: &'b [u8],
+}
+
+/// Reads what [`head`] has written.
+pub fn read(bytes: &[u8]) -> Option<Head<'_>> {
+    let (databases, rest) = bytes.split_first_chunk::<4>()?;
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
     let mut watched = Vec::new();
     for _ in 0..u32::from_le_bytes(*count) {
         let (length, more) = rest.split_first_chunk::<4>()?;
@@ -89,5 +107,9 @@ pub fn read(bytes: &[u8]) -> Option<(Vec<Watched<'_>>, &[u8])> {
         rest = more;
     }
     watched.sort_unstable();
-    Some((watched, rest))
+    Some(Head {
+        databases: u32::from_le_bytes(*databases) as usize,
+        watched,
+        commands: rest,
+    })
 }

@@ -7,6 +7,7 @@
 //!
 //! A command that is refused has changed nothing. One that has to fail later raises an error.
 
+mod plan;
 mod present;
 mod rows;
 mod store;
@@ -16,8 +17,9 @@ mod watch;
 
 use pgcache_resp::{Command, Expiry, Writer};
 
+pub use self::plan::{Plan, plan};
 pub use self::table::{Table, take_surprise};
-pub use self::watch::fingerprint;
+pub use self::watch::{fingerprint, hold_absent};
 use super::commands::buffers::with_buffers;
 use super::commands::call::Call;
 use super::commands::refusal::{Done, Refusal};

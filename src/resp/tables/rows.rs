@@ -116,6 +116,12 @@ impl<'t> Rows<'t> {
         })))
     }
 
+    /// Locks the row under a key, if there is one.
+    pub fn hold_key<'a>(&self, key: &Option<HashedKey>) -> Done<'a> {
+        self.change_if(key, Seek::Any, RowAction::Keep, |_| false)?;
+        Ok(())
+    }
+
     /// Changes a live entry in one way, or does not; whether it did.
     pub fn change_if<'a>(
         &self,

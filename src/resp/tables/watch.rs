@@ -5,20 +5,40 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::rows::{self, Rows};
 use super::table::{Table, refused};
+use crate::cache::commit::watched;
 use crate::cache::entries;
 use crate::cache::memory::raw::{New, Seen};
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::buffers::{value, with_buffers};
 use crate::resp::commands::refusal::Done;
 use crate::resp::commands::store::Store;
+use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::target::Rights;
 
-/// Of a key that is not there.
-const ABSENT: u64 = 0;
+/// Keeps others from storing an entry under these keys, which had none, until the transaction ends. A role that may not
+/// write keeps nobody off: what it reads then is as it was a moment ago.
+pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
+    if keys.is_empty() || !table.target.rights.has(Rights::MOVE) {
+        return Ok(());
+    }
+    let call = rows::call(table);
+    let rows: Rows<'_> = *call.to_write(Rights::MOVE)?;
+    let keys = keys.iter().filter_map(|key| rows.key(key));
+    let mut keys: Vec<HashedKey> = memory::collect(keys);
+    keys.sort_unstable_by(|one, other| one.bytes().cmp(other.bytes()));
+    keys.dedup_by(|one, other| one.bytes() == other.bytes());
+    if !watched::hold(table.relation(), &keys) {
+        for key in keys {
+            hold(table, &rows, &Some(key))?;
+        }
+    }
+    Ok(())
+}
 
 /// A number for the entry under a key as it is now: another one for another entry. With `lock` nobody
-/// else changes it until the transaction ends, also where nothing is there. A role that may not write
-/// locks nothing: what it reads then is as it was a moment ago.
+/// else changes the entry until the transaction ends. A role that may not write locks nothing.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = rows::call(table);
     let locks = lock && table.target.rights.has(Rights::MOVE);
@@ -29,7 +49,7 @@ pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     };
     let key = rows.key(key);
     if locks && key.is_some() && !fault::on(Fault::WatchedRowNotLocked) {
-        hold(table, &rows, &key)?;
+        rows.hold_key(&key)?;
     }
     with_buffers(|buffers| {
         let seen = rows.get(&key, &mut buffers.found)?;
@@ -42,8 +62,8 @@ fn number(seen: &Seen, value: &[u8]) -> u64 {
     xxh3_64_with_seed(value, seed) | 1
 }
 
-/// Locks the row. Where there is none, one that is written and removed at once keeps others from writing
-/// theirs until it is certain that ours does not come: Postgres makes them wait for our transaction.
+/// Without a tier a row that is written and removed at once keeps others from writing theirs: Postgres makes them wait
+/// for our transaction.
 fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &<Rows<'_> as Store>::Key<'_>) -> Done<'a> {
     let new = New {
         value: Some(rows.smallest()),

@@ -11,6 +11,7 @@ use crate::pg::memory::scratch::Scratch;
 use crate::pg::resp::desk::{Handed, Taken, Work};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
+use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::tables::{self, Table};
 
@@ -34,6 +35,8 @@ pub struct Tools {
     pub batch: Batch,
     pub scratch: Scratch,
     pub replies: Writer,
+    /// Databases that a COPY may name: a front has checked those of commands outside of EXEC.
+    databases: usize,
 }
 
 impl Job {
@@ -49,6 +52,7 @@ impl Tools {
             batch: Batch::default(),
             scratch: Scratch::new(),
             replies: Writer::new(Protocol::Resp2, longest),
+            databases: usize::MAX,
         }
     }
 
@@ -95,6 +99,7 @@ impl Tools {
     pub fn run(&mut self, handed: &Handed, requests: &[u8], table: &Table) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         self.set_protocol(handed);
+        self.databases = usize::MAX;
         let requests = match handed.work {
             Work::Watch => return self.watch(requests, table),
             Work::Clear => return self.clear(requests, handed.alone),
@@ -104,7 +109,15 @@ impl Tools {
             },
             Work::Read | Work::Write => requests,
         };
+        let mut plan = tables::Plan::default();
         if handed.work == Work::Exec {
+            match tables::plan(table, requests, handed.commands, &mut self.scratch) {
+                Ok(planned) => plan = planned,
+                Err(refusal) => {
+                    refusal.write(&mut self.replies);
+                    return from..self.replies.as_bytes().len();
+                }
+            }
             self.replies.array(handed.commands as usize);
         }
         if let Some(other) = handed.copied_to {
@@ -112,11 +125,12 @@ impl Tools {
             return from..self.replies.as_bytes().len();
         }
         self.batch.cut(requests, &Limits::new(usize::MAX));
-        let mut at = 0;
+        let (mut at, mut number) = (0, 0);
         let mut batch = std::mem::take(&mut self.batch);
         while let Some(request) = batch.next(requests) {
             at += request.used;
-            self.command(request.args, table);
+            self.command(request.args, table, plan.skips(number));
+            number += 1;
         }
         self.batch = batch;
         // What is long or unusual.
@@ -126,7 +140,8 @@ impl Tools {
         {
             at += request.used;
             if !request.args.is_empty() {
-                self.command(request.args, table);
+                self.command(request.args, table, plan.skips(number));
+                number += 1;
             }
         }
         from..self.replies.as_bytes().len()
@@ -196,10 +211,17 @@ impl Tools {
     /// The commands of an EXEC whose watched keys are as they were, which they are from now on until the
     /// transaction ends; else that is replied.
     fn unchanged<'r>(&mut self, requests: &'r [u8], table: &Table) -> Option<&'r [u8]> {
-        let (watched, commands) = watched_rows::read(requests)?;
-        for (key, former) in watched {
-            let replies = &mut self.replies;
-            match self.scratch.run(|| tables::fingerprint(table, key, true)) {
+        let head = watched_rows::read(requests)?;
+        self.databases = head.databases;
+        let absent = head.watched.iter().filter(|(_, former)| *former == ABSENT);
+        let absent: Vec<&[u8]> = absent.map(|&(key, _)| key).collect();
+        if let Err(refusal) = tables::hold_absent(table, &absent) {
+            refusal.write(&mut self.replies);
+            return None;
+        }
+        for (key, former) in head.watched {
+            let (lock, replies) = (former != ABSENT, &mut self.replies);
+            match self.scratch.run(|| tables::fingerprint(table, key, lock)) {
                 Ok(number) if number == former || fault::on(Fault::WatchNotCompared) => {}
                 Ok(_) => {
                     replies.null_array();
@@ -211,7 +233,7 @@ impl Tools {
                 }
             }
         }
-        Some(commands)
+        Some(head.commands)
     }
 
     /// The replies where the cache is gone.
@@ -235,13 +257,25 @@ impl Tools {
         }
     }
 
-    fn command(&mut self, args: Args<'_>, table: &Table) {
+    /// Runs a command, or replies to a SET that a later one overwrites.
+    fn command(&mut self, args: Args<'_>, table: &Table, is_overwritten: bool) {
         let replies = &mut self.replies;
+        if is_overwritten {
+            return replies.simple("OK");
+        }
+        if replies.overflowed() {
+            return; // the transaction is rolled back
+        }
         let before = replies.as_bytes().len();
         let command = match Command::read(args) {
             Ok(command) => command,
             Err(failure) => return failure.write(replies),
         };
+        if let Command::Copy { options, .. } = &command
+            && let Err(failure) = options.read(self.databases)
+        {
+            return failure.write(replies);
+        }
         let done = self.scratch.run(|| tables::run(&command, table, replies));
         if let Err(refusal) = done {
             replies.rewind(before);

@@ -21,7 +21,7 @@ use self::job::{Job, Tools, write_failure, write_lost};
 use self::roles::Roles;
 use super::question::{Answer, Question};
 use super::tables::{self, Table};
-use crate::cache::commit::told;
+use crate::cache::commit::{told, watched};
 use crate::cache::memory::raw;
 use crate::pg::resp::board::Board;
 use crate::pg::resp::commits;
@@ -66,6 +66,7 @@ enum At {
 
 impl Bench {
     pub fn new(number: usize, desk: Desk, search_path: CString) -> Bench {
+        watched::begin(number);
         Bench {
             number,
             desk,
@@ -188,6 +189,7 @@ impl Bench {
         {
             job.handed.alone = true;
         }
+        watched::end();
         background::report_statistics(false);
         done
     }

@@ -1,0 +1,282 @@
+//! EXEC on a table: watched keys that have no entry, and many writes of one key.
+
+use std::time::{Duration, Instant};
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{Client, Door, Reply};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
+use pgcache_tests::wait::wait_until;
+
+const OK: fn() -> Reply = || Reply::status("OK");
+
+/// The reply to an EXEC of these.
+fn exec(client: &mut Client, commands: &[&[&str]]) -> Reply {
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    for words in commands {
+        assert_eq!(client.ask(words), Reply::status("QUEUED"));
+    }
+    client.ask(&["EXEC"])
+}
+
+/// A lock that the trigger of a table waits for, so that an EXEC that writes it stays open.
+fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF NEW.key = 'slow' THEN PERFORM pg_advisory_xact_lock(1); END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER waits BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION waits();
+         SELECT pg_advisory_lock(1)"
+    ));
+    session
+}
+
+/// The number of a transaction that writes now: one more than the last that wrote.
+fn next_transaction(session: &mut postgres::Client) -> i64 {
+    session.number("SELECT pg_current_xact_id()")
+}
+
+fn waiting(session: &mut postgres::Client) -> i64 {
+    session.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+}
+
+#[test]
+fn a_watched_key_without_an_entry_is_neither_written_nor_told_of() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    for (database, table) in [(1, UNLOGGED), (2, LOGGED)] {
+        let mut client = client_in(&door, database, None);
+        let mut reader = client_in(&door, database, None);
+        reader.ask(&["HELLO", "3"]);
+        assert_eq!(reader.ask(&["CLIENT", "TRACKING", "ON", "BCAST"]), OK());
+        assert_eq!(client.ask(&["WATCH", "absent", "other"]), OK());
+        let before = next_transaction(&mut session);
+        let done = exec(
+            &mut client,
+            &[&["GET", "absent"], &["EXPIRE", "other", "9"]],
+        );
+        assert_eq!(done, Reply::Array(vec![Reply::Null, Reply::Integer(0)]));
+        // Nothing has got a transaction id, and so written a record.
+        assert_eq!(next_transaction(&mut session), before + 1, "{table}");
+        let size = format!("SELECT pg_relation_size('{table}')");
+        assert_eq!(session.number(&size), 0, "{table}");
+        assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"), "{table}");
+        // An expired row stays as it is, too.
+        session.run(&format!(
+            "INSERT INTO {table} (key, value, expires_at) VALUES ('old', 'v', '2001-01-01')"
+        ));
+        let told = reader.reply();
+        assert!(matches!(told, Some(Reply::Push(_))), "{told:?}");
+        let before = next_transaction(&mut session);
+        assert_eq!(client.ask(&["WATCH", "old"]), OK());
+        let done = exec(&mut client, &[&["GET", "old"]]);
+        assert_eq!(done, Reply::Array(vec![Reply::Null]));
+        assert_eq!(next_transaction(&mut session), before + 1, "{table}");
+        assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"), "{table}");
+    }
+}
+
+#[test]
+fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
+    let door = start(&[]);
+    let mut locks = wait_in_a_trigger(&door, UNLOGGED);
+    let mut client = client_in(&door, 1, None);
+    let bulk = format!(
+        "INSERT INTO {UNLOGGED} (key, value)
+         SELECT CASE i WHEN 1 THEN 'absent' ELSE 'b' || i END, 'theirs' FROM generate_series(1, 20000) AS i"
+    );
+    let statements = [
+        format!("INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs')"),
+        format!("SELECT cache_set('absent', 'theirs', cache => '{UNLOGGED}')"),
+        format!("COPY {UNLOGGED} (key, value) FROM PROGRAM 'printf \"absent\\ttheirs\\n\"'"),
+        bulk,
+    ];
+    for statement in statements {
+        locks.run(&format!("TRUNCATE {UNLOGGED}"));
+        assert_eq!(client.ask(&["WATCH", "absent"]), OK());
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        client.ask(&["SET", "slow", "1"]);
+        client.ask(&["GET", "absent"]);
+        send(&mut client, &["EXEC"]);
+        wait_until("EXEC waits in its trigger", || waiting(&mut locks) == 1);
+        // A session that stores the key does not come to its end before EXEC does.
+        let mut session = door.cluster.connect("postgres");
+        let stored = std::thread::spawn(move || session.run(&statement));
+        wait_until("it waits for EXEC", || waiting(&mut locks) == 2);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!stored.is_finished());
+        let seen = format!("SELECT count(*) FROM {UNLOGGED} WHERE key = 'absent'");
+        assert_eq!(locks.number(&seen), 0);
+        locks.run("SELECT pg_advisory_unlock(1)");
+        assert_eq!(reply(&mut client), Reply::Array(vec![OK(), Reply::Null]));
+        stored.join().expect("it is stored");
+        assert_eq!(locks.number(&seen), 1);
+        locks.run("SELECT pg_advisory_lock(1)");
+        // The next one sees it.
+        assert_eq!(client.ask(&["WATCH", "absent"]), OK());
+        locks.run(&format!("DELETE FROM {UNLOGGED} WHERE key = 'absent'"));
+        assert_eq!(exec(&mut client, &[&["GET", "slow"]]), Reply::Null);
+    }
+}
+
+#[test]
+fn a_commit_that_is_under_way_is_waited_for_and_seen() {
+    let door = start(&["max_prepared_transactions = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    assert_eq!(client.ask(&["WATCH", "absent"]), OK());
+    // A prepared one has passed the point where it could wait.
+    session.run(&format!(
+        "BEGIN;
+         INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs');
+         PREPARE TRANSACTION 'p'"
+    ));
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "done", "1"]);
+    send(&mut client, &["EXEC"]);
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(client.is_silent());
+    // Others are served meanwhile.
+    let mut other = client_in(&door, 1, None);
+    assert_eq!(other.ask(&["SET", "k", "v"]), OK());
+    assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("v"));
+    session.run("COMMIT PREPARED 'p'");
+    assert_eq!(reply(&mut client), Reply::Null);
+    assert_eq!(client.ask(&["GET", "done"]), Reply::Null);
+}
+
+#[test]
+fn one_of_two_execs_that_each_set_what_the_other_watches_is_given_up() {
+    let door = start(&["pgcache.resp_backs = 3"]);
+    let ends = Instant::now() + Duration::from_secs(2);
+    let (one, other) = (client_in(&door, 1, None), client_in(&door, 1, None));
+    let mut session = door.cluster.connect("postgres");
+    let mut clients = [(one, "a", "b"), (other, "b", "a")];
+    let mut both = 0;
+    while Instant::now() < ends {
+        session.run(&format!("DELETE FROM {UNLOGGED}"));
+        for (client, watched, _) in &mut clients {
+            assert_eq!(client.ask(&["WATCH", watched]), OK());
+        }
+        for (client, watched, set) in &mut clients {
+            assert_eq!(client.ask(&["MULTI"]), OK());
+            client.ask(&["GET", watched]);
+            client.ask(&["SET", set, "v"]);
+        }
+        for (client, ..) in &mut clients {
+            send(client, &["EXEC"]);
+        }
+        let done = clients
+            .iter_mut()
+            .filter_map(|(client, ..)| match reply(client) {
+                Reply::Array(replies) => Some(replies),
+                Reply::Null => None,
+                Reply::Error(words) if words.starts_with("EXECABORT") => None,
+                other => panic!("{other:?}"),
+            })
+            .count();
+        both += usize::from(done == 2);
+    }
+    assert_eq!(both, 0);
+}
+
+#[test]
+fn an_exec_writes_a_key_that_it_sets_again_and_again_once() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    let mut sent = Client::request(&[b"MULTI"]);
+    for number in 0..20_000 {
+        let value = number.to_string();
+        sent.extend(Client::request(&[b"SET", b"k", value.as_bytes()]));
+        if number % 5_000 == 0 {
+            sent.extend(Client::request(&[b"GET", b"k"]));
+            sent.extend(Client::request(&[b"SET", b"", b"v"]));
+        }
+    }
+    sent.extend(Client::request(&[b"EXEC"]));
+    let began = Instant::now();
+    assert!(client.send(&sent));
+    (0..20_009).for_each(|_| drop(client.reply()));
+    let Some(Reply::Array(replies)) = client.reply() else {
+        panic!("EXEC has replies")
+    };
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(replies.len(), 20_008);
+    let read: Vec<_> = replies
+        .iter()
+        .filter(|reply| matches!(reply, Reply::Bulk(_)))
+        .collect();
+    assert_eq!(
+        read,
+        ["0", "5000", "10000", "15000"]
+            .map(Reply::bulk)
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    let failed = |reply: &&Reply| matches!(reply, Reply::Error(_));
+    assert_eq!(replies.iter().filter(failed).count(), 4);
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("19999"));
+    // Five versions of the row, on one page.
+    let size = format!("SELECT pg_relation_size('{UNLOGGED}')");
+    assert_eq!(session.number(&size), 8192);
+
+    // What cannot be put together is bounded.
+    let mut sent = Client::request(&[b"MULTI"]);
+    sent.extend(Client::request(&[b"INCR", b"n"]).repeat(5_000));
+    sent.extend(Client::request(&[b"EXEC"]));
+    assert!(client.send(&sent));
+    (0..5_001).for_each(|_| drop(client.reply()));
+    let refused = client.reply().expect("EXEC is answered").error();
+    assert!(
+        refused.starts_with("EXECABORT ") && refused.contains("4096"),
+        "{refused}"
+    );
+    assert_eq!(client.ask(&["GET", "n"]), Reply::Null);
+}
+
+#[test]
+fn a_trigger_sees_each_value_that_an_exec_sets() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE TABLE seen (value text);
+         CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+             'BEGIN INSERT INTO seen VALUES (NEW.value); RETURN NULL; END';
+         CREATE TRIGGER see AFTER INSERT OR UPDATE ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION see()"
+    ));
+    let mut client = client_in(&door, 1, None);
+    let values: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let sets: Vec<[&str; 3]> = values.iter().map(|value| ["SET", "k", value]).collect();
+    let sets: Vec<&[&str]> = sets.iter().map(|words| &words[..]).collect();
+    assert_eq!(exec(&mut client, &sets), Reply::Array(vec![OK(); 100]));
+    assert_eq!(
+        session.lines("SELECT value FROM seen ORDER BY value::int"),
+        values
+    );
+}
+
+#[test]
+fn an_exec_that_would_write_too_much_writes_nothing() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 1, None);
+    let big = "v".repeat(1_000_000);
+    assert_eq!(client.ask(&["SET", "big", &big]), OK());
+    let mut sent = Client::request(&[b"MULTI"]);
+    sent.extend(Client::request(&[b"SETRANGE", b"big", b"900000", b"x"]).repeat(2_000));
+    sent.extend(Client::request(&[b"EXEC"]));
+    assert!(client.send(&sent));
+    (0..2_001).for_each(|_| drop(client.reply()));
+    let refused = client.reply().expect("EXEC is answered").error();
+    assert!(
+        refused.starts_with("EXECABORT ") && refused.contains("128 MB"),
+        "{refused}"
+    );
+    assert_eq!(client.ask(&["GET", "big"]), Reply::bulk(&big));
+}
