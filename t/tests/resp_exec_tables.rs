@@ -122,6 +122,28 @@ fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
 }
 
 #[test]
+fn a_watched_entry_stays_as_it_was_until_the_commit() {
+    let door = start(&[]);
+    let mut locks = wait_in_a_trigger(&door, UNLOGGED);
+    let mut client = client_in(&door, 1, None);
+    assert_eq!(client.ask(&["SET", "k", "1"]), OK());
+    assert_eq!(client.ask(&["WATCH", "k"]), OK());
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "slow", "1"]);
+    client.ask(&["GET", "k"]);
+    send(&mut client, &["EXEC"]);
+    wait_until("EXEC waits in its trigger", || waiting(&mut locks) == 1);
+    let mut session = door.cluster.connect("postgres");
+    session.run("SET lock_timeout = '300ms'");
+    let change = format!("UPDATE {UNLOGGED} SET value = '2' WHERE key = 'k'");
+    assert!(session.batch_execute(&change).is_err());
+    locks.run("SELECT pg_advisory_unlock(1)");
+    let done = Reply::Array(vec![OK(), Reply::bulk("1")]);
+    assert_eq!(reply(&mut client), done);
+    session.run(&change);
+}
+
+#[test]
 fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     let door = start(&["max_prepared_transactions = 2"]);
     let mut session = door.cluster.connect("postgres");

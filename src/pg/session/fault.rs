@@ -252,7 +252,7 @@ faults! {
     /// EXEC runs although a watched row has changed.
     WatchNotCompared => "resp_table_batches::an_exec_of_watched_keys_is_done_if_they_are_as_they_were",
     /// EXEC does not lock the rows that it has compared.
-    WatchedRowNotLocked => "resp_table_batches::a_watched_key_stays_as_it_was_until_the_commit",
+    WatchedRowNotLocked => "resp_exec_tables::a_watched_entry_stays_as_it_was_until_the_commit",
     /// What code of a role has left in the session stays for the next one.
     NotTidied => "resp_table_roles::a_trigger_leaves_nothing_for_the_next_role",
     /// A message is sent although its transaction is rolled back.
