@@ -1,6 +1,7 @@
 //! Runs commands: those of the connection and the server, of channels, and those on entries; and the
 //! ones that a transaction has collected.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,6 @@ use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
 use super::{flush_all, hand_over, refusal, server_commands, slow, table_exec};
 use crate::guc;
-use crate::pg::session::clock::Timestamp;
 use crate::pg::worker::background;
 
 /// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
@@ -296,9 +296,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     let Some(mut queue) = session.state.exec(core.now, replies) else {
         return Step::Done;
     };
-    if let Some(decided) = &session.decided
-        && let Err(refusal) = within_budget(decided, &mut queue, core.now)
-    {
+    if let Err(refusal) = within_budget(core, session, &mut queue) {
         replies.rewind(before);
         refusal.write(replies);
         return Step::Done;
@@ -354,9 +352,18 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
 }
 
 /// An error where the commands of a transaction would cost too much: before the first of them.
-fn within_budget<'a>(decided: &Decided, queue: &mut Queue, now: Timestamp) -> Done<'a> {
-    let call = Call::new(&decided.target, now);
-    let mut budget = Budget::new(&call, guc::hot_max_value());
+fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) -> Done<'a> {
+    let databases = databases_of(core, session, queue);
+    let decided: Vec<_> = databases
+        .into_iter()
+        .filter_map(|database| Some((database, known(core, session, database)?)))
+        .collect();
+    let mut calls = Vec::new();
+    for (database, decided) in &decided {
+        calls.push((*database, Call::new(&decided.target, core.now)));
+    }
+    let mut budget = Budget::new(&calls, session.database, guc::hot_max_value());
+    queue.again();
     while let Some(args) = queue.next() {
         if let Ok(command) = Command::read(args) {
             budget.add(args, &command)?;
@@ -364,6 +371,31 @@ fn within_budget<'a>(decided: &Decided, queue: &mut Queue, now: Timestamp) -> Do
     }
     queue.again();
     Ok(())
+}
+
+/// The databases that a transaction uses.
+fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u32> {
+    let mut databases = BTreeSet::from([session.database]);
+    while let Some(args) = queue.next() {
+        match Command::read(args) {
+            Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
+            Ok(Command::Copy { options, .. }) => {
+                let read = options.read(core.decisions.databases());
+                databases.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
+            }
+            _ => {}
+        }
+    }
+    databases.retain(|database| (*database as usize) < core.decisions.databases());
+    databases
+}
+
+/// What the client may do in a database, if that is known: a command there would have to wait otherwise, and is refused.
+fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Decided>> {
+    let mut nowhere = Writer::new(session.protocol, 0);
+    let decided = admission::decided_in(core, session, database, &mut nowhere);
+    session.waits = Waits::Nothing;
+    decided.ok()
 }
 
 /// Whether a command changes nothing.

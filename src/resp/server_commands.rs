@@ -210,9 +210,24 @@ fn named(name: &[u8]) -> Option<&'static Entry> {
     }
 }
 
+/// Names that COMMAND INFO and COMMAND DOCS take at once: many times as many as there are commands.
+const MOST_DESCRIBED: usize = 4096;
+
+/// Whether these are too many, which is replied then.
+fn are_too_many(names: Args<'_>, replies: &mut Writer) -> bool {
+    let too_many = names.len() > MOST_DESCRIBED;
+    if too_many {
+        replies.error(&[b"ERR at most 4096 commands can be described at once"]);
+    }
+    too_many
+}
+
 fn info_of_commands(names: Args<'_>, replies: &mut Writer) {
     if names.is_empty() {
         return describe_all(replies);
+    }
+    if are_too_many(names, replies) {
+        return;
     }
     replies.array(names.len());
     for name in names.iter() {
@@ -227,6 +242,9 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     if names.is_empty() {
         replies.map(TABLE.len());
         return TABLE.iter().for_each(|entry| document(entry, replies));
+    }
+    if are_too_many(names, replies) {
+        return;
     }
     let known = || names.iter().filter_map(named);
     replies.map(known().count());

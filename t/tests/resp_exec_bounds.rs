@@ -95,11 +95,11 @@ fn commands_about_the_server_are_bounded_inside_exec() {
         &[b"CONFIG", b"GET", b"*"],
     ];
     for words in words {
-        let sent = transaction(words, 20_000);
+        let sent = transaction(words, 8_000);
         // The client is cut off where its reply is too long, or is told what was not run.
         let mut client = door.client();
         assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
-        others_are_served(&door, client, sent, 20_000);
+        others_are_served(&door, client, sent, 8_000);
     }
 }
 
@@ -146,4 +146,52 @@ fn auth_is_refused_when_it_is_queued() {
     assert_eq!(client.ask(&["MULTI"]), ok());
     assert_eq!(client.ask(&["HELLO", "3"]), Reply::status("QUEUED"));
     assert!(matches!(client.ask(&["EXEC"]), Reply::Array(_)));
+}
+
+#[test]
+fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
+    let door = Door::start(&["pgcache.resp_caches = 'public.door, public.more'"]);
+    door.cluster
+        .connect("postgres")
+        .batch_execute("SELECT cache_create('more', storage => 'memory', value_type => 'bytea')")
+        .expect("a cache");
+    let mut client = door.client();
+    // What this client may do with the other cache is known.
+    assert_eq!(client.ask(&["SELECT", "1"]), ok());
+    assert_eq!(client.ask(&["SET", "k", "v"]), ok());
+    assert_eq!(client.ask(&["SELECT", "0"]), ok());
+    let other: &[&[u8]] = &[b"SELECT", b"1"];
+    let mut exec = |commands: &[(&[&[u8]], usize)]| {
+        let mut sent = Client::request(&[b"MULTI"]);
+        let mut queued = 1;
+        for (words, times) in commands {
+            sent.extend(Client::request(words).repeat(*times));
+            queued += times;
+        }
+        sent.extend(Client::request(&[b"EXEC"]));
+        assert!(client.send(&sent));
+        (0..queued).for_each(|_| drop(client.reply()));
+        client.reply()
+    };
+    let done = exec(&[
+        (other, 1),
+        (&[b"GET", b"k"], 2_000),
+        (&[b"SELECT", b"0"], 1),
+    ]);
+    assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 2_002));
+    // What was made long before another SELECT is long behind it, too.
+    let grows: &[&[u8]] = &[b"SETRANGE", b"k", b"900000", b"x"];
+    refused(exec(&[
+        (other, 1),
+        (grows, 1),
+        (&[b"SELECT", b"0"], 1),
+        (other, 1),
+        (&[b"DIGEST", b"k"], 4_000),
+    ]));
+    refused(exec(&[
+        (&[b"SETRANGE", b"a", b"900000", b"x"], 1),
+        (&[b"COPY", b"a", b"b", b"DB", b"1"], 1),
+        (other, 1),
+        (&[b"DIGEST", b"b"], 4_000),
+    ]));
 }

@@ -26,9 +26,15 @@ fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> V
 /// The reply to this, while another client's PINGs are answered soon.
 #[track_caller]
 fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
-    let mut others: Vec<Client> = (0..3).map(|_| door.client()).collect();
-    let (mut client, sent) = (door.client(), Client::request(words));
+    let mut client = door.client();
     assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
+    others_than(door, client, Client::request(words))
+}
+
+/// The same of a client and what it sends.
+#[track_caller]
+fn others_than(door: &Door, mut client: Client, sent: Vec<u8>) -> Reply {
+    let mut others: Vec<Client> = (0..3).map(|_| door.client()).collect();
     let busy = std::thread::spawn(move || {
         assert!(client.send(&sent));
         client.reply()
@@ -178,6 +184,34 @@ fn long_patterns_of_other_commands_stall_nobody() {
             assert_eq!(reply, Reply::Array(Vec::new()));
         }
     }
+    // A client's own names, each found among thousands.
+    let last = format!("{}3999", "a".repeat(100)).into_bytes();
+    for (word, name) in [
+        (&b"SUBSCRIBE"[..], &last[..]),
+        (b"UNSUBSCRIBE", b"x"),
+        (b"PUNSUBSCRIBE", b"x"),
+    ] {
+        let mut client = door.client();
+        assert!(client.send(&Client::request(&words)));
+        (0..4_000).for_each(|_| drop(client.reply()));
+        let again = [&[word][..], &vec![name; 100_000]].concat();
+        others_than(&door, client, Client::request(&again));
+    }
     let listed = others_are_served(&door, &[b"PUBSUB", b"CHANNELS", b"a*7"]);
     assert!(matches!(listed, Reply::Array(names) if names.len() == 400));
+}
+
+#[test]
+fn a_command_that_describes_one_again_and_again_stalls_nobody() {
+    let door = Door::start(&[]);
+    for word in [&b"INFO"[..], b"DOCS"] {
+        let words = [&[&b"COMMAND"[..], word][..], &vec![&b"client"[..]; 600_000]].concat();
+        let refused = others_are_served(&door, &words).error();
+        assert!(refused.contains("4096"), "{refused}");
+        let Reply::Array(all) = others_are_served(&door, &[b"COMMAND", word, b"get", b"set"])
+        else {
+            panic!("an array was to come")
+        };
+        assert!(all.len() >= 2);
+    }
 }

@@ -22,6 +22,9 @@ use crate::pg::memory;
 use crate::pg::session::{advisory, wait};
 use crate::pg::shmem::tier::{Tier, tier};
 
+/// Keys that are locked one by one. More take the lock of the cache: the server has a few thousand locks.
+const MOST_LOCKS: usize = 64;
+
 thread_local! {
     /// The bit of this process among those that hold such locks.
     static BIT: Cell<u64> = const { Cell::new(0) };
@@ -46,16 +49,20 @@ pub fn hold(relation: Oid, keys: &[HashedKey]) -> bool {
     };
     let began = Instant::now();
     tier.control().watchers.fetch_or(BIT.get(), SeqCst);
+    let all = keys.len() > MOST_LOCKS;
+    let locked = if all { &[] } else { keys };
     loop {
-        advisory::hold_cache(relation);
-        keys.iter()
-            .for_each(|key| advisory::hold_key(relation, name(key.bytes())));
+        advisory::hold_cache(relation, all);
+        for key in locked {
+            advisory::hold_key(relation, name(key.bytes()));
+        }
         if !keys.iter().any(|key| is_being_changed(tier, key)) {
             return true;
         }
-        keys.iter()
-            .for_each(|key| advisory::leave_key(relation, name(key.bytes())));
-        advisory::leave_cache(relation);
+        for key in locked {
+            advisory::leave_key(relation, name(key.bytes()));
+        }
+        advisory::leave_cache(relation, all);
         if wait::is_too_long(began.elapsed()) {
             ErrorReport::from(Error::LockTimeout).report(PgLogLevel::ERROR);
         }
@@ -83,8 +90,9 @@ pub fn is_anything_held() -> bool {
 
 /// Waits until no EXEC holds these keys of a cache; None: any of its keys. Their marks stand.
 pub fn wait_for(relation: Oid, keys: Option<&[Vec<u8>]>) {
+    advisory::wait_for_cache(relation, keys.is_none());
     let Some(keys) = keys else {
-        return advisory::wait_for_cache(relation);
+        return;
     };
     let mut names = memory::collect(keys.iter().map(|key| name(key)));
     names.sort_unstable();

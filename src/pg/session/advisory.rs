@@ -123,9 +123,16 @@ pub fn hold_key(relation: pg_sys::Oid, name: u32) {
     hold(watched(relation, name), pg_sys::ExclusiveLock);
 }
 
-/// The same of its cache, beside others that watch keys of it.
-pub fn hold_cache(relation: pg_sys::Oid) {
-    hold(watched_cache(relation), pg_sys::RowShareLock);
+/// Takes the lock of the cache of watched keys: beside others that watch keys of it, or of all its keys alone.
+pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
+    hold(watched_cache(relation), cache_mode(all));
+}
+
+fn cache_mode(all: bool) -> u32 {
+    match all {
+        true => pg_sys::ExclusiveLock,
+        false => pg_sys::RowShareLock,
+    }
 }
 
 /// Gives the lock of a watched key back.
@@ -133,8 +140,8 @@ pub fn leave_key(relation: pg_sys::Oid, name: u32) {
     leave(watched(relation, name), pg_sys::ExclusiveLock);
 }
 
-pub fn leave_cache(relation: pg_sys::Oid) {
-    leave(watched_cache(relation), pg_sys::RowShareLock);
+pub fn leave_cache(relation: pg_sys::Oid, all: bool) {
+    leave(watched_cache(relation), cache_mode(all));
 }
 
 /// Waits until no other transaction has the lock of a watched key.
@@ -142,9 +149,13 @@ pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
     wait_to_get(watched(relation, name), pg_sys::ShareLock);
 }
 
-/// Waits until no other transaction watches a key of the cache.
-pub fn wait_for_cache(relation: pg_sys::Oid) {
-    wait_to_get(watched_cache(relation), pg_sys::ExclusiveLock);
+/// Waits until no other transaction watches all keys of the cache; with `any`, until none watches any.
+pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
+    let mode = match any {
+        true => pg_sys::ExclusiveLock,
+        false => pg_sys::RowExclusiveLock,
+    };
+    wait_to_get(watched_cache(relation), mode);
 }
 
 fn watched(relation: pg_sys::Oid, name: u32) -> Advisory {

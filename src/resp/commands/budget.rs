@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use pgcache_resp::{Args, Command, Condition};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::call::Call;
 use super::refusal::{Done, Refusal};
@@ -24,19 +24,25 @@ const NUMBER: usize = 32;
 
 /// What was judged so far.
 pub struct Budget<'c, 't, S> {
-    /// The entries; None where nothing is known of them.
-    call: Option<&'c Call<'t, S>>,
+    /// The caches of databases that are known. A command on another one has no entry to look at.
+    calls: &'c [(u32, Call<'t, S>)],
+    database: u32,
     /// The longest that a value can be.
     longest: usize,
-    /// How long the values under keys may be, by the hash of the key.
+    /// How long the values under keys may be, by the hash of database and key.
     lengths: HashMap<u64, usize>,
     spent: usize,
 }
 
 impl<'c, 't, S: Store> Budget<'c, 't, S> {
-    pub fn new(call: &'c Call<'t, S>, longest: usize) -> Budget<'c, 't, S> {
+    pub fn new(
+        calls: &'c [(u32, Call<'t, S>)],
+        database: u32,
+        longest: usize,
+    ) -> Budget<'c, 't, S> {
         Budget {
-            call: Some(call),
+            calls,
+            database,
             longest,
             lengths: HashMap::new(),
             spent: 0,
@@ -91,9 +97,18 @@ impl<'c, 't, S: Store> Budget<'c, 't, S> {
             Command::Increment { key, .. } | Command::IncrementFloat { key, .. } => {
                 self.at_least(key, NUMBER)
             }
-            Command::Rename { from, to, .. } | Command::Copy { from, to, .. } => {
+            Command::Rename { from, to, .. } => {
                 let length = self.length(from);
                 self.at_least(to, length)
+            }
+            Command::Copy { from, to, options } => {
+                let (length, own) = (self.length(from), self.database);
+                if let Ok((Some(other), _)) = options.read(usize::MAX) {
+                    self.database = other as u32;
+                }
+                let length = self.at_least(to, length);
+                self.database = own;
+                length
             }
             Command::Get { key }
             | Command::GetDelete { key }
@@ -110,10 +125,8 @@ impl<'c, 't, S: Store> Budget<'c, 't, S> {
                 "object|encoding" => self.length(args.get(2).unwrap_or_default()),
                 _ => 0,
             },
-            // From here on the keys are those of another cache.
-            Command::Select { .. } => {
-                self.call = None;
-                self.lengths.clear();
+            Command::Select { database } => {
+                self.database = *database as u32;
                 0
             }
             _ => 0,
@@ -125,21 +138,23 @@ impl<'c, 't, S: Store> Budget<'c, 't, S> {
         each.fold(0, usize::saturating_add)
     }
 
+    fn hash(&self, key: &[u8]) -> u64 {
+        xxh3_64_with_seed(key, u64::from(self.database))
+    }
+
     /// How long the value under a key may be.
     fn length(&mut self, key: &[u8]) -> usize {
-        let (call, longest) = (self.call, self.longest);
-        *self.lengths.entry(xxh3_64(key)).or_insert_with(|| {
-            let Some(call) = call else {
-                return longest;
-            };
-            call.length_of(key).unwrap_or(0)
+        let (calls, database) = (self.calls, self.database);
+        *self.lengths.entry(self.hash(key)).or_insert_with(|| {
+            let call = calls.iter().find(|(number, _)| *number == database);
+            call.and_then(|(_, call)| call.length_of(key)).unwrap_or(0)
         })
     }
 
     /// The same, after a command that may have made it so long.
     fn at_least(&mut self, key: &[u8], length: usize) -> usize {
         let length = self.length(key).max(length).min(self.longest);
-        self.lengths.insert(xxh3_64(key), length);
+        self.lengths.insert(self.hash(key), length);
         length
     }
 }

@@ -4,7 +4,7 @@
 //! [`Subscriptions`].
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 
 use crate::resp::elsewhere::{self, Sort};
@@ -40,8 +40,8 @@ fn readers_of(sort: Sort, table: &mut Table) -> &mut Readers {
 /// What a connection has subscribed to.
 pub struct Subscriptions {
     client: u64,
-    channels: Vec<Box<[u8]>>,
-    patterns: Vec<Box<[u8]>>,
+    channels: BTreeSet<Box<[u8]>>,
+    patterns: BTreeSet<Box<[u8]>>,
     /// Bytes of all these names.
     bytes: usize,
 }
@@ -50,8 +50,8 @@ impl Subscriptions {
     pub fn of(client: u64) -> Subscriptions {
         Subscriptions {
             client,
-            channels: Vec::new(),
-            patterns: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
             bytes: 0,
         }
     }
@@ -70,7 +70,7 @@ impl Subscriptions {
         (self.channels.len(), self.patterns.len())
     }
 
-    pub fn names(&mut self, sort: Sort) -> &mut Vec<Box<[u8]>> {
+    pub fn names(&mut self, sort: Sort) -> &mut BTreeSet<Box<[u8]>> {
         match sort {
             Sort::Channel => &mut self.channels,
             Sort::Pattern => &mut self.patterns,
@@ -78,10 +78,9 @@ impl Subscriptions {
     }
 
     pub fn add(&mut self, sort: Sort, name: &[u8]) {
-        if self.names(sort).iter().any(|own| **own == *name) {
+        if !self.names(sort).insert(name.into()) {
             return;
         }
-        self.names(sort).push(name.into());
         self.bytes += name.len();
         let client = self.client;
         with(|table| {
@@ -93,12 +92,11 @@ impl Subscriptions {
 
     /// Whether it was there.
     pub fn remove(&mut self, sort: Sort, name: &[u8]) -> bool {
-        let Some(at) = self.names(sort).iter().position(|own| **own == *name) else {
-            return false;
-        };
-        self.names(sort).swap_remove(at);
-        self.forget(sort, name);
-        true
+        let was_there = self.names(sort).remove(name);
+        if was_there {
+            self.forget(sort, name);
+        }
+        was_there
     }
 
     /// Of a name that was taken from the list.

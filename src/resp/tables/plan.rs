@@ -50,7 +50,8 @@ pub fn plan<'a>(
         return Ok(plan);
     }
     let call = rows::call(table);
-    let mut budget = Budget::new(&call, guc::resp::max_request());
+    let calls = [(0, rows::call(table))];
+    let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
     // Triggers and policies see each change.
     let merges = !table.runs_others_code() && call.needs(Rights::WRITE).is_ok();
