@@ -87,7 +87,7 @@ impl Elsewhere {
     }
 }
 
-/// Who of the other fronts reads a channel. None: `looks` does not suffice for all patterns.
+/// Finds the readers of a channel in the other fronts. None: `looks` does not suffice for all patterns.
 pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
     let mut heard = Heard::default();
     let Some(elsewhere) = ELSEWHERE.get() else {

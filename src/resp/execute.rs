@@ -313,7 +313,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             continue;
         };
         if replies.overflowed() && only_reads(&command) {
-            continue; // nobody gets the reply: the connection ends
+            continue; // the connection ends without the reply
         }
         if takes_its_time(&command) && began.elapsed() > LONGEST_WALKS {
             replies.error(&[b"ERR EXEC has run too long for another command of this kind"]);
@@ -390,7 +390,8 @@ fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u
     databases
 }
 
-/// What the client may do in a database, if that is known: a command there would have to wait otherwise, and is refused.
+/// Returns the rights of the client in a database, if they are known. A command there is refused otherwise, because it
+/// would have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Decided>> {
     let mut nowhere = Writer::new(session.protocol, 0);
     let decided = admission::decided_in(core, session, database, &mut nowhere);
@@ -416,7 +417,7 @@ fn takes_its_time(command: &Command<'_>) -> bool {
         || matches!(command, Command::Other { entry, .. } if entry.name == "client|kill")
 }
 
-/// Whether it lists or describes what the server has.
+/// Whether it lists or describes parts of the server.
 fn is_about_server(command: &Command<'_>) -> bool {
     let Command::Other { entry, .. } = command else {
         return false;

@@ -251,7 +251,7 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
-/// Bytes that the comparisons of one command with names look at; what is left then does not match.
+/// Bytes that the comparisons of one command with names read; the rest then does not match.
 const LOOKS: usize = 1 << 20;
 
 /// Whether a pattern stands for the name of a command, or of a setting.

@@ -603,7 +603,7 @@ impl Core {
         }
     }
 
-    /// Hands out one, to the readers by patterns behind this one or to all. What is left goes on in the next turn.
+    /// Hands out one, to the readers by patterns behind this one or to all. The rest follows in the next turn.
     fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
         let (channel, text) = (&message.channel, &message.text);
         let rest = channels::publish_from_outside(channel, text, after, looks, self);

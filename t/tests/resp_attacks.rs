@@ -28,7 +28,7 @@ fn an_answer_is_that_to_the_last_question() {
     });
     let mut client = door.client();
     assert_eq!(client.ask(&["AUTH", "low", "low"]), Reply::status("OK"));
-    // The answer to the first AUTH of a client that has gone on to another one is for nobody.
+    // The answer to the first AUTH does not count for the second.
     let words: [&[&[u8]]; 3] = [
         &[b"AUTH", b"low", b"low"],
         &[b"AUTH", b"high", b"wrong"],

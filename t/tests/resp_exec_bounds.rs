@@ -1,4 +1,4 @@
-//! What one EXEC may do: nobody else is served while it runs, so its work is bounded.
+//! Bounds of the work of one EXEC, because no other client is served while it runs.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ fn an_exec_that_would_copy_too_much_does_nothing() {
         let words = refused(others_are_served(&door, door.client(), sent, 4_000));
         assert!(words.contains("128 MB"), "{words}");
     }
-    // A value grows while it is not there yet.
+    // A value that the EXEC itself makes grows, too.
     let piece = vec![b'p'; 500];
     let sent = transaction(&[b"APPEND", b"grows", &piece], 2_000);
     refused(others_are_served(&door, door.client(), sent, 2_000));
@@ -96,7 +96,7 @@ fn commands_about_the_server_are_bounded_inside_exec() {
     ];
     for words in words {
         let sent = transaction(words, 8_000);
-        // The client is cut off where its reply is too long, or is told what was not run.
+        // The client is cut off where its reply is too long, or gets an error for each command that was not run.
         let mut client = door.client();
         assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
         others_are_served(&door, client, sent, 8_000);
@@ -156,7 +156,7 @@ fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
         .batch_execute("SELECT cache_create('more', storage => 'memory', value_type => 'bytea')")
         .expect("a cache");
     let mut client = door.client();
-    // What this client may do with the other cache is known.
+    // The rights of this client on the other cache are known.
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert_eq!(client.ask(&["SET", "k", "v"]), ok());
     assert_eq!(client.ask(&["SELECT", "0"]), ok());
@@ -179,7 +179,7 @@ fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
         (&[b"SELECT", b"0"], 1),
     ]);
     assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 2_002));
-    // What was made long before another SELECT is long behind it, too.
+    // A value that grew before another SELECT is long behind it, too.
     let grows: &[&[u8]] = &[b"SETRANGE", b"k", b"900000", b"x"];
     refused(exec(&[
         (other, 1),

@@ -58,7 +58,7 @@ fn a_watched_key_without_an_entry_is_neither_written_nor_told_of() {
             &[&["GET", "absent"], &["EXPIRE", "other", "9"]],
         );
         assert_eq!(done, Reply::Array(vec![Reply::Null, Reply::Integer(0)]));
-        // Nothing has got a transaction id, and so written a record.
+        // No transaction had an id, so none wrote a record.
         assert_eq!(next_transaction(&mut session), before + 1, "{table}");
         let size = format!("SELECT pg_relation_size('{table}')");
         assert_eq!(session.number(&size), 0, "{table}");

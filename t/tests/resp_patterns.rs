@@ -1,4 +1,4 @@
-//! Patterns that take long to compare: nobody else waits for them.
+//! Patterns that take long to compare keep no other client waiting.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ fn a_message_that_many_patterns_compare_stalls_nobody() {
         assert!(words.contains("2048 bytes"), "{words}");
         let words = others_are_served(&door, &[b"PUBLISH", &vec![b'a'; 2_048], b"m"]).error();
         assert!(words.contains("patterns"), "{words}");
-        // Nobody has got a part of it.
+        // The refused message has reached no client.
         assert!(plain.is_silent());
         // Names of an ordinary length reach everybody.
         let channel = "a".repeat(70);
@@ -100,7 +100,7 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_nobody() {
         assert!(asked.elapsed() < LONGEST, "{:?}", asked.elapsed());
         assert!(matches!(plain.reply(), Some(Reply::Array(_))));
     }
-    // What is left of a message goes on after others were served, in the order of the messages.
+    // The rest of a message follows after others were served, in the order of the messages.
     for number in 0..3 {
         session
             .batch_execute(&format!(

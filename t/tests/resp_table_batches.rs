@@ -130,7 +130,7 @@ fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
         &["ECHO", "after"],
         &["GET", "locked"],
     ];
-    // What it may do, which is asked again and again while the other table is locked.
+    // Its rights, which are asked for again and again while the other table is locked.
     let asked: [(&str, &[&[&str]]); 2] = [
         ("late", &[&["SELECT", "2"], &["GET", "k"]]),
         (

@@ -298,7 +298,7 @@ pub fn mark() {
     wait_for_watchers();
 }
 
-/// Waits for each EXEC that watches what is marked, and found no entry there.
+/// Waits for each EXEC that watches a marked key and found no entry under it.
 fn wait_for_watchers() {
     if !watched::is_anything_held() || fault::on(Fault::WatchedAbsentNotHeld) {
         return;

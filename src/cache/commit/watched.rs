@@ -30,7 +30,7 @@ thread_local! {
     static BIT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// This process may hold keys from now on, as the one of this number; what a predecessor held is over.
+/// Makes this process the holder of this number, and ends what its predecessor held.
 pub fn begin(number: usize) {
     BIT.set(1 << (number % u64::BITS as usize));
     end();
@@ -70,8 +70,8 @@ pub fn hold(relation: Oid, keys: &[HashedKey]) -> bool {
     }
 }
 
-/// Whether a commit of the key is not visible yet. Under the partition's lock: a writer that raises its mark later
-/// sees that we are there.
+/// Whether a commit of the key is not visible yet. Under the partition's lock, so that a writer that raises its mark
+/// later sees this process announced.
 fn is_being_changed(tier: &Tier, key: &HashedKey) -> bool {
     tier.read(key.hash, |_| tier.is_marked(key.hash))
 }

@@ -1,8 +1,8 @@
-//! What the commands of an EXEC may cost, judged before the first of them runs: nobody else is served meanwhile, and
-//! one that is given up in its middle would have done a part.
+//! Bounds the cost of an EXEC before its first command runs, because no other client is served meanwhile, and an EXEC
+//! that ends in the middle would have done a part.
 //!
-//! A command costs the bytes that it looks at: of its arguments, and of the values under its keys. How long a value
-//! may be by then follows from how long it is now and from the commands before.
+//! A command costs the bytes that it reads and writes: its arguments, and the values under its keys. The length of a
+//! value then follows from its length now and from the commands before.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use super::store::Store;
 const MOST: usize = 128 << 20;
 /// Values of the longest size that they may look at in any case, where that is more.
 const MOST_VALUES: usize = 4;
-/// What a command, or a key, costs beside the bytes.
+/// The cost of a command, or of a key, beside the bytes.
 const EACH: usize = 512;
 /// Bytes of a number, at most.
 const NUMBER: usize = 32;
 
-/// What was judged so far.
+/// The cost of the commands so far.
 pub struct Budget<'c, 't, S> {
     /// The caches of databases that are known. A command on another one has no entry to look at.
     calls: &'c [(u32, Call<'t, S>)],

@@ -139,7 +139,7 @@ impl<'t, S: Store> Call<'t, S> {
         deadline <= self.now
     }
 
-    /// How long a live value is, which nobody has asked for: no read is counted. None where it cannot be seen.
+    /// Returns the length of a live value, without counting a read of a memory cache. None where it cannot be seen.
     pub fn length_of(&self, key: &[u8]) -> Option<usize> {
         self.needs(Rights::READ).ok()?;
         let entries = self.entries.as_ref()?;

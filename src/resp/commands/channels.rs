@@ -80,8 +80,7 @@ pub fn run(
     true
 }
 
-/// PUBLISH: who reads the channel is known before the first message is written, so that a refused one has reached
-/// nobody.
+/// PUBLISH. Finds all readers before it writes the first message, so that a refused message has reached no client.
 fn publish_to_all<'a>(
     channel: &[u8],
     message: &[u8],
@@ -259,8 +258,8 @@ pub fn readers() -> Vec<u64> {
     })
 }
 
-/// Hands on a message that no client of ours has sent, to the readers by patterns behind this one, or to all. What
-/// compares too many patterns is left for a later call, behind the pattern that is given back.
+/// Hands on a message that no client of ours has sent, to the readers by patterns behind this one, or to all. A
+/// message that takes too long to compare is left for a later call, behind the pattern that is given back.
 pub fn publish_from_outside(
     channel: &[u8],
     message: &[u8],

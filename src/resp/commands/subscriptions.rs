@@ -9,8 +9,8 @@ use std::mem::ManuallyDrop;
 
 use crate::resp::elsewhere::{self, Sort};
 
-/// The clients of each channel, or of each pattern: in an order, so that a look at all patterns can go on where it
-/// has stopped.
+/// The clients of each channel, or of each pattern: in an order, so that a pass over all patterns can continue
+/// where it stopped.
 pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
 /// Both sorts.

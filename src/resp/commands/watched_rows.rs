@@ -70,7 +70,7 @@ impl WatchedRows {
     }
 }
 
-/// What precedes the commands of an EXEC on a table: how many databases there are, and the watched keys.
+/// The bytes before the commands of an EXEC on a table: the number of databases, and the watched keys.
 pub fn head(databases: usize, watched: &WatchedRows) -> Vec<u8> {
     let number = |number: usize| (number as u32).to_le_bytes();
     let mut bytes = number(databases).to_vec();
@@ -86,7 +86,7 @@ pub fn head(databases: usize, watched: &WatchedRows) -> Vec<u8> {
 /// A key, and the number of what was there.
 type Watched<'b> = (&'b [u8], u64);
 
-/// What an EXEC on a table begins with, and what follows it.
+/// The parts of an EXEC on a table.
 pub struct Head<'b> {
     pub databases: usize,
     /// In the order of their spellings.

@@ -7,6 +7,7 @@
 //!
 //! A command that is refused has changed nothing. One that has to fail later raises an error.
 
+mod kinds;
 mod plan;
 mod present;
 mod rows;
@@ -15,8 +16,9 @@ mod table;
 mod walks;
 mod watch;
 
-use pgcache_resp::{Command, Expiry, Writer};
+use pgcache_resp::{Command, Writer};
 
+pub use self::kinds::{Kind, kind};
 pub use self::plan::{Plan, plan};
 pub use self::table::{Table, take_surprise};
 pub use self::watch::{fingerprint, hold_absent};
@@ -26,74 +28,6 @@ use super::commands::refusal::{Done, Refusal};
 use super::commands::{self, Came, many};
 use super::target::Rights;
 use crate::pg::session::clock;
-
-/// What a command is to those who bring it here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It changes nothing.
-    Read,
-    Write,
-    /// It may look at every entry, or waits until nobody reads.
-    Long,
-    /// It is not about entries.
-    NotOurs,
-}
-
-/// Keys of SCAN that it looks at without being a long one.
-const SHORT_SCAN: i64 = 1000;
-
-/// What a command is to those who bring it here.
-pub fn kind(command: &Command<'_>) -> Kind {
-    match command {
-        Command::Get { .. }
-        | Command::GetMany { .. }
-        | Command::GetExpire {
-            expiry: Expiry::Unsaid | Expiry::Keep,
-            ..
-        }
-        | Command::Length { .. }
-        | Command::GetRange { .. }
-        | Command::Digest { .. }
-        | Command::Exists { .. }
-        | Command::Touch { .. }
-        | Command::Type { .. }
-        | Command::TimeLeft { .. }
-        | Command::Deadline { .. } => Kind::Read,
-
-        Command::Set(_)
-        | Command::SetIfAbsent { .. }
-        | Command::GetSet { .. }
-        | Command::GetDelete { .. }
-        | Command::GetExpire { .. }
-        | Command::SetMany { .. }
-        | Command::SetManyExpire { .. }
-        | Command::Append { .. }
-        | Command::SetRange { .. }
-        | Command::Increment { .. }
-        | Command::IncrementFloat { .. }
-        | Command::DeleteIf { .. }
-        | Command::Delete { .. }
-        | Command::Expire { .. }
-        | Command::Persist { .. }
-        | Command::Rename { .. }
-        | Command::Copy { .. } => Kind::Write,
-
-        Command::Scan(scan) if scan.count <= SHORT_SCAN => Kind::Read,
-        Command::Scan(_)
-        | Command::Keys { .. }
-        | Command::RandomKey
-        | Command::Count
-        | Command::Clear { .. } => Kind::Long,
-
-        Command::Other { entry, .. } => match entry.name {
-            "eval" | "evalsha" => Kind::Write,
-            "object|encoding" | "object|freq" | "object|idletime" | "object|refcount"
-            | "memory|usage" => Kind::Read,
-            _ => Kind::NotOurs,
-        },
-        _ => Kind::NotOurs,
-    }
-}
 
 /// One command.
 pub fn run<'a>(command: &Command<'a>, table: &Table, out: &mut Writer) -> Done<'a> {

@@ -1,5 +1,5 @@
-//! What an EXEC does to a table, looked at before its first command: which of its writes are overwritten by a later
-//! one, and whether it is too much.
+//! Looks at an EXEC on a table before its first command: which of its writes are overwritten by a later one, and
+//! whether they are too many.
 //!
 //! Postgres keeps each version of a row until the transaction has ended and goes through all of them to find the last
 //! one. So n writes of one key take time and space of n squared.
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use pgcache_resp::{Args, Command, Condition, Expiry, Limits, Parser, Set};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::kinds::{Kind, kind};
 use super::rows::{self, Rows};
 use super::table::Table;
-use super::{Kind, kind};
 use crate::guc;
 use crate::pg::memory::scratch::Scratch;
 use crate::resp::commands::budget::Budget;
@@ -25,7 +25,7 @@ const MOST_CHANGES: u32 = 4096;
 /// An EXEC of so few commands is not looked at.
 const FEW: u32 = 64;
 
-/// Which requests of an EXEC are not run, because a later one overwrites what they write before it is read. They are
+/// Which requests of an EXEC are not run, because a later one overwrites their values before they are read. They are
 /// sound, so the reply is the same.
 #[derive(Default)]
 pub struct Plan {

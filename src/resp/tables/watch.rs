@@ -18,7 +18,7 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::target::Rights;
 
 /// Keeps others from storing an entry under these keys, which had none, until the transaction ends. A role that may not
-/// write keeps nobody off: what it reads then is as it was a moment ago.
+/// write keeps no other off: its reads then show the entry as it was a moment ago.
 pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     if keys.is_empty() || !table.target.rights.has(Rights::MOVE) {
         return Ok(());
