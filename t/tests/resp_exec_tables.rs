@@ -327,3 +327,67 @@ fn an_exec_that_would_write_too_much_writes_nothing() {
     );
     assert_eq!(client.ask(&["GET", "big"]), Reply::bulk(&big));
 }
+
+#[test]
+fn an_overwritten_value_is_refused_as_if_it_were_written() {
+    let door = Door::start(&[
+        "pgcache.resp_caches = 'public.words, public.json, public.short, public.lasting'",
+    ]);
+    door.cluster.connect("postgres").run(
+        "SELECT cache_create('words'), cache_create('json', value_type => 'jsonb');
+         CREATE TABLE short (id varchar(3) COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz);
+         SELECT cache_attach('short', key_column => 'id');
+         SELECT cache_create('lasting')",
+    );
+    let good: &[u8] = b"\"v\"";
+    for (database, key, bad_key, bad) in [
+        ("0", &b"k"[..], &b"\xff"[..], &b"\xff"[..]),
+        ("1", b"k", b"\xff", b"{"),
+        ("2", b"abc", b"abcd", b"\xff"),
+    ] {
+        let mut client = door.client();
+        assert_eq!(client.ask(&["SELECT", database]), OK());
+        let mut sent = Client::request(&[b"MULTI"]);
+        for number in 0..100 {
+            let value = if number % 10 == 9 { bad } else { good };
+            sent.extend(Client::request(&[b"SET", key, value]));
+            sent.extend(Client::request(&[b"SET", bad_key, good]));
+            sent.extend(Client::request(&[b"SET", key, good, b"EX", b"0"]));
+        }
+        sent.extend(Client::request(&[b"EXEC"]));
+        assert!(client.send(&sent));
+        (0..301).for_each(|_| drop(client.reply()));
+        let Some(Reply::Array(replies)) = client.reply() else {
+            panic!("EXEC has replies")
+        };
+        assert_eq!(replies.len(), 300);
+        for (at, three) in replies.chunks(3).enumerate() {
+            assert_eq!(three[0] == OK(), at % 10 != 9, "{database} {:?}", three[0]);
+            assert!(
+                matches!(three[1], Reply::Error(_)),
+                "{database} {:?}",
+                three[1]
+            );
+            let invalid = "ERR invalid expire time in 'set' command";
+            assert_eq!(three[2], Reply::Error(invalid.into()), "{database}");
+        }
+        assert_eq!(
+            client.ask_bytes(&[b"GET", key]),
+            Reply::bulk(good),
+            "{database}"
+        );
+        assert_eq!(client.ask_bytes(&[b"TTL", key]), Reply::Integer(-1));
+    }
+    // A role that may not write is told so of each.
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE low LOGIN; GRANT SELECT ON lasting TO low");
+    let mut client = door.client();
+    assert_eq!(client.ask(&["AUTH", "low", "x"]), OK());
+    assert_eq!(client.ask(&["SELECT", "3"]), OK());
+    let sets = vec![&["SET", "k", "v"][..]; 100];
+    let Reply::Array(replies) = exec(&mut client, &sets) else {
+        panic!("EXEC has replies")
+    };
+    let refused = Reply::Error("NOPERM No permissions to access a key".into());
+    assert_eq!(replies, vec![refused; 100]);
+}
