@@ -195,6 +195,32 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
 }
 
 #[test]
+fn a_session_that_stored_a_watched_key_first_commits() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    for _ in 0..3 {
+        assert_eq!(client.ask(&["WATCH", "k"]), OK());
+        session.run(&format!(
+            "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('k', 'theirs')"
+        ));
+        // EXEC waits for the row, and the commit for EXEC, which gives way.
+        assert_eq!(client.ask(&["MULTI"]), OK());
+        client.ask(&["SET", "k", "ours"]);
+        send(&mut client, &["EXEC"]);
+        let mut watcher = door.cluster.connect("postgres");
+        wait_until("EXEC waits", || {
+            watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+        });
+        session.run("COMMIT");
+        assert_eq!(reply(&mut client), Reply::Null);
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("theirs"));
+        session.run(&format!("DELETE FROM {UNLOGGED}"));
+    }
+    assert!(!door.cluster.log_text().contains("deadlock detected"));
+}
+
+#[test]
 fn one_of_two_execs_that_each_set_what_the_other_watches_is_given_up() {
     let door = start(&["pgcache.resp_backs = 3"]);
     let ends = Instant::now() + Duration::from_secs(1);

@@ -146,7 +146,7 @@ pub fn leave_cache(relation: pg_sys::Oid, all: bool) {
 
 /// Waits until no other transaction has the lock of a watched key.
 pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
-    wait_to_get(watched(relation, name), pg_sys::ShareLock);
+    wait_for_exec(watched(relation, name), pg_sys::ShareLock);
 }
 
 /// Waits until no other transaction watches all keys of the cache; with `any`, until none watches any.
@@ -155,7 +155,25 @@ pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
         true => pg_sys::ExclusiveLock,
         false => pg_sys::RowExclusiveLock,
     };
-    wait_to_get(watched_cache(relation), mode);
+    wait_for_exec(watched_cache(relation), mode);
+}
+
+/// How long a commit waits for an EXEC before it stands in the queue.
+const OUTSIDE: Duration = Duration::from_millis(500);
+
+/// Waits until the lock can be had. At first outside of the queue: an EXEC that waits for a row of ours gives way
+/// within that time, where the deadlock detector would see a circle and may end our commit.
+fn wait_for_exec(lock: Advisory, mode: u32) {
+    let began = Instant::now();
+    while !is_free(lock, mode) {
+        if wait::is_too_long(began.elapsed()) {
+            ErrorReport::from(Error::LockTimeout).report(PgLogLevel::ERROR);
+        }
+        if began.elapsed() >= OUTSIDE {
+            return wait_to_get(lock, mode);
+        }
+        wait::sleep(1);
+    }
 }
 
 fn watched(relation: pg_sys::Oid, name: u32) -> Advisory {
