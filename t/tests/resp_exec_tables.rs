@@ -404,7 +404,7 @@ fn an_overwritten_value_is_refused_as_if_it_were_written() {
         );
         assert_eq!(client.ask_bytes(&[b"TTL", key]), Reply::Integer(-1));
     }
-    // A role that may not write is told so of each.
+    // A role that may not write gets the error for each.
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE low LOGIN; GRANT SELECT ON lasting TO low");
     let mut client = door.client();
