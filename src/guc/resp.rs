@@ -135,7 +135,11 @@ pub fn database() -> CString {
 /// belongs to its name.
 pub fn caches() -> Vec<CString> {
     let mut quoted = false;
-    text(&CACHES)
+    let names = text(&CACHES);
+    if names.to_bytes().trim_ascii().is_empty() {
+        return Vec::new();
+    }
+    names
         .to_bytes()
         .split(move |&byte| {
             quoted ^= byte == b'"';

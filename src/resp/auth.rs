@@ -286,6 +286,12 @@ pub struct Decision {
 pub enum DecideFailure {
     /// The role is gone, or may not connect any more.
     NoRole,
+    /// The setting names no cache at all.
+    NoCaches,
+    /// It names fewer caches than when the client chose its database.
+    NoDatabase,
+    /// It names none for this database.
+    NoName,
     /// No relation has this name.
     NoCache,
     /// The relation does not work as a cache.
@@ -303,6 +309,13 @@ impl DecideFailure {
     pub fn words(self) -> &'static str {
         match self {
             DecideFailure::NoRole => "NOAUTH this role may no longer connect",
+            DecideFailure::NoCaches => {
+                "ERR pgcache.resp_caches is empty: the server serves no cache"
+            }
+            DecideFailure::NoDatabase => {
+                "ERR pgcache.resp_caches no longer names a cache for this database: SELECT another one"
+            }
+            DecideFailure::NoName => "ERR pgcache.resp_caches has an empty name for this database",
             DecideFailure::NoCache => {
                 "ERR the cache of this database does not exist: see pgcache.resp_caches"
             }

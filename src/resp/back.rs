@@ -119,7 +119,17 @@ impl Back {
             (Err(failure), _) if failure.locked && !has_slow => {
                 return self.queue.put_back(asked);
             }
-            (Err(_), _) => Answer::Failed,
+            (Err(failure), question) => {
+                // Of an authentication nothing is logged: a password may stand where a name should.
+                if !matches!(question, Question::Authenticate { .. }) {
+                    failure.warn(
+                        "could not determine the privileges of a client of the Redis protocol"
+                            .into(),
+                        "Check pgcache.resp_caches.",
+                    );
+                }
+                Answer::Failed
+            }
         };
         self.queue.answer(asked.place, answered);
         if asked.slow {

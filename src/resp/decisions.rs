@@ -100,6 +100,7 @@ struct Asking {
     ticket: u64,
     since: Everything,
     roles: Roles,
+    named: u64,
     /// Of an answer that was doubtful: its cache is watched from then on.
     watched: Option<Rc<Cache>>,
     tries: u32,
@@ -112,6 +113,12 @@ pub struct Decisions {
     entries: HashMap<Place, Entry>,
     tickets: HashMap<u64, Place>,
     names: Vec<CacheName>,
+    /// How often the names have changed: an answer under former ones counts for no database.
+    named: u64,
+    /// The relation that each database was when it was last decided.
+    relations: HashMap<u32, Oid>,
+    /// A database has become another cache.
+    moved: bool,
     next: u64,
 }
 
@@ -122,19 +129,30 @@ impl Decisions {
             entries: HashMap::new(),
             tickets: HashMap::new(),
             names: Vec::new(),
+            named: 0,
+            relations: HashMap::new(),
+            moved: false,
             next: 0,
         }
     }
 
     /// The caches' names, by the number of the database. What was decided under others is void.
     pub fn set_names(&mut self, names: Vec<CacheName>) {
-        let same = self.names.len() == names.len()
-            && std::iter::zip(&self.names, &names)
-                .all(|(one, other)| one.as_bytes() == other.as_bytes());
-        if !same {
-            self.void_if(|_| true);
-            self.names = names;
+        let mut pairs = std::iter::zip(&self.names, &names);
+        let keeps = self.names.len() <= names.len()
+            && pairs.all(|(one, other)| one.as_bytes() == other.as_bytes());
+        if keeps && self.names.len() == names.len() {
+            return;
         }
+        self.moved |= !keeps;
+        self.named += 1;
+        self.void_if(|_| true);
+        self.names = names;
+    }
+
+    /// Whether a database has become another cache since this was last called.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// How many databases the protocol has.
@@ -164,6 +182,16 @@ impl Decisions {
         client: u64,
     ) -> Result<Rc<Decided>, Undecided> {
         let place = (role.to_u32(), database);
+        match self.names.get(database as usize) {
+            None if self.names.is_empty() => {
+                return Err(Undecided::Refused(DecideFailure::NoCaches));
+            }
+            None => return Err(Undecided::Refused(DecideFailure::NoDatabase)),
+            Some(name) if name.as_bytes().is_empty() => {
+                return Err(Undecided::Refused(DecideFailure::NoName));
+            }
+            Some(_) => {}
+        }
         match self.entries.get_mut(&place) {
             Some(Entry::Known(decided)) if decided.holds() => return Ok(Rc::clone(decided)),
             Some(Entry::Refused(why, since)) if *since == Everything::now() => {
@@ -214,6 +242,7 @@ impl Decisions {
             ticket,
             since,
             roles,
+            named: self.named,
             watched,
             tries,
             waiting,
@@ -246,7 +275,7 @@ impl Decisions {
             return Some(Vec::new());
         };
         // Nothing is known: who asked asks again, after a while.
-        if is_locked(answer) {
+        if is_locked(answer) || asking.named != self.named {
             return Some(asking.waiting);
         }
         let quiet = asking.since == Everything::now();
@@ -271,6 +300,10 @@ impl Decisions {
                     }
                     // Those who wait ask again.
                     return Some(asking.waiting);
+                }
+                if counts {
+                    let former = self.relations.insert(place.1, decision.relation);
+                    self.moved |= former.is_some_and(|former| former != decision.relation);
                 }
                 match counts {
                     true => Entry::Known(Rc::new(Decided {

@@ -107,6 +107,7 @@ fn execute_here(
         }
         _ => match server_commands::run(core, session, command, replies) {
             Some(step) => step,
+            None if commands::on_state(command, &mut session.state, replies) => Step::Done,
             None if channels::run(command, session.id, &mut session.state, core, replies) => {
                 Step::Done
             }

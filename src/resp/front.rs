@@ -487,6 +487,8 @@ impl Front {
                 // The client went with the error: where its request ends is not known.
                 if let Some((place, id)) = serving.get() {
                     self.core.clients.remove(place, id);
+                    self.core.redirect_lost(id);
+                    self.core.tracking.end(id, None);
                     self.core.unshow_lost(id);
                     self.core.count_roles();
                 }

@@ -231,6 +231,9 @@ impl Core {
             CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
         });
         self.decisions.set_names(names.flatten().collect());
+        if self.decisions.take_moved() {
+            self.owe_all();
+        }
     }
 
     /// A place for the next client, for this front; None: the board is full.
@@ -361,6 +364,9 @@ impl Core {
                 None => self.authenticated(ticket, answer),
             }
             self.feed_starved();
+        }
+        if self.decisions.take_moved() {
+            self.owe_all();
         }
     }
 
@@ -537,11 +543,25 @@ impl Core {
                 self.counter.give_back(answered);
             }
             self.log_out(&mut client.session);
+            self.redirect_lost(client.session.id);
             let session = &client.session;
             self.tracking.end(session.id, session.tracking.as_deref());
             self.unshow(client.session.place.take());
             self.clients.remove(place, client.session.id);
         }
+    }
+
+    /// A connection is gone that may have tracked keys for another client.
+    pub fn redirect_lost(&mut self, id: u64) {
+        let most = self.limits.output;
+        let target = self.tracking.redirect_lost(id, &mut self.clients, most);
+        target.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// A database of the protocol has become another cache: no client knows which of its keys it read there.
+    fn owe_all(&mut self) {
+        let owed = self.tracking.owe_all(&mut self.clients);
+        owed.into_iter().for_each(|place| self.enqueue(place));
     }
 
     /// Takes a client that is gone from the board.

@@ -14,6 +14,9 @@ use crate::pool::{self, Recipe};
 use crate::stage::Stage;
 use crate::wait::{PATIENCE, wait_for};
 
+/// How long a request may be without a reply, unless the test holds a lock that it needs.
+const WATCHDOG: Duration = Duration::from_secs(5);
+
 /// The cache of a door's database 0.
 pub const CACHE: &str = "public.door";
 
@@ -252,6 +255,8 @@ pub struct Client {
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
     at: usize,
+    /// The test keeps the server from answering.
+    patient: bool,
 }
 
 impl Client {
@@ -267,7 +272,13 @@ impl Client {
             stream: Box::new(stream),
             unread: Vec::new(),
             at: 0,
+            patient: false,
         }
+    }
+
+    /// Lifts the watchdog from the next requests: the test holds a lock, or has stopped a process.
+    pub fn be_patient(&mut self) {
+        self.patient = true;
     }
 
     /// Bytes as they are; false where the connection is gone.
@@ -302,7 +313,7 @@ impl Client {
     pub fn ask_if_open(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         match self.send(&Self::request(&words)) {
-            true => self.reply(),
+            true => self.reply_soon(),
             false => None,
         }
     }
@@ -313,7 +324,19 @@ impl Client {
             self.send(&Self::request(arguments)),
             "the connection is gone"
         );
-        self.reply().expect("a reply comes")
+        self.reply_soon().expect("a reply comes")
+    }
+
+    /// The next reply or message, to a request that was just sent: the watchdog counts.
+    #[track_caller]
+    pub fn reply_soon(&mut self) -> Option<Reply> {
+        if self.patient {
+            return self.reply();
+        }
+        self.stream.set_patience(Some(WATCHDOG));
+        let reply = self.reply();
+        self.stream.set_patience(Some(PATIENCE));
+        reply
     }
 
     /// Whether nothing has come that was not read.

@@ -41,7 +41,7 @@ pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let (mut messages, mut replies) = (Vec::new(), Vec::new());
     loop {
-        match client.reply().expect("a reply comes") {
+        match client.reply_soon().expect("a reply comes") {
             mark if mark == Reply::bulk("the mark") => return (messages, replies),
             push @ Reply::Push(_) if !messages.contains(&push) => messages.push(push),
             Reply::Push(_) => {}

@@ -221,6 +221,10 @@ faults! {
     // Client-side caching
     /// A front does not note what a client that tracks has read.
     ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
+    /// A read of a client with BCAST is not noted, so that a change during it is sent only before its reply.
+    BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
+    /// A connection with REDIRECT ends, and its target is not notified.
+    LostRedirectNotTold => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
     /// Whether anybody tracks is asked before the commit is visible.
     AsksTooEarly => "resp_tracking_tables_storm::who_begins_to_track_right_before_a_commit_is_visible_is_told",
     /// Clients receive invalidations for changes that were rolled back.

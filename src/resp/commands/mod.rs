@@ -101,6 +101,23 @@ pub fn run(
     )
 }
 
+/// Runs MULTI, DISCARD and UNWATCH, which need no cache; false for another command.
+pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> bool {
+    let done = match command {
+        Command::Multi => state.begin(out),
+        Command::Discard => state.discard(out),
+        Command::Unwatch => {
+            state.unwatch(out);
+            Ok(())
+        }
+        _ => return false,
+    };
+    if let Err(refusal) = done {
+        refusal.write(out);
+    }
+    true
+}
+
 /// The next piece of a command, which is given as it was before.
 pub fn go_on(
     continuation: Continuation,
@@ -202,10 +219,7 @@ fn piece<'a>(
             return walk(work, command, call, out);
         }
 
-        Command::Multi => state.begin(out)?,
-        Command::Discard => state.discard(out)?,
         Command::Watch { keys } => state.watch(call, *keys, out)?,
-        Command::Unwatch => state.unwatch(out),
         _ => {
             let mut progress = match work {
                 Work::Many(progress) => progress,
@@ -320,10 +334,7 @@ fn needs_table(command: &Command<'_>) -> bool {
         | Command::Digest { .. }
         | Command::Type { .. }
         | Command::TimeLeft { .. }
-        | Command::Deadline { .. }
-        | Command::Multi
-        | Command::Discard
-        | Command::Unwatch => false,
+        | Command::Deadline { .. } => false,
         Command::Other { entry, .. } => {
             let names = ["object|", "memory|usage", "eval"];
             names.iter().any(|name| entry.name.starts_with(name))

@@ -85,7 +85,7 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
             Ok(decided) => tier::tier().and_then(|tier| decided.target.cache.slot(tier)),
             Err(step) => return step,
         };
-        if !begin(core, session.id, replies) {
+        if !begin(core, session.id, tracked.redirect, replies) {
             return Step::Done;
         }
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
@@ -96,7 +96,7 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
                 clients.push(session.id);
             }
         }
-    } else if !begin(core, session.id, replies) {
+    } else if !begin(core, session.id, tracked.redirect, replies) {
         return Step::Done;
     }
     session.tracking = Some(Box::new(tracked));
@@ -141,8 +141,8 @@ fn refuse_on_standby(
     }
 }
 
-fn begin(core: &mut Core, client: u64, replies: &mut Writer) -> bool {
-    let begun = core.tracking.begin(client);
+fn begin(core: &mut Core, client: u64, redirect: Option<u64>, replies: &mut Writer) -> bool {
+    let begun = core.tracking.begin(client, redirect);
     if !begun {
         core.tracking.end(client, None);
         say_no_ring();

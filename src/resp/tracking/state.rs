@@ -1,6 +1,6 @@
 //! Which clients of a front track what, and telling them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use super::table::{Node, Table};
 use super::tracked::Tracked;
 use crate::guc::resp as settings;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring::Reader;
 use crate::pg::shmem::tier;
 use crate::resp::clients::Clients;
@@ -35,6 +36,8 @@ pub struct Tracking {
     /// While there are any.
     pub(super) reader: Option<Reader>,
     clients: HashSet<u64>,
+    /// Clients that are notified instead of others.
+    redirects: HashMap<u64, u64>,
     gone: usize,
     /// Slots of which changes are asked for.
     slots: HashSet<u32>,
@@ -130,16 +133,58 @@ impl Tracking {
         }
     }
 
-    pub(super) fn begin(&mut self, client: u64) -> bool {
+    pub(super) fn begin(&mut self, client: u64, redirect: Option<u64>) -> bool {
         if self.reader.is_none() {
             self.reader = Reader::begin(self.number);
         }
         self.clients.insert(client);
+        match redirect {
+            Some(target) => self.redirects.insert(client, target),
+            None => self.redirects.remove(&client),
+        };
         self.reader.is_some()
+    }
+
+    /// Notifies the client that a lost connection had named for REDIRECT: of the keys that this connection
+    /// has read it will receive nothing more. Returns the place of that client.
+    pub fn redirect_lost(
+        &mut self,
+        client: u64,
+        clients: &mut Clients,
+        most_output: usize,
+    ) -> Option<usize> {
+        let target = self.redirects.remove(&client)?;
+        if fault::on(Fault::LostRedirectNotTold) {
+            return None;
+        }
+        let place = clients.place_of(target)?;
+        let other = clients.get_mut(place)?;
+        let room = most_output.saturating_sub(other.unsent());
+        let mut out = Writer::new(other.session.protocol, room);
+        write_as_target(&other.session, Told::Everything, &mut out);
+        if out.overflowed() || !other.keep_push(out.as_bytes()) {
+            other.killed = true;
+        }
+        Some(place)
+    }
+
+    /// Owes every client that tracks the message that everything has changed. Returns their places.
+    pub fn owe_all(&mut self, clients: &mut Clients) -> Vec<usize> {
+        let all = self.clients.iter().filter_map(|id| clients.place_of(*id));
+        let places: Vec<usize> = all.collect();
+        for place in &places {
+            if let Some(client) = clients.get_mut(*place)
+                && let Some(tracked) = client.session.tracking.as_deref_mut()
+            {
+                tracked.owed = true;
+            }
+        }
+        places
     }
 
     /// A client tracks no more, or is gone: `tracked` was what it had asked for.
     pub fn end(&mut self, client: u64, tracked: Option<&Tracked>) {
+        self.redirects.remove(&client);
         if !self.clients.remove(&client) {
             return;
         }
@@ -227,12 +272,7 @@ impl Everybody<'_> {
         let is_its_own = |client: &mut Connection| client.session.role == role;
         if self.find(other).is_some_and(is_its_own) {
             return self.push(other, |client, out| {
-                let session = &client.session;
-                if session.protocol == Protocol::Resp3
-                    || channels::is_reader(&session.state, session.protocol)
-                {
-                    write(told, out);
-                }
+                write_as_target(&client.session, told, out)
             });
         }
         if let Some(tracked) = self.tracked(id) {
@@ -297,6 +337,14 @@ impl Everybody<'_> {
 pub(super) fn standing(session: &Session) -> Option<&Decided> {
     let decided = session.decided.as_deref()?;
     (decided.holds() && !decided.is_past(session.by_password)).then_some(decided)
+}
+
+/// Writes a message for a client that REDIRECT has named.
+fn write_as_target(session: &Session, told: Told<'_>, out: &mut Writer) {
+    if session.protocol == Protocol::Resp3 || channels::is_reader(&session.state, session.protocol)
+    {
+        write(told, out);
+    }
 }
 
 fn write(told: Told<'_>, out: &mut Writer) {

@@ -78,12 +78,15 @@ fn note_reads_of(
         || decided.may_be_hot && slot.is_some_and(hears_all)
         || fault::on(Fault::UnheardNotOwed);
     if !tracked.takes_reads() {
-        // Who is told of prefixes keeps what it reads, too.
-        let reads = tracked.mode == Mode::Broadcast && !hears_all;
-        each_key(command, |_| {
-            tracked.reading |= reads;
-            tracked.owed |= reads;
-        });
+        // A client with prefixes keeps what it reads: a change between the read and the reply is sent
+        // before the reply, and again after it.
+        if tracked.mode == Mode::Broadcast && !fault::on(Fault::BroadcastReadNotNoted) {
+            each_key(command, |_| {
+                tracked.reading = true;
+                tracked.fresh = true;
+                tracked.owed |= !hears_all;
+            });
+        }
         return;
     }
     raw::take_soonest();
@@ -206,28 +209,32 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     }
 }
 
-/// A client that is told of prefixes has changed its database or role, or nobody knew what it may read: that
-/// is found out, and it is told that everything has changed. Whether there is something to tell; Err: it
-/// waits for that.
+/// Notifies a client that everything has changed where that is owed to it, or where a client with prefixes has
+/// come to another cache. Returns whether it did; Err: the client waits for what its role may read.
 pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
     let session = &mut client.session;
     let mut slot = None;
     if session.tracking.as_deref().is_some_and(is_broadcast) {
         let mut refusal = Writer::new(session.protocol, 1 << 10);
-        match admission::decided(core, session, &mut refusal) {
-            Ok(decided) if decided.target.rights.has(Rights::READ) && decided.tells_keys() => {
-                slot = tier::tier().and_then(|tier| decided.target.cache.slot(tier));
-                slot.into_iter().for_each(|slot| core.tracking.follow(slot));
-            }
-            // What it may not read it is told when it may.
-            Ok(_) | Err(Step::Done) => {
-                if let Some(tracked) = &mut session.tracking {
-                    tracked.owed = false;
-                    tracked.slot = None;
+        let may_read = match admission::decided(core, session, &mut refusal) {
+            Ok(decided) if decided.target.rights.has(Rights::READ) => {
+                // Rows that a policy may hide are never reported by key: reads of them are owed.
+                if decided.tells_keys() {
+                    slot = tier::tier().and_then(|tier| decided.target.cache.slot(tier));
                 }
-                return Ok(false);
+                true
             }
+            Ok(_) | Err(Step::Done) => false,
             Err(step) => return Err(step),
+        };
+        slot.into_iter().for_each(|slot| core.tracking.follow(slot));
+        // A client that lost the right is notified when it has it again.
+        if let Some(tracked) = &mut session.tracking
+            && !may_read
+        {
+            tracked.owed = false;
+            tracked.slot = None;
+            return Ok(false);
         }
     }
     let Some(tracked) = session.tracking.as_deref_mut() else {

@@ -1,0 +1,244 @@
+//! What clients that track keep in their own memory: it is dropped after every change that they can miss otherwise.
+
+use std::time::Duration;
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{CACHE, Client, Door, Reply};
+use pgcache_tests::tables::send_together;
+use pgcache_tests::wait::wait_until;
+
+use super::resp_tracking::{next, take, told, tracking};
+use super::resp_tracking_tables::{reader, start, warm};
+
+/// What a client keeps of the first value of an EXEC, after everything that came before a mark.
+fn kept(client: &mut Client) -> Option<Reply> {
+    assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
+    let mut kept = None;
+    loop {
+        match client.reply().expect("a reply comes") {
+            mark if mark == Reply::bulk("the mark") => return kept,
+            Reply::Push(_) => kept = None,
+            Reply::Array(values) => kept = values.into_iter().next(),
+            _ => {}
+        }
+    }
+}
+
+/// The change comes after the read and before the reply: the message before the reply alone would leave the client
+/// with the old value.
+#[test]
+fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
+    let door = start("unlogged", &[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut waiting = door.cluster.connect("postgres");
+    let is_current = |kept: Option<Reply>| kept.is_none_or(|kept| kept == Reply::bulk("new"));
+
+    // A table: a locked row keeps EXEC waiting.
+    let mut client = reader(&door, &["BCAST"]);
+    session.run("INSERT INTO tab VALUES ('k', 'old'), ('locked', 'old')");
+    warm(&mut session, "k");
+    take(&mut client);
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("old"));
+    take(&mut client);
+    session.run("BEGIN; UPDATE tab SET value = 'held' WHERE key = 'locked'");
+    let requests: [&[&str]; 4] = [
+        &["MULTI"],
+        &["GET", "k"],
+        &["SET", "locked", "x"],
+        &["EXEC"],
+    ];
+    send_together(&mut client, &requests);
+    wait_until("EXEC waits", || {
+        waiting.holds("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+    });
+    waiting.run("UPDATE tab SET value = 'new' WHERE key = 'k'");
+    session.run("COMMIT");
+    let table = kept(&mut client);
+    assert!(is_current(table.clone()), "of the table it keeps {table:?}");
+
+    // A memory cache: EXEC takes some 40 ms.
+    let mut client = tracking(&door, &["BCAST"]);
+    let mut old = 0;
+    for _ in 0..10 {
+        let set =
+            |value: &str| format!("SELECT cache_set_bytes('k', '{value}', cache => '{CACHE}')");
+        session.run(&set("old"));
+        client.ask(&["SETRANGE", "long", "900000", "x"]);
+        take(&mut client);
+        let mut requests: Vec<&[&str]> = vec![&["MULTI"], &["GET", "k"]];
+        requests.resize(62, &["SETRANGE", "long", "900000", "x"]);
+        requests.push(&["EXEC"]);
+        send_together(&mut client, &requests);
+        std::thread::sleep(Duration::from_millis(10));
+        session.run(&set("new"));
+        let memory = kept(&mut client);
+        assert!(
+            is_current(memory.clone()),
+            "of the memory cache it keeps {memory:?}"
+        );
+        old += u32::from(memory.is_none());
+    }
+    assert!(old > 0, "no change came during a read");
+}
+
+/// Rows that a policy hides from a client may be among those that it keeps.
+#[test]
+fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
+    let door = start("unlogged", &[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("INSERT INTO tab VALUES ('k', 'v')");
+    let mut client = reader(&door, &["BCAST"]);
+    take(&mut client);
+    warm(&mut session, "k");
+    take(&mut client);
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+    session.run("ALTER TABLE tab ENABLE ROW LEVEL SECURITY");
+    assert_eq!(next(&mut client), told(None));
+    take(&mut client);
+    for _ in 0..2 {
+        assert!(client.send(&Client::request(&[b"GET", b"k"])));
+        let reply = loop {
+            match next(&mut client) {
+                Reply::Push(_) => {}
+                reply => break reply,
+            }
+        };
+        assert_eq!(reply, Reply::bulk("v"), "its owner sees all");
+        assert_eq!(next(&mut client), told(None), "it is not to be kept");
+    }
+}
+
+/// What a client has read in a database is of another cache once the setting, or a name, means another one.
+#[test]
+fn clients_are_notified_when_their_database_becomes_another_cache() {
+    let door = start("unlogged", &[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(
+        "SELECT cache_create('public.second'), cache_create('public.spare', storage => 'memory', value_type => 'bytea');
+         INSERT INTO tab VALUES ('k', 'first'); INSERT INTO second VALUES ('k', 'second')",
+    );
+    let options: [&[&str]; 4] = [&[], &["OPTOUT"], &["NOLOOP"], &["BCAST"]];
+    let mut clients: Vec<Client> = options
+        .iter()
+        .map(|options| reader(&door, options))
+        .collect();
+    let read = |clients: &mut [Client], value: &str| {
+        for client in clients {
+            take(client);
+            assert!(client.send(&Client::request(&[b"GET", b"k"])));
+            let reply = loop {
+                match next(client) {
+                    Reply::Push(_) => {}
+                    reply => break reply,
+                }
+            };
+            assert_eq!(reply, Reply::bulk(value));
+            take(client);
+        }
+    };
+    read(&mut clients, "first");
+    // A longer list changes nothing for them.
+    door.cluster
+        .configure(&["pgcache.resp_caches = 'public.door, public.tab, public.spare'"]);
+    session.run("SELECT pg_reload_conf()");
+    let mut other = door.client();
+    wait_until("the list is longer", || {
+        other.ask(&["SELECT", "2"]) == Reply::status("OK")
+    });
+    for client in &mut clients[..3] {
+        assert_eq!(take(client), (vec![], vec![]));
+    }
+    door.cluster
+        .configure(&["pgcache.resp_caches = 'public.door, public.second'"]);
+    session.run("SELECT pg_reload_conf()");
+    for client in &mut clients {
+        assert_eq!(next(client), told(None));
+    }
+    read(&mut clients, "second");
+    // The name goes to another table.
+    session
+        .run("BEGIN; ALTER TABLE second RENAME TO third; ALTER TABLE tab RENAME TO second; COMMIT");
+    assert_eq!(other.ask(&["SELECT", "1"]), Reply::status("OK"));
+    assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("first"));
+    for client in &mut clients {
+        assert!(take(client).0.contains(&told(None)));
+    }
+    // And a schema's name to another schema.
+    read(&mut clients, "first");
+    session.run(
+        "CREATE SCHEMA one; CREATE SCHEMA two; SELECT cache_create('one.c'), cache_create('two.c');
+         INSERT INTO one.c VALUES ('k', 'one'); INSERT INTO two.c VALUES ('k', 'two')",
+    );
+    door.cluster
+        .configure(&["pgcache.resp_caches = 'public.door, one.c'"]);
+    session.run("SELECT pg_reload_conf()");
+    for client in &mut clients {
+        assert_eq!(next(client), told(None));
+    }
+    read(&mut clients, "one");
+    session.run("BEGIN; ALTER SCHEMA one RENAME TO three; ALTER SCHEMA two RENAME TO one; COMMIT");
+    assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("two"));
+    for client in &mut clients {
+        assert!(take(client).0.contains(&told(None)));
+    }
+}
+
+/// The connection that has read the keys is gone, and with it what the server knows of them: the client that keeps
+/// them is notified.
+#[test]
+fn the_target_of_a_lost_connection_is_notified() {
+    let door = Door::start(&[]);
+    let three = |door: &Door| {
+        let mut client = door.client();
+        client.ask(&["HELLO", "3"]);
+        client
+    };
+    let id = |client: &mut Client| match client.ask(&["CLIENT", "ID"]) {
+        Reply::Integer(id) => id.to_string(),
+        other => panic!("a number was to come, not {other:?}"),
+    };
+    let mut killer = door.client();
+    let mut target = three(&door);
+    let mut old = door.client();
+    let ids = [id(&mut target), id(&mut old)];
+    assert!(matches!(
+        old.ask(&["SUBSCRIBE", "__redis__:invalidate"]),
+        Reply::Array(_)
+    ));
+    let of_old = Reply::Array(vec![
+        Reply::bulk("message"),
+        Reply::bulk("__redis__:invalidate"),
+        Reply::Null,
+    ]);
+    for options in [&[][..], &["BCAST"], &["OPTIN"]] {
+        for killed in [false, true] {
+            for (target, number, message) in [
+                (&mut target, &ids[0], told(None)),
+                (&mut old, &ids[1], of_old.clone()),
+            ] {
+                let options = [&["REDIRECT", number.as_str()], options].concat();
+                let mut reader = tracking(&door, &options);
+                reader.ask(&["GET", "k"]);
+                let number = id(&mut reader);
+                if killed {
+                    assert_eq!(
+                        killer.ask(&["CLIENT", "KILL", "ID", &number]),
+                        Reply::Integer(1)
+                    );
+                }
+                drop(reader);
+                assert_eq!(next(target), message);
+            }
+        }
+    }
+    // Nothing is owed for a client that has ended its tracking by itself, as with Redis.
+    let mut reader = tracking(&door, &["REDIRECT", &ids[0]]);
+    reader.ask(&["GET", "k"]);
+    reader.ask(&["CLIENT", "TRACKING", "OFF"]);
+    drop(reader);
+    wait_until("it is gone", || match killer.ask(&["CLIENT", "LIST"]) {
+        Reply::Bulk(list) => String::from_utf8_lossy(&list).lines().count() == 3,
+        other => panic!("a list was to come, not {other:?}"),
+    });
+    assert_eq!(take(&mut target), (vec![], vec![]));
+}
