@@ -2,6 +2,25 @@
 
 \echo Use "ALTER EXTENSION pgcache UPDATE TO '0.5.0'" to load this file. \quit
 
+-- The Redis protocol -------------------------------------------------------------------------
+
+CREATE FUNCTION pgcache.resp_memory() RETURNS TABLE (
+    client_memory bigint,
+    evicted_clients bigint
+)
+    AS 'MODULE_PATHNAME', 'resp_memory_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 1;
+COMMENT ON FUNCTION pgcache.resp_memory() IS
+    'Returns the columns of pgcache.resp_stats about the memory of clients.';
+
+CREATE OR REPLACE VIEW pgcache.resp_stats AS
+    SELECT f.*, m.client_memory, m.evicted_clients
+      FROM pgcache.resp_figures() AS f, pgcache.resp_memory() AS m;
+
+REVOKE ALL ON FUNCTION pgcache.resp_memory() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.resp_memory() TO pg_monitor;
+
 -- Comments ------------------------------------------------------------------------------------
 
 COMMENT ON FUNCTION pgcache.record() IS
@@ -393,7 +412,7 @@ COMMENT ON COLUMN pgcache.resp_clients.in_transaction IS
 COMMENT ON COLUMN pgcache.resp_clients.channels IS
     'Counts the channels and patterns to which the client subscribes.';
 COMMENT ON COLUMN pgcache.resp_clients.unread_bytes IS
-    'Shows the bytes of memory for requests that have arrived in part.';
+    'Shows the bytes of memory for requests that have arrived in part or wait for EXEC.';
 COMMENT ON COLUMN pgcache.resp_clients.unsent_bytes IS
     'Shows the bytes of replies that the client has not taken yet.';
 COMMENT ON FUNCTION pgcache.resp_kill(bigint) IS
@@ -411,7 +430,7 @@ COMMENT ON COLUMN pgcache.resp_stats.rejected IS
 COMMENT ON COLUMN pgcache.resp_stats.cut_off IS
     'Counts clients that were disconnected because they did not read (pgcache.resp_max_output), their command failed or they missed messages.';
 COMMENT ON COLUMN pgcache.resp_stats.killed IS
-    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill().';
+    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill(), or because their role may no longer log in.';
 COMMENT ON COLUMN pgcache.resp_stats.commands IS
     'Counts the commands that were answered.';
 COMMENT ON COLUMN pgcache.resp_stats.batches IS
@@ -444,6 +463,10 @@ COMMENT ON COLUMN pgcache.resp_stats.tracked_keys IS
     'Counts the keys that clients with CLIENT TRACKING have read, and that have not changed since.';
 COMMENT ON COLUMN pgcache.resp_stats.since IS
     'Shows since when the figures are counted.';
+COMMENT ON COLUMN pgcache.resp_stats.client_memory IS
+    'Shows the bytes of memory that all clients use now, which pgcache.resp_max_clients_memory limits.';
+COMMENT ON COLUMN pgcache.resp_stats.evicted_clients IS
+    'Counts clients that were disconnected because all clients used too much memory (pgcache.resp_max_clients_memory).';
 COMMENT ON FUNCTION pgcache.publish(text, text) IS
     'Sends a message to the clients of the Redis protocol that subscribe to the channel, when the transaction commits.';
 COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS

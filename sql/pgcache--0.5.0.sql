@@ -1167,7 +1167,7 @@ COMMENT ON COLUMN pgcache.resp_clients.in_transaction IS
 COMMENT ON COLUMN pgcache.resp_clients.channels IS
     'Counts the channels and patterns to which the client subscribes.';
 COMMENT ON COLUMN pgcache.resp_clients.unread_bytes IS
-    'Shows the bytes of memory for requests that have arrived in part.';
+    'Shows the bytes of memory for requests that have arrived in part or wait for EXEC.';
 COMMENT ON COLUMN pgcache.resp_clients.unsent_bytes IS
     'Shows the bytes of replies that the client has not taken yet.';
 GRANT SELECT ON pgcache.resp_clients TO PUBLIC;
@@ -1207,8 +1207,19 @@ CREATE FUNCTION pgcache.resp_figures() RETURNS TABLE (
 COMMENT ON FUNCTION pgcache.resp_figures() IS
     'Returns the figures of pgcache.resp_stats.';
 
+CREATE FUNCTION pgcache.resp_memory() RETURNS TABLE (
+    client_memory bigint,
+    evicted_clients bigint
+)
+    AS 'MODULE_PATHNAME', 'resp_memory_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED
+    ROWS 1;
+COMMENT ON FUNCTION pgcache.resp_memory() IS
+    'Returns the columns of pgcache.resp_stats about the memory of clients.';
+
 CREATE VIEW pgcache.resp_stats AS
-    SELECT * FROM pgcache.resp_figures();
+    SELECT f.*, m.client_memory, m.evicted_clients
+      FROM pgcache.resp_figures() AS f, pgcache.resp_memory() AS m;
 COMMENT ON VIEW pgcache.resp_stats IS
     'Shows figures of the Redis protocol since the server started or the last reset; the view is empty if the Redis protocol is off.';
 COMMENT ON COLUMN pgcache.resp_stats.clients IS
@@ -1220,7 +1231,7 @@ COMMENT ON COLUMN pgcache.resp_stats.rejected IS
 COMMENT ON COLUMN pgcache.resp_stats.cut_off IS
     'Counts clients that were disconnected because they did not read (pgcache.resp_max_output), their command failed or they missed messages.';
 COMMENT ON COLUMN pgcache.resp_stats.killed IS
-    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill().';
+    'Counts clients that were terminated by CLIENT KILL or pgcache.resp_kill(), or because their role may no longer log in.';
 COMMENT ON COLUMN pgcache.resp_stats.commands IS
     'Counts the commands that were answered.';
 COMMENT ON COLUMN pgcache.resp_stats.batches IS
@@ -1253,6 +1264,10 @@ COMMENT ON COLUMN pgcache.resp_stats.tracked_keys IS
     'Counts the keys that clients with CLIENT TRACKING have read, and that have not changed since.';
 COMMENT ON COLUMN pgcache.resp_stats.since IS
     'Shows since when the figures are counted.';
+COMMENT ON COLUMN pgcache.resp_stats.client_memory IS
+    'Shows the bytes of memory that all clients use now, which pgcache.resp_max_clients_memory limits.';
+COMMENT ON COLUMN pgcache.resp_stats.evicted_clients IS
+    'Counts clients that were disconnected because all clients used too much memory (pgcache.resp_max_clients_memory).';
 
 CREATE FUNCTION pgcache.publish(channel text, message text) RETURNS void
     AS 'MODULE_PATHNAME', 'publish_wrapper'
@@ -1261,8 +1276,8 @@ COMMENT ON FUNCTION pgcache.publish(text, text) IS
     'Sends a message to the clients of the Redis protocol that subscribe to the channel, when the transaction commits.';
 
 -- Figures are not everybody's business; and programs trust what comes by a channel.
-REVOKE ALL ON FUNCTION pgcache.resp_figures(), pgcache.publish(text, text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pgcache.resp_figures() TO pg_monitor;
+REVOKE ALL ON FUNCTION pgcache.resp_figures(), pgcache.resp_memory(), pgcache.publish(text, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pgcache.resp_figures(), pgcache.resp_memory() TO pg_monitor;
 GRANT SELECT ON pgcache.resp_stats TO pg_monitor;
 
 -- The cache of database 0 of the Redis protocol, unless pgcache.resp_caches names others. Nothing is

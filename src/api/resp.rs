@@ -63,7 +63,7 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
         Typed::number(shown.commands as i64),
         Typed::of(Some(shown.in_transaction)),
         small(shown.channels.saturating_add(shown.patterns)),
-        Typed::number(shown.input.into()),
+        Typed::number(i64::from(shown.input) + i64::from(shown.collected)),
         Typed::number(shown.output.into()),
     ]
 }
@@ -105,6 +105,17 @@ fn figures_row(board: Board) -> Row<21> {
         number(now.tracked_keys),
         Typed::moment(Some(board.since()).filter(|&since| since != 0)),
     ]
+}
+
+/// The memory of the clients of the Redis protocol, no row where nothing listens: client_memory,
+/// evicted_clients.
+#[pg_extern]
+fn resp_memory() -> Rows<2> {
+    let row = |board: Board| {
+        let evicted = board.figures()[Figure::Evicted as usize];
+        [board.clients_memory() as i64, evicted as i64].map(Typed::number)
+    };
+    Rows(Board::of_server().map(row).into_iter().collect())
 }
 
 /// Ends a client; false: there is none of this number.

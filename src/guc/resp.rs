@@ -41,6 +41,8 @@ static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
 /// Kilobytes. A reply to MGET of many long values fits; a client that does not read is cut off before
 /// it costs more.
 static MAX_OUTPUT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
+/// Kilobytes. No ordinary load comes near it, and a server with little memory survives it.
+static MAX_CLIENTS_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(1024 * 1024);
 /// Ten megabytes, about, for keys that are not long.
 static TRACKING_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
 /// Microseconds. Redis' number.
@@ -177,6 +179,11 @@ pub fn max_request() -> usize {
 /// Bytes of replies that may wait for a client to read them.
 pub fn max_output() -> usize {
     kilobytes(&MAX_OUTPUT)
+}
+
+/// Bytes of memory that all clients together may take; None: any.
+pub fn max_clients_memory() -> Option<usize> {
+    Some(kilobytes(&MAX_CLIENTS_MEMORY)).filter(|bytes| *bytes > 0)
 }
 
 /// Keys that clients have read and are to be told of, in one process.
@@ -346,6 +353,15 @@ fn define_limits() {
         &MAX_OUTPUT,
         64,
         1024 * 1024,
+        GucFlags::UNIT_KB,
+    );
+    number(
+        c"pgcache.resp_max_clients_memory",
+        c"Sets the maximum memory that all clients of the Redis protocol use together.",
+        c"If they use more, the client that uses most is disconnected first. 0 means no limit.",
+        &MAX_CLIENTS_MEMORY,
+        0,
+        1024 * 1024 * 1024,
         GucFlags::UNIT_KB,
     );
     number(

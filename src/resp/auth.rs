@@ -381,14 +381,22 @@ pub struct Powers {
     /// It owns the database that is served, or is a superuser.
     pub owns: bool,
     pub is_superuser: bool,
+    /// It is gone, or may not log in any more.
+    pub is_locked_out: bool,
+    /// Until when its password counts, for a client that came by it.
+    pub valid_until: Option<Timestamp>,
 }
 
 /// A role's powers. Inside of a transaction.
 pub fn powers(role: Oid) -> Powers {
+    let facts = login::role(role);
+    let may_log_in = facts.is_some_and(|facts| facts.can_login) && login::may_connect(role);
     Powers {
+        is_locked_out: !may_log_in,
+        valid_until: facts.and_then(|facts| facts.valid_until),
         monitors: login::has_role(role, login::MONITOR),
         signals: login::has_role(role, login::SIGNAL_BACKEND),
         owns: login::owns_served(role),
-        is_superuser: login::role(role).is_some_and(|facts| facts.is_superuser),
+        is_superuser: facts.is_some_and(|facts| facts.is_superuser),
     }
 }

@@ -56,6 +56,8 @@ pub struct Connection {
     pub queued: bool,
     /// It is to be served no more: cut off at the end of its turn.
     pub killed: bool,
+    /// Bytes of memory that were counted for it (`Memory`).
+    pub counted: usize,
 }
 
 /// What is to become of the client.
@@ -102,6 +104,7 @@ impl Connection {
             closing: false,
             queued: false,
             killed: false,
+            counted: 0,
         }
     }
 
@@ -214,6 +217,22 @@ impl Connection {
         let unsent = self.unsent.iter().map(Vec::capacity).sum::<usize>();
         let waits = unsent + self.pushed.capacity() + begun;
         self.input.capacity() + waits + self.parser.held()
+    }
+
+    /// Bytes of memory that the client takes.
+    pub fn memory(&self) -> usize {
+        size_of::<Connection>() + self.held() + self.session.held()
+    }
+
+    /// Gives back what the client takes, which is to end.
+    pub fn drop_buffers(&mut self) {
+        self.input = Vec::new();
+        self.unsent = VecDeque::new();
+        self.sent = 0;
+        self.pushed = Vec::new();
+        self.parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
+        self.session.continued = None;
+        self.session.state = Default::default();
     }
 
     /// Sends these replies after those that wait; what the socket does not take is kept, unless there is

@@ -101,14 +101,16 @@ fn execute_here(
     replies: &mut Writer,
 ) -> Step {
     match command {
-        Command::Exec => exec(core, session, replies),
-        _ if channels::is_reader(&session.state, session.protocol) => {
+        // What a transaction subscribes to counts for the commands after it.
+        _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
             as_reader(core, session, command, replies)
         }
+        Command::Exec => exec(core, session, replies),
         _ => match server_commands::run(core, session, command, replies) {
             Some(step) => step,
             None if commands::on_state(command, &mut session.state, replies) => Step::Done,
             None if channels::run(command, session.id, &mut session.state, core, replies) => {
+                session.is_loud = channels::subscribes(command);
                 Step::Done
             }
             None => on_entries(core, session, command, replies),
@@ -134,7 +136,10 @@ fn as_reader(
         | Command::Unsubscribe { .. }
         | Command::UnsubscribePatterns { .. } => {
             channels::run(command, session.id, &mut session.state, core, replies);
+            session.is_loud = true;
         }
+        Command::Exec => channels::refuse_exec(replies),
+        Command::Other { entry, .. } => channels::refuse(entry.name, replies),
         _ => channels::refuse(&session.last_command(), replies),
     }
     Step::Done
@@ -302,10 +307,16 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
         refusal.write(replies);
         return Step::Done;
     }
+    // Each command may change what CLIENT REPLY says of the rest.
+    if session.is_silent() {
+        replies.rewind(before);
+    }
     let began = Instant::now();
     let mut closes = false;
     session.in_exec = true;
+    let mut from = replies.as_bytes().len();
     while let Some(args) = queue.next() {
+        silence(session, replies, &mut from);
         if background::asked_to_end() {
             closes = true;
             break;
@@ -345,6 +356,8 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             }
         }
     }
+    silence(session, replies, &mut from);
+    session.is_loud = true;
     session.in_exec = false;
     match closes {
         true => Step::Close,
@@ -431,6 +444,14 @@ fn is_about_server(command: &Command<'_>) -> bool {
         "client" => matches!(entry.last_name(), "list" | "info"),
         _ => false,
     }
+}
+
+/// Takes back what a command of an EXEC wrote from there on, if CLIENT REPLY keeps it back.
+fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
+    if !std::mem::take(&mut session.is_loud) && session.is_silent() {
+        replies.rewind(*from);
+    }
+    *from = replies.as_bytes().len();
 }
 
 /// Whether its time is that of a walk over the entries, not of its own length.

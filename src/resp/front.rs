@@ -193,6 +193,7 @@ impl Front {
         self.core.end_asked();
         self.core.take_published();
         self.core.look_at_pause();
+        self.core.bound_memory();
         let now = Instant::now();
         self.core.release_held(now);
         if now >= self.next_look {
@@ -460,6 +461,7 @@ impl Front {
         session.place = Some(claimed);
         let mut client = Connection::new(arrived.socket, registration, wire, session);
         self.core.show(&mut client);
+        self.core.count_memory(&mut client);
         self.core.clients.add(client);
     }
 
@@ -520,18 +522,20 @@ impl Front {
 
     /// Ends those who say nothing for too long, or who wait for what does not come.
     fn end_silent(&mut self, now: Instant) {
-        if self.core.tracking.is_on() {
-            // What was decided of those who are told of prefixes may be void, though nobody asks. And
-            // replication decides prepared transactions without a word.
-            if let Err(error) = background::in_turn(|| {
+        // What is known of roles and caches may be void, though no client sends anything. And replication decides
+        // prepared transactions without a word.
+        let tracks = self.core.tracking.is_on();
+        if let Err(error) = background::in_turn(|| {
+            if tracks {
                 lowering::lower_decided();
-            }) {
-                error.warn(
-                    "a process of the Redis protocol could not check prepared transactions".into(),
-                    "The process continues.",
-                );
             }
+        }) {
+            error.warn(
+                "a process of the Redis protocol could not check prepared transactions".into(),
+                "The process continues.",
+            );
         }
+        self.core.end_locked_out();
         let limits = &self.core.limits;
         let mut ended = Vec::new();
         let mut unsettled = Vec::new();
@@ -575,6 +579,7 @@ fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
     let after = turn::serve(core, &mut client, &mut read, now);
     core.ahead.give_back(read);
     core.show(&mut client);
+    core.count_memory(&mut client);
     match after {
         After::Rest => core.clients.put_back(place, client),
         After::Again => {
@@ -587,4 +592,5 @@ fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
         }
         After::End => core.end(place, Some(client)),
     }
+    core.bound_memory();
 }

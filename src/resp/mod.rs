@@ -35,6 +35,7 @@ mod hand_over;
 mod handshake;
 mod keeper;
 mod listen;
+mod memory;
 mod pauses;
 mod powers;
 mod question;

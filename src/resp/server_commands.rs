@@ -327,6 +327,10 @@ fn config(core: &Core) -> Vec<(&'static str, String)> {
         ("databases", core.decisions.databases().to_string()),
         ("maxclients", core.limits.clients.to_string()),
         ("maxmemory", hot_size.to_string()),
+        (
+            "maxmemory-clients",
+            settings::max_clients_memory().unwrap_or(0).to_string(),
+        ),
         ("maxmemory-policy", "allkeys-lfu".into()),
         ("notify-keyspace-events", String::new()),
         ("port", settings::port().unwrap_or(0).to_string()),
@@ -430,6 +434,10 @@ fn section_of(core: &Core, session: &Session, section: &str) -> Vec<(String, Str
             ("connected_clients", core.board.now().clients.to_string()),
             ("maxclients", core.limits.clients.to_string()),
             ("blocked_clients", "0".into()),
+            (
+                "mem_clients_normal",
+                core.board.clients_memory().to_string(),
+            ),
             ("tracking_clients", core.board.now().tracking.to_string()),
             (
                 "total_tracking_keys",
@@ -455,6 +463,7 @@ fn section_of(core: &Core, session: &Session, section: &str) -> Vec<(String, Str
             ("rejected_connections", told(Figure::Rejected)),
             ("keyspace_hits", told(Figure::Hits)),
             ("keyspace_misses", told(Figure::Misses)),
+            ("evicted_clients", told(Figure::Evicted)),
             (
                 "client_output_buffer_limit_disconnections",
                 told(Figure::CutOff),

@@ -115,6 +115,8 @@ pub struct Session {
     pub library: Box<[u8]>,
     pub library_version: Box<[u8]>,
     pub replies: Replies,
+    /// What the command wrote is sent whatever CLIENT REPLY says: of subscriptions, and EXEC has looked itself.
+    pub is_loud: bool,
     pub no_evict: bool,
     pub no_touch: bool,
     pub connected: Instant,
@@ -172,6 +174,7 @@ impl Session {
             library: Box::default(),
             library_version: Box::default(),
             replies: Replies::On,
+            is_loud: false,
             no_evict: false,
             no_touch: false,
             connected: now,
@@ -187,6 +190,25 @@ impl Session {
             state: commands::State::default(),
             tracking: None,
         }
+    }
+
+    /// Bytes of memory beside itself.
+    pub fn held(&self) -> usize {
+        let texts = [&self.user, &self.name, &self.library, &self.library_version];
+        let texts: usize = texts.iter().map(|text| text.len()).sum();
+        let tracked = self.tracking.as_ref().map_or(0, |tracked| tracked.held());
+        texts + tracked + self.state.held()
+    }
+
+    /// Whether CLIENT REPLY keeps the reply to the present command back.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::Skip)
+    }
+
+    /// Whether it is not disconnected for the memory of all: CLIENT NO-EVICT of a superuser, since anybody
+    /// else could lift the bound with it.
+    pub fn is_exempt(&self) -> bool {
+        self.no_evict && self.is_superuser
     }
 
     /// What its last question of who it is was asked with.

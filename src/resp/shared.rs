@@ -4,16 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use pgcache_resp::{Protocol, Writer};
+use pgrx::pg_sys::Oid;
 use socket2::Socket;
 
 use super::ahead::Ahead;
-use super::auth::Authenticated;
+use super::auth::{Authenticated, Powers};
 use super::bundle::{Bundle, Counter};
 use super::clients::Clients;
 use super::commands::channels::{self, Hub};
 use super::connection::Connection;
-use super::decisions::{Decisions, is_locked};
+use super::decisions::{Decisions, Undecided, is_locked};
 use super::elsewhere;
+use super::memory::Memory;
 use super::pauses::Pauses;
 use super::powers::AllPowers;
 use super::question::{Answer, CacheName, Question, RoleName};
@@ -28,12 +30,16 @@ use crate::pg::resp::messages::{Found, Message, Messages, Reader};
 use crate::pg::resp::queue::Queue;
 use crate::pg::resp::several::{self, Several};
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::failure;
+use crate::pg::session::fault::{self, Fault};
 
 /// Messages of sessions that are handed out in one turn.
 const PUBLISHED: usize = 1024;
 /// Bytes at which these may look to compare their channels with patterns in one turn: a millisecond, and more than one
 /// comparison takes.
 const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
+/// Roles that are asked about at once.
+const ASKED_AT_ONCE: usize = 256;
 /// How long the reply to a wrong password is held back.
 const PENALTY: Duration = Duration::from_secs(1);
 /// After how long a cache is asked for again that somebody has locked.
@@ -87,7 +93,7 @@ impl Figures {
     }
 
     /// In the order of [`Figure`].
-    fn for_board(&self) -> board::Figures {
+    fn for_board(&self, evicted: u64) -> board::Figures {
         let (hits, misses) = raw::reads();
         [
             self.connections,
@@ -106,6 +112,7 @@ impl Figures {
             self.messages,
             self.overflows,
             self.failed_handshakes,
+            evicted,
         ]
     }
 }
@@ -154,6 +161,7 @@ pub struct Core {
     pub limits: Limits,
     pub tls: Tls,
     pub handshakes: Pace,
+    pub memory: Memory,
     pub figures: Figures,
     pub tracking: Tracking,
     pub began: Instant,
@@ -188,6 +196,7 @@ impl Core {
         let several = several::begin(number, settings::workers());
         elsewhere::begin(number, board, several);
         let former = board.begin_front(number);
+        let evicted = former[Figure::Evicted as usize];
         let mut core = Core {
             number,
             queue,
@@ -200,6 +209,7 @@ impl Core {
             limits: Limits::read(),
             tls: Tls::new(),
             handshakes: Pace::new(),
+            memory: Memory::new(number, board, several.is_some(), evicted),
             figures: Figures::going_on_from(&former),
             tracking: Tracking::new(number),
             began: Instant::now(),
@@ -224,6 +234,7 @@ impl Core {
     /// Takes over what the settings say now.
     pub fn read_settings(&mut self) {
         self.limits = Limits::read();
+        self.memory.read_setting();
         self.tracking.read_settings();
         let names = settings::caches();
         let names = names.iter().map(|name| {
@@ -249,7 +260,7 @@ impl Core {
 
     /// Shows others what was counted.
     pub fn show_figures(&mut self) {
-        let figures = self.figures.for_board();
+        let figures = self.figures.for_board(self.memory.evicted);
         let now = Now {
             clients: self.clients.len() as u64,
             tracking: self.tracking.clients() as u64,
@@ -268,6 +279,20 @@ impl Core {
         ends
     }
 
+    /// Counts a client as it is now.
+    #[inline]
+    pub fn count_memory(&mut self, client: &mut Connection) {
+        self.memory.count(client);
+    }
+
+    /// Disconnects the largest clients while all of them take more memory than they may.
+    #[inline]
+    pub fn bound_memory(&mut self) {
+        for place in self.memory.bound(&mut self.clients) {
+            self.enqueue(place);
+        }
+    }
+
     /// Ends those clients that others want to be ended.
     pub fn end_asked(&mut self) {
         if !self.board.has_ends(self.number) {
@@ -283,6 +308,49 @@ impl Core {
             }
         }
         self.figures.killed += places.len() as u64;
+        places.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// Ends clients whose role is gone or may not log in any more: they would read channels for ever. What is
+    /// not known of a role is asked for, and counts the next time.
+    pub fn end_locked_out(&mut self) {
+        let now = clock::now();
+        let mut asked = 0;
+        let mut ends: Vec<(u32, Powers)> = Vec::new();
+        for role in self.roles.keys() {
+            let of_role = Oid::from_u32(*role);
+            match self.powers.look_up(&self.queue, self.number, of_role, 0) {
+                Ok(powers) if powers.is_locked_out => ends.push((*role, powers)),
+                Ok(powers) if powers.valid_until.is_some_and(|until| until < now) => {
+                    ends.push((*role, powers));
+                }
+                Ok(_) => {}
+                Err(Undecided::Asked) if asked < ASKED_AT_ONCE => asked += 1,
+                Err(_) => break,
+            }
+        }
+        if ends.is_empty() || fault::on(Fault::LockedOutStay) {
+            return;
+        }
+        let mut places = Vec::new();
+        for (place, client) in self.clients.iter_mut() {
+            let session = &client.session;
+            let role = session.role.map(|role| role.to_u32());
+            let goes = ends.iter().any(|(of, powers)| {
+                Some(*of) == role && (powers.is_locked_out || session.by_password)
+            });
+            if goes && !client.killed {
+                client.killed = true;
+                places.push(place);
+            }
+        }
+        if !places.is_empty() {
+            self.figures.killed += places.len() as u64;
+            failure::log(format!(
+                "disconnected {} clients of the Redis protocol whose roles may no longer log in",
+                places.len()
+            ));
+        }
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
@@ -529,6 +597,7 @@ impl Core {
         for role in self.clients.iter().filter_map(|client| client.session.role) {
             *self.roles.entry(role.to_u32()).or_default() += 1;
         }
+        self.memory.count_anew(&self.clients);
     }
 
     /// Forgets a client that has been taken out or is at this place.
@@ -543,6 +612,7 @@ impl Core {
                 self.counter.give_back(answered);
             }
             self.log_out(&mut client.session);
+            self.memory.forget(&client);
             self.redirect_lost(client.session.id);
             let session = &client.session;
             self.tracking.end(session.id, session.tracking.as_deref());
@@ -669,9 +739,12 @@ impl Hub for Core {
         let room = limit.saturating_sub(reader.unsent());
         let mut message = Writer::new(reader.session.protocol, room);
         write(&mut message);
-        if message.overflowed() || !reader.push(message.as_bytes()) {
-            reader.killed = true;
+        let sent = !message.overflowed() && reader.push(message.as_bytes());
+        reader.killed |= !sent;
+        self.memory.count(reader);
+        if !sent {
             self.enqueue(place);
         }
+        self.bound_memory();
     }
 }

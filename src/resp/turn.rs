@@ -420,19 +420,25 @@ fn requests(
         at += used;
         core.figures.commands += 1;
         session.commands += 1;
+        let is_loud = std::mem::take(&mut session.is_loud);
         match session.replies {
             Replies::On => {}
             Replies::Off | Replies::Skip => {
-                replies.rewind(before);
+                if !is_loud {
+                    replies.rewind(before);
+                }
                 if session.replies == Replies::Skip {
                     session.replies = Replies::On;
                 }
             }
             Replies::SkipNext => {
-                replies.rewind(before);
+                if !is_loud {
+                    replies.rewind(before);
+                }
                 session.replies = Replies::Skip;
             }
         }
+        session.state.write_own_messages(replies);
         if matches!(step, Step::Close) {
             return (at, Ended::Close);
         }

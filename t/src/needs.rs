@@ -259,6 +259,11 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         Granted,
         "count(*) FROM pgcache.resp_figures()",
     ),
+    (
+        "resp_memory",
+        Granted,
+        "count(*) FROM pgcache.resp_memory()",
+    ),
     ("publish", Granted, "pgcache.publish('c', 'm')"),
     ("reset_stats", Granted, "pgcache.reset_stats()"),
     (

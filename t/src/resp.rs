@@ -339,6 +339,22 @@ impl Client {
         reply
     }
 
+    /// So many bytes, as soon as they come, and what comes within a pause after them.
+    pub fn bytes_that_come(&mut self, count: usize, pause: Duration) -> String {
+        while self.unread.len() - self.at < count {
+            self.stream.set_patience(Some(WATCHDOG));
+            let mut room = [0; 1 << 10];
+            match self.stream.read(&mut room) {
+                Ok(read) if read > 0 => self.unread.extend_from_slice(&room[..read]),
+                _ => break,
+            }
+        }
+        std::thread::sleep(pause);
+        self.is_silent();
+        let bytes = self.unread.split_off(self.at);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Whether nothing has come that was not read.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_patience(Some(Duration::from_millis(1)));

@@ -91,6 +91,7 @@ mod resp_front;
 mod resp_hot;
 mod resp_layout;
 mod resp_long;
+mod resp_memory;
 mod resp_patterns;
 mod resp_publish;
 mod resp_scripts;

@@ -595,6 +595,8 @@ fn a_role_that_is_no_role_any_more_is_told_so() {
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
         session.run(taken);
         assert!(refused(&mut client, &["GET", "k"]).is_some(), "{taken}");
+        // It is disconnected although it sends nothing.
+        client.wait_for_end();
         session.run(given);
     }
 }

@@ -94,12 +94,12 @@ fn in_version_3_messages_are_pushes_and_commands_go_on() {
         Reply::Push(told("subscribe", "a", 1))
     );
     assert_eq!(reader.ask(&["SET", "k", "v"]), Reply::status("OK"));
-    // Its own message comes before the reply.
+    // Its own message comes after the reply, as with Redis since 7.2.
+    assert_eq!(reader.ask(&["PUBLISH", "a", "own"]), Reply::Integer(1));
     assert_eq!(
-        reader.ask(&["PUBLISH", "a", "own"]),
-        Reply::Push(push(&["message", "a", "own"]))
+        reader.reply(),
+        Some(Reply::Push(push(&["message", "a", "own"])))
     );
-    assert_eq!(reader.reply(), Some(Reply::Integer(1)));
     // Within a transaction a message waits for its EXEC.
     writer.ask(&["MULTI"]);
     writer.ask(&["PUBLISH", "a", "first"]);
@@ -112,4 +112,210 @@ fn in_version_3_messages_are_pushes_and_commands_go_on() {
     assert_eq!(next(&mut reader), push(&["message", "a", "second"]));
     assert_eq!(reader.ask(&["RESET"]), Reply::status("RESET"));
     assert_eq!(writer.ask(&["PUBLISH", "a", "x"]), Reply::Integer(0));
+}
+
+/// Steps of one client, and the bytes that Redis 8.0 sends for each.
+type Sent = (&'static [&'static str], &'static str);
+
+const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+
+/// What a transaction subscribes to counts for the commands after it, its confirmations are elements of the reply, and
+/// a message to itself follows the whole of it. CLIENT REPLY acts from command to command, and keeps no message back.
+#[test]
+fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
+    let door = Door::start(&[]);
+    let mut wrong = Vec::new();
+    let check = |wrong: &mut Vec<String>, steps: &[Sent]| {
+        let mut client = door.client();
+        for (words, expected) in steps {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            assert!(client.send(&Client::request(&words)));
+            let sent = client.bytes_that_come(expected.len(), std::time::Duration::from_millis(30));
+            if sent != *expected {
+                wrong.push(format!(
+                    "{steps:?}\n  {:?}: {sent:?}",
+                    String::from_utf8_lossy(words[0])
+                ));
+                break;
+            }
+        }
+    };
+    let multi: Sent = (&["MULTI"], "+OK\r\n");
+    let subscribe: Sent = (&["SUBSCRIBE", "c"], "+QUEUED\r\n");
+    let get: Sent = (&["GET", "k"], "+QUEUED\r\n");
+    let reply_on: Sent = (&["CLIENT", "REPLY", "ON"], "+OK\r\n");
+    let ping: Sent = (&["PING"], "+PONG\r\n");
+    let nothing: Sent = (&["PING"], "");
+    let off: Sent = (&["CLIENT", "REPLY", "OFF"], "");
+    let exec = |expected: &'static str| -> Sent { (&["EXEC"], expected) };
+    let queued = |words: &'static [&'static str]| -> Sent { (words, "+QUEUED\r\n") };
+    let element = "*2\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n$-1\r\n";
+    check(
+        &mut wrong,
+        &[
+            multi,
+            subscribe,
+            get,
+            exec(element),
+            (&["PING"], "*2\r\n$4\r\npong\r\n$0\r\n\r\n"),
+        ],
+    );
+    let published = "*3\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n:1\r\n$-1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+    check(
+        &mut wrong,
+        &[
+            multi,
+            subscribe,
+            queued(&["PUBLISH", "c", "m"]),
+            get,
+            exec(published),
+        ],
+    );
+    let both = "*3\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n$-1\r\n";
+    check(
+        &mut wrong,
+        &[
+            multi,
+            subscribe,
+            queued(&["UNSUBSCRIBE", "c"]),
+            get,
+            exec(both),
+            ping,
+        ],
+    );
+    // A client of version 2 that has subscribed.
+    let only = "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n";
+    let refused: [&'static str; 2] = [
+        Box::leak(
+            format!("-EXECABORT Transaction discarded because of: Can't execute 'exec': {only}")
+                .into(),
+        ),
+        Box::leak(format!("-ERR Can't execute 'client|reply': {only}").into()),
+    ];
+    check(
+        &mut wrong,
+        &[
+            (&["SUBSCRIBE", "c"], SUBSCRIBED),
+            (&["EXEC"], refused[0]),
+            (&["CLIENT", "REPLY", "OFF"], refused[1]),
+        ],
+    );
+    // CLIENT REPLY inside of a transaction.
+    let reply = |word: &'static str| -> Sent {
+        match word {
+            "OFF" => queued(&["CLIENT", "REPLY", "OFF"]),
+            "SKIP" => queued(&["CLIENT", "REPLY", "SKIP"]),
+            _ => queued(&["CLIENT", "REPLY", "ON"]),
+        }
+    };
+    check(
+        &mut wrong,
+        &[
+            multi,
+            reply("OFF"),
+            get,
+            exec("*2\r\n"),
+            nothing,
+            reply_on,
+            ping,
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            multi,
+            get,
+            reply("OFF"),
+            get,
+            exec("*3\r\n$-1\r\n"),
+            nothing,
+            reply_on,
+            ping,
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            multi,
+            reply("OFF"),
+            get,
+            reply("ON"),
+            get,
+            exec("*4\r\n+OK\r\n$-1\r\n"),
+            ping,
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            multi,
+            reply("SKIP"),
+            get,
+            get,
+            exec("*3\r\n$-1\r\n$-1\r\n"),
+            nothing,
+            ping,
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            multi,
+            get,
+            reply("SKIP"),
+            exec("*2\r\n$-1\r\n"),
+            nothing,
+            ping,
+        ],
+    );
+    // It keeps no message back.
+    let unsubscribed: Sent = (
+        &["UNSUBSCRIBE"],
+        "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",
+    );
+    check(
+        &mut wrong,
+        &[
+            off,
+            (&["SUBSCRIBE", "c"], SUBSCRIBED),
+            nothing,
+            unsubscribed,
+            nothing,
+            reply_on,
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            (&["CLIENT", "REPLY", "SKIP"], ""),
+            (&["SUBSCRIBE", "c"], SUBSCRIBED),
+        ],
+    );
+    check(
+        &mut wrong,
+        &[
+            off,
+            (&["MULTI"], ""),
+            (&["SUBSCRIBE", "c"], ""),
+            exec(SUBSCRIBED),
+            unsubscribed,
+            reply_on,
+            ping,
+        ],
+    );
+    let message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+    check(
+        &mut wrong,
+        &[
+            off,
+            (&["HELLO", "3"], ""),
+            (
+                &["SUBSCRIBE", "c"],
+                ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
+            ),
+            (&["PUBLISH", "c", "m"], message),
+            nothing,
+        ],
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

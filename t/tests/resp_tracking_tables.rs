@@ -321,7 +321,8 @@ fn of_hidden_rows_and_keys_that_are_no_text_nothing_is_kept() {
     sessions.run("ALTER TABLE tab ENABLE ROW LEVEL SECURITY");
     take(&mut all);
     sessions.run(&format!("SELECT cache_set('k', 'x', cache => '{TABLE}')"));
-    assert_eq!(messages(&mut all), []);
+    let heard = messages(&mut all);
+    assert!(!heard.contains(&told(Some("k"))), "{heard:?}");
     let mut client = reader(&door, &[]);
     for (database, key) in [("1", "k"), ("2", &id.to_uppercase())] {
         assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));

@@ -253,6 +253,10 @@ faults! {
     RepliedBeforeCommit => "resp_table_standby::a_commit_that_waits_for_a_standby_stalls_nobody_else",
     /// What a role may do counts after a REVOKE.
     DecisionNeverVoid => "resp_front::a_revoke_acts_on_the_next_command",
+    /// All clients together take as much memory as they like.
+    ClientsMemoryUnbounded => "resp_memory::the_client_that_uses_most_is_disconnected_first",
+    /// A client whose role may no longer log in stays connected.
+    LockedOutStay => "resp_memory::clients_of_a_role_that_may_no_longer_log_in_are_disconnected",
     /// EXEC runs although a watched row has changed.
     WatchNotCompared => "resp_table_batches::an_exec_of_watched_keys_is_done_if_they_are_as_they_were",
     /// EXEC does not lock the rows that it has compared.

@@ -42,6 +42,22 @@ pub fn refuse(command: &str, out: &mut Writer) {
     out.error(&[b"ERR Can't execute '", command.as_bytes(), words]);
 }
 
+/// The same of EXEC, in Redis' words.
+pub fn refuse_exec(out: &mut Writer) {
+    out.error(&[b"EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"]);
+}
+
+/// Whether a command's replies are messages, which CLIENT REPLY does not keep back.
+pub fn subscribes(command: &Command<'_>) -> bool {
+    matches!(
+        command,
+        Command::Subscribe { .. }
+            | Command::SubscribePatterns { .. }
+            | Command::Unsubscribe { .. }
+            | Command::UnsubscribePatterns { .. }
+    )
+}
+
 /// PING of such a connection.
 pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     out.push_message(2);
@@ -69,8 +85,17 @@ pub fn run(
             unsubscribe(Sort::Pattern, *patterns, state, out);
         }
         Command::Publish { channel, message } => {
+            // As Redis since 7.2: what a client sends itself follows its reply, and that of a whole EXEC.
+            let before = out.as_bytes().len();
             match publish_to_all(channel, message, client, hub, out) {
-                Ok(readers) => out.integer(i64::try_from(readers).unwrap_or(i64::MAX)),
+                Ok(readers) => {
+                    let own = out.as_bytes().get(before..).unwrap_or_default();
+                    // Beyond the limit of output the client is cut off.
+                    if state.keep_own_messages(own, out.room()) {
+                        out.rewind(before);
+                    }
+                    out.integer(i64::try_from(readers).unwrap_or(i64::MAX));
+                }
                 Err(refusal) => refusal.write(out),
             }
         }

@@ -45,6 +45,8 @@ struct Kept {
     /// Changes are counted for as long as keys are watched.
     watching: Option<Watching>,
     subscriptions: Option<Subscriptions>,
+    /// Messages that it has published to itself: they follow its reply.
+    own_messages: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -258,6 +260,29 @@ impl State {
         }
     }
 
+    /// Keeps messages of a client to itself until its reply is written; false where there is no room.
+    pub(super) fn keep_own_messages(&mut self, messages: &[u8], room: usize) -> bool {
+        if messages.is_empty() {
+            return true;
+        }
+        let own = &mut self.kept().own_messages;
+        let fits = own.len() + messages.len() <= room && own.try_reserve(messages.len()).is_ok();
+        if fits {
+            own.extend_from_slice(messages);
+        }
+        fits
+    }
+
+    /// Writes the messages that the client has published to itself.
+    #[inline]
+    pub fn write_own_messages(&mut self, out: &mut Writer) {
+        if let Some(kept) = &mut self.0
+            && !kept.own_messages.is_empty()
+        {
+            out.append(&std::mem::take(&mut kept.own_messages));
+        }
+    }
+
     pub(super) fn subscriptions(&self) -> Option<&Subscriptions> {
         self.0.as_ref()?.subscriptions.as_ref()
     }
@@ -279,7 +304,9 @@ impl State {
     pub fn held(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
             let collected = kept.collected.as_ref();
+            let subscriptions = kept.subscriptions.as_ref();
             size_of::<Kept>()
+                + subscriptions.map_or(0, Subscriptions::held)
                 + collected.map_or(0, |collected| collected.bytes.capacity())
                 + kept.watched.capacity() * size_of::<Watched>()
         })

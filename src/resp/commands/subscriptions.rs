@@ -61,6 +61,11 @@ impl Subscriptions {
         self.bytes
     }
 
+    /// Bytes of memory that they take: each name is kept here and in the table.
+    pub fn held(&self) -> usize {
+        2 * (self.bytes + self.count() * size_of::<Box<[u8]>>())
+    }
+
     pub fn count(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }

@@ -17,6 +17,7 @@ use crate::resp::clients::Clients;
 use crate::resp::commands::channels;
 use crate::resp::connection::Connection;
 use crate::resp::decisions::Decided;
+use crate::resp::memory::Memory;
 use crate::resp::session::Session;
 use crate::resp::target::Rights;
 
@@ -230,6 +231,7 @@ pub(super) enum Told<'k> {
 pub(super) struct Everybody<'c> {
     pub(super) clients: &'c mut Clients,
     pub(super) serving: Option<&'c mut Connection>,
+    pub(super) memory: &'c mut Memory,
     /// Bytes that may wait for a client.
     pub(super) most_output: usize,
     /// Places of those who are to be served.
@@ -299,6 +301,13 @@ impl Everybody<'_> {
             client.killed = true;
         }
         self.wake(id);
+        // The client that is being served is counted at the end of its turn.
+        if let Some(place) = self.clients.place_of(id)
+            && let Some(client) = self.clients.get_mut(place)
+        {
+            self.memory.count(client);
+            self.wakes.extend(self.memory.bound(self.clients));
+        }
     }
 
     fn wake(&mut self, id: u64) {

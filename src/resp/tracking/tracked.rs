@@ -66,6 +66,13 @@ impl Tracked {
         again
     }
 
+    /// Bytes of memory that it takes.
+    pub fn held(&self) -> usize {
+        let prefixes: usize = self.prefixes.iter().map(|prefix| prefix.len()).sum();
+        let rows: usize = self.rows.iter().map(|(_, key)| key.len()).sum();
+        size_of::<Tracked>() + prefixes + rows + self.passed.capacity()
+    }
+
     /// The command is answered.
     pub fn end_read(&mut self) {
         self.reading = false;

@@ -178,6 +178,7 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     };
     let mut everybody = Everybody {
         clients: &mut core.clients,
+        memory: &mut core.memory,
         serving,
         most_output: core.limits.output,
         wakes: Vec::new(),
@@ -247,6 +248,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
     let (id, most_output) = (client.session.id, core.limits.output);
     let mut everybody = Everybody {
         clients: &mut core.clients,
+        memory: &mut core.memory,
         serving: Some(client),
         most_output,
         wakes: Vec::new(),

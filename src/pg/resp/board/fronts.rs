@@ -43,6 +43,8 @@ impl Board {
         front.clients.store(0, Relaxed);
         front.tracking.store(0, Relaxed);
         front.tracked_keys.store(0, Relaxed);
+        front.memory.store(0, Relaxed);
+        front.largest_client.store(0, Relaxed);
         front.ends.store(0, Relaxed);
         front.pid.store(background::own_pid(), SeqCst);
         self.head
@@ -60,6 +62,38 @@ impl Board {
         front.clients.store(0, Relaxed);
         front.tracking.store(0, Relaxed);
         front.tracked_keys.store(0, Relaxed);
+        front.memory.store(0, Relaxed);
+        front.largest_client.store(0, Relaxed);
+    }
+
+    /// Says how much memory the clients of a front take, and the largest of them.
+    #[inline]
+    pub fn set_memory(&self, number: usize, all: usize, largest: usize) {
+        let front = self.front(number);
+        front.memory.store(all as u64, Relaxed);
+        front.largest_client.store(largest as u64, Relaxed);
+    }
+
+    /// Bytes of memory that the clients of all fronts take.
+    pub fn clients_memory(&self) -> usize {
+        let memory = |front: &Front| front.memory.load(Relaxed);
+        self.head.fronts.iter().map(memory).sum::<u64>() as usize
+    }
+
+    /// Another front that has a larger client than this.
+    pub fn larger_front(&self, number: usize, size: usize) -> Option<usize> {
+        let fronts = self.head.fronts.iter().enumerate();
+        let sizes = fronts.map(|(at, front)| (front.largest_client.load(Relaxed) as usize, at));
+        let (largest, at) = sizes.filter(|(_, at)| *at != number).max()?;
+        (largest > size).then_some(at)
+    }
+
+    /// Wakes one front.
+    pub fn wake_front(&self, number: usize) {
+        let pid = self.front(number).pid.load(SeqCst);
+        if pid != 0 {
+            background::wake(pid);
+        }
     }
 
     /// Wakes all fronts.

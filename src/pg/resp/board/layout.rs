@@ -34,10 +34,12 @@ pub enum Figure {
     Overflows,
     /// Connections whose TLS did not come about.
     FailedHandshakes,
+    /// Clients that were ended as all of them took too much memory.
+    Evicted,
 }
 
 /// How many there are.
-pub(super) const FIGURES: usize = Figure::FailedHandshakes as usize + 1;
+pub(super) const FIGURES: usize = Figure::Evicted as usize + 1;
 
 /// What was counted, by [`Figure`].
 pub type Figures = [u64; FIGURES];
@@ -56,6 +58,9 @@ pub(super) struct Front {
     pub(super) tracking: AtomicU64,
     /// Keys whose changes clients are told of.
     pub(super) tracked_keys: AtomicU64,
+    /// Bytes of memory that its clients take, and the largest of them.
+    pub(super) memory: AtomicU64,
+    pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
     pub(super) figures: [AtomicU64; FIGURES],
     /// What the figures were when they were set back.
