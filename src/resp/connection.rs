@@ -224,7 +224,7 @@ impl Connection {
         size_of::<Connection>() + self.held() + self.session.held()
     }
 
-    /// Gives back what the client takes, which is to end.
+    /// Frees the buffers of a client that is to end.
     pub fn drop_buffers(&mut self) {
         self.input = Vec::new();
         self.unsent = VecDeque::new();

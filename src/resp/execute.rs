@@ -101,7 +101,11 @@ fn execute_here(
     replies: &mut Writer,
 ) -> Step {
     match command {
-        // What a transaction subscribes to counts for the commands after it.
+        Command::Ping { message } if channels::is_reader(&session.state, session.protocol) => {
+            channels::pong(*message, replies);
+            Step::Done
+        }
+        // Subscriptions of a transaction count for the commands after it.
         _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
             as_reader(core, session, command, replies)
         }
@@ -126,7 +130,6 @@ fn as_reader(
     replies: &mut Writer,
 ) -> Step {
     match command {
-        Command::Ping { message } => channels::pong(*message, replies),
         Command::Quit | Command::Reset => {
             let step = server_commands::run(core, session, command, replies);
             return step.unwrap_or(Step::Done);
@@ -446,7 +449,7 @@ fn is_about_server(command: &Command<'_>) -> bool {
     }
 }
 
-/// Takes back what a command of an EXEC wrote from there on, if CLIENT REPLY keeps it back.
+/// Takes back the reply of a command of an EXEC, which begins there, if CLIENT REPLY keeps it back.
 fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
     if !std::mem::take(&mut session.is_loud) && session.is_silent() {
         replies.rewind(*from);

@@ -522,7 +522,7 @@ impl Front {
 
     /// Ends those who say nothing for too long, or who wait for what does not come.
     fn end_silent(&mut self, now: Instant) {
-        // What is known of roles and caches may be void, though no client sends anything. And replication decides
+        // Decisions about roles and caches may be void, though no client sends anything. And replication decides
         // prepared transactions without a word.
         let tracks = self.core.tracking.is_on();
         if let Err(error) = background::in_turn(|| {

@@ -19,7 +19,7 @@ use crate::pg::session::fault::{self, Fault};
 /// At most one line of the log in this time.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
-/// What the clients of a front take.
+/// The memory of a front's clients.
 pub struct Memory {
     number: usize,
     board: Board,
@@ -32,7 +32,7 @@ pub struct Memory {
     largest: usize,
     /// Clients that were disconnected.
     pub evicted: u64,
-    /// When the log was told of one, and how many it was not told of since.
+    /// The time of the last line of the log, and the clients that were disconnected without one since.
     said: Option<Instant>,
     unsaid: u64,
 }
@@ -52,7 +52,7 @@ impl Memory {
         }
     }
 
-    /// Takes over what the setting says now.
+    /// Reads the setting again.
     pub fn read_setting(&mut self) {
         self.most = settings::max_clients_memory();
     }

@@ -115,7 +115,7 @@ pub struct Session {
     pub library: Box<[u8]>,
     pub library_version: Box<[u8]>,
     pub replies: Replies,
-    /// What the command wrote is sent whatever CLIENT REPLY says: of subscriptions, and EXEC has looked itself.
+    /// The reply is sent whatever CLIENT REPLY says: that of a subscription, and of an EXEC, which obeys by itself.
     pub is_loud: bool,
     pub no_evict: bool,
     pub no_touch: bool,

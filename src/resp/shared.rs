@@ -311,8 +311,8 @@ impl Core {
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Ends clients whose role is gone or may not log in any more: they would read channels for ever. What is
-    /// not known of a role is asked for, and counts the next time.
+    /// Ends clients whose role is gone or may not log in any more: they would read channels for ever. A
+    /// role of which nothing is known is asked about, and counts the next time.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;

@@ -16,7 +16,7 @@ fn reload(door: &Door, line: &str) {
         .run("SELECT pg_reload_conf()");
 }
 
-/// What does not need a cache works without one, and a transaction is refused as a whole.
+/// Commands that need no cache work without one, and a transaction is refused as a whole.
 fn works_without_a_cache(client: &mut Client, why: &str) {
     for words in [
         &["GET", "k"][..],

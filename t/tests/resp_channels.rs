@@ -119,7 +119,7 @@ type Sent = (&'static [&'static str], &'static str);
 
 const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
 
-/// What a transaction subscribes to counts for the commands after it, its confirmations are elements of the reply, and
+/// Subscriptions of a transaction count for the commands after it, their confirmations are elements of the reply, and
 /// a message to itself follows the whole of it. CLIENT REPLY acts from command to command, and keeps no message back.
 #[test]
 fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
@@ -159,6 +159,11 @@ fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
             exec(element),
             (&["PING"], "*2\r\n$4\r\npong\r\n$0\r\n\r\n"),
         ],
+    );
+    let pong = "*2\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n";
+    check(
+        &mut wrong,
+        &[multi, subscribe, queued(&["PING"]), exec(pong)],
     );
     let published = "*3\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n:1\r\n$-1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
     check(

@@ -137,7 +137,7 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     assert_eq!(figure(&door, "evicted_clients"), 1);
 }
 
-/// What is published to clients that do not read counts while it is handed out, not only at their next turn.
+/// Messages to clients that do not read count while they are handed out, not only at the next turn.
 #[test]
 fn messages_to_clients_that_do_not_read_are_bounded() {
     let door = start(&[]);

@@ -1,4 +1,4 @@
-//! What clients that track keep in their own memory: it is dropped after every change that they can miss otherwise.
+//! Values that clients keep in their own memory: they are dropped after every change that tracking could miss.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pgcache_tests::wait::wait_until;
 use super::resp_tracking::{next, take, told, tracking};
 use super::resp_tracking_tables::{reader, start, warm};
 
-/// What a client keeps of the first value of an EXEC, after everything that came before a mark.
+/// Returns the first value of an EXEC if the client still keeps it after everything that came before a mark.
 fn kept(client: &mut Client) -> Option<Reply> {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let mut kept = None;
@@ -24,7 +24,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until nothing is sent beside the reply: then the server hears of each change of it.
+/// Reads a key until nothing is sent beside the reply: then the server learns of each change of it.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -114,7 +114,7 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     }
 }
 
-/// What a client has read in a database is of another cache once the setting, or a name, means another one.
+/// Values that a client has read in a database are stale once the setting, or a name, means another cache.
 #[test]
 fn clients_are_notified_when_their_database_becomes_another_cache() {
     let door = start("unlogged", &[]);

@@ -85,7 +85,7 @@ pub fn run(
             unsubscribe(Sort::Pattern, *patterns, state, out);
         }
         Command::Publish { channel, message } => {
-            // As Redis since 7.2: what a client sends itself follows its reply, and that of a whole EXEC.
+            // As Redis since 7.2: a message of a client to itself follows its reply, and that of a whole EXEC.
             let before = out.as_bytes().len();
             match publish_to_all(channel, message, client, hub, out) {
                 Ok(readers) => {
