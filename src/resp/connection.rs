@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::time::Instant;
 
 use mio::event::Event;
 use pgcache_resp::{Limits, Parser, Writer};
@@ -50,12 +51,16 @@ pub struct Connection {
     pub hungry: bool,
     /// The other side sends nothing more; what it has sent is still read.
     pub half_closed: bool,
+    /// The other side takes nothing more either. Of TCP this is known only after something was sent.
+    pub hung_up: bool,
     /// It ends as soon as the last replies are sent.
     pub closing: bool,
     /// It is among those that are to be served.
     pub queued: bool,
     /// It is to be served no more: cut off at the end of its turn.
     pub killed: bool,
+    /// When the socket last took some of the replies that waited.
+    pub last_taken: Option<Instant>,
     /// Bytes of memory that were counted for it (`Memory`).
     pub counted: usize,
 }
@@ -101,9 +106,11 @@ impl Connection {
             writable: true,
             hungry: true,
             half_closed: false,
+            hung_up: false,
             closing: false,
             queued: false,
             killed: false,
+            last_taken: None,
             counted: 0,
         }
     }
@@ -112,6 +119,7 @@ impl Connection {
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
         self.half_closed |= event.is_read_closed() || event.is_error();
+        self.hung_up |= event.is_read_closed() && event.is_write_closed();
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
             // Where the set cannot be changed, it is told more than it asks for.
@@ -301,6 +309,12 @@ impl Connection {
         }
     }
 
+    /// When the client last sent or took something.
+    pub fn last_active(&self) -> Instant {
+        let heard = self.session.last_heard;
+        self.last_taken.map_or(heard, |taken| taken.max(heard))
+    }
+
     /// Whether replies wait that the socket may take: it is the client's next turn that goes on with them.
     pub fn may_send(&self) -> bool {
         self.writable && !self.unsent.is_empty()
@@ -326,8 +340,11 @@ impl Connection {
                 false => self.sent = 0,
             }
         }
-        if given > 0 && self.unsent.is_empty() {
-            self.unsent = VecDeque::new();
+        if given > 0 {
+            self.last_taken = Some(Instant::now());
+            if self.unsent.is_empty() {
+                self.unsent = VecDeque::new();
+            }
         }
         Ok(())
     }

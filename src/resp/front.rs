@@ -542,17 +542,21 @@ impl Front {
         for (place, client) in self.core.clients.iter_mut() {
             let session = &client.session;
             let since = |moment: Instant| now.saturating_duration_since(moment);
+            // The server itself holds back the AUTH of a client that a pause has met.
             let stranger = session.role.is_none()
+                && session.waits != Waits::Pause
                 && limits
                     .authentication
-                    .is_some_and(|longest| since(session.connected) > longest);
+                    .is_some_and(|longest| since(session.unknown_since) > longest);
             let waits = !matches!(session.waits, Waits::Nothing | Waits::Pause | Waits::Table)
                 && since(session.waits_since) > LONGEST_WAIT;
+            // As in Redis: a subscriber has nothing to send, and a slow reader takes its replies meanwhile.
             let silent = !matches!(session.waits, Waits::Pause | Waits::Table)
+                && !session.state.is_subscribed()
                 && limits
                     .idle
-                    .is_some_and(|longest| since(session.last_heard) > longest);
-            let leaves = client.closing && since(session.last_heard) > LONGEST_WAIT;
+                    .is_some_and(|longest| since(client.last_active()) > longest);
+            let leaves = client.closing && since(client.last_active()) > LONGEST_WAIT;
             if stranger || waits || silent || leaves {
                 ended.push(place);
             } else if tracking::is_unsettled(session) {

@@ -120,6 +120,8 @@ pub struct Session {
     pub no_evict: bool,
     pub no_touch: bool,
     pub connected: Instant,
+    /// Since when it has time to authenticate.
+    pub unknown_since: Instant,
     pub last_heard: Instant,
     /// The beginning of the last command's name, as it was sent.
     pub last_name: [u8; 12],
@@ -178,6 +180,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             connected: now,
+            unknown_since: now,
             last_heard: now,
             last_name: [0; 12],
             commands: 0,
@@ -245,6 +248,7 @@ impl Session {
     /// As it was when it connected, but for its role (`Core::log_out`).
     pub fn reset(&mut self) {
         self.changed = true;
+        self.unknown_since = Instant::now();
         self.user = Box::default();
         self.implicit = Implicit::Unknown;
         self.authentication = None;

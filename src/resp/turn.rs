@@ -65,7 +65,8 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
         if send(core, client, &mut none, client.is_amid_reply()).is_err() {
             return After::End;
         }
-        return match client.half_closed && client.unsent() == 0 && is_gone(client) {
+        let is_gone = client.hung_up || client.unsent() == 0 && is_gone(client);
+        return match client.half_closed && is_gone {
             true => After::End,
             false => After::Rest,
         };

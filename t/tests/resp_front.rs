@@ -253,6 +253,48 @@ fn who_says_nothing_is_ended_where_that_is_asked_for() {
     client.wait_for_end();
 }
 
+/// As with Redis: a subscriber has nothing to send, and a client that takes a long reply slowly is not idle.
+#[test]
+fn subscribers_and_slow_readers_are_not_idle() {
+    let door = Door::start(&["pgcache.resp_idle_timeout = 2"]);
+    let (mut two, mut three, mut idle) = (door.client(), door.client(), door.client());
+    assert!(matches!(two.ask(&["SUBSCRIBE", "c"]), Reply::Array(_)));
+    three.ask(&["HELLO", "3"]);
+    assert!(matches!(three.ask(&["PSUBSCRIBE", "c*"]), Reply::Push(_)));
+    assert_eq!(idle.ask(&["PING"]), Reply::status("PONG"));
+    let mut slow = door.client();
+    let value = "v".repeat(900_000);
+    assert_eq!(slow.ask(&["SET", "k", &value]), Reply::status("OK"));
+    assert!(slow.send(&Client::request(&[b"GET", b"k"]).repeat(16)));
+    let since = Instant::now();
+    for _ in 0..16 {
+        assert_eq!(slow.reply(), Some(Reply::bulk(&value)));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(since.elapsed() > Duration::from_secs(4));
+    idle.wait_for_end();
+    for client in [&mut two, &mut three] {
+        assert!(client.is_silent());
+    }
+    assert_eq!(slow.ask(&["PUBLISH", "c", "m"]), Reply::Integer(2));
+    assert!(matches!(two.reply(), Some(Reply::Array(_))));
+    assert!(matches!(three.reply(), Some(Reply::Push(_))));
+}
+
+/// A pool sends RESET when it takes a connection back.
+#[test]
+fn after_reset_a_client_has_time_to_authenticate() {
+    let door = Door::start(&["pgcache.resp_authentication_timeout = 4"]);
+    let mut client = door.client();
+    assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(client.ask(&["RESET"]), Reply::status("RESET"));
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
+    assert_eq!(client.ask(&["RESET"]), Reply::status("RESET"));
+    client.wait_for_end();
+}
+
 #[test]
 fn a_process_that_is_killed_comes_back_with_its_server() {
     let door = Door::start(&[]);

@@ -101,6 +101,9 @@ fn the_client_that_uses_most_is_disconnected_first() {
     });
     let mut other = door.client();
     asks(&mut other, 8);
+    wait_until("the other is disconnected", || {
+        figure(&door, "evicted_clients") == 2
+    });
     other.wait_for_end();
     assert!(is_there(&door, number));
     drop(exempt);
@@ -133,8 +136,10 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     asks(&mut client, 30);
+    wait_until("it is disconnected", || {
+        figure(&door, "evicted_clients") == 1
+    });
     client.wait_for_end();
-    assert_eq!(figure(&door, "evicted_clients"), 1);
 }
 
 /// Messages to clients that do not read count while they are handed out, not only at the next turn.

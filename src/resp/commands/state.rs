@@ -283,6 +283,11 @@ impl State {
         }
     }
 
+    /// Whether it reads channels.
+    pub fn is_subscribed(&self) -> bool {
+        self.subscriptions().is_some()
+    }
+
     pub(super) fn subscriptions(&self) -> Option<&Subscriptions> {
         self.0.as_ref()?.subscriptions.as_ref()
     }
