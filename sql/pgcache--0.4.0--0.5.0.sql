@@ -184,7 +184,7 @@ COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
     'Counts a hit, and returns whether this fixed window allows it, how many more hits it would allow, and how long to wait; use it in FROM.';
 COMMENT ON FUNCTION cache_expire(regclass, integer) IS
     'Removes up to max_rows expired rows of one cache, or of all caches that the caller may delete from, then rows beyond max_entries, and returns how many had expired.';
--- A job that was scheduled before goes on as it was.
+-- A job that was scheduled before continues as it was.
 DROP FUNCTION cache_schedule_expiry(text);
 CREATE FUNCTION cache_schedule_expiry(
     schedule text DEFAULT '10 seconds',

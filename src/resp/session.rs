@@ -208,8 +208,8 @@ impl Session {
         matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
-    /// Whether it is not disconnected for the memory of all: CLIENT NO-EVICT of a superuser, since anybody
-    /// else could lift the bound with it.
+    /// Whether it is not disconnected for the memory of all: CLIENT NO-EVICT of a superuser, because any
+    /// other role could lift the bound with it.
     pub fn is_exempt(&self) -> bool {
         self.no_evict && self.is_superuser
     }

@@ -84,8 +84,8 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
-/// Every argument is given with its type: in a schema in which others may create functions somebody
-/// could have put one without arguments beside ours, which the job would run as whoever made it.
+/// Every argument is given with its type: in a schema in which other roles may create functions a role
+/// could have put one without arguments beside ours, which the job would run as its maker.
 fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     match job {
         Job::Batch => {

@@ -72,7 +72,7 @@ pub fn raise_copy(error: CaughtError) -> ! {
 
 /// Removes an error that was caught from Postgres' stack of errors, which has room for five.
 pub fn forget_original() {
-    // SAFETY: the error was caught and copied, and nobody throws it again.
+    // SAFETY: the error was caught and copied, and no code raises it again.
     unsafe { pg_sys::FlushErrorState() };
 }
 

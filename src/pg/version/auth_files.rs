@@ -167,7 +167,7 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
         fn pg_regfree(regex: *mut std::ffi::c_void);
     }
     // SAFETY: the strings of a parsed line are never NULL; its expression is there where the name
-    // begins with a slash, and nobody uses it again.
+    // begins with a slash, and no code uses it again.
     unsafe {
         let text = (*parsed).ident_user;
         let is_pattern = *text as u8 == b'/';
