@@ -65,6 +65,7 @@ fn plain(signature: &str) -> String {
         ("NULL::integer", "NULL"),
         ("NULL::double precision", "NULL"),
         ("'00:00:00'::interval", "'0'"),
+        ("'00:00:05'::interval", "'5 seconds'"),
         ("NULL::regclass", "NULL"),
         ("'::text", "'"),
         ("'::name", "'"),

@@ -105,7 +105,7 @@ pub unsafe fn with_auth_lines<R>(
 ///
 /// # Safety
 /// A line of the tokenizer's; the name lives as long as the line.
-pub unsafe fn file_of<'l>(line: &'l TokenizedAuthLine) -> Option<&'l CStr> {
+pub unsafe fn file_of(line: &TokenizedAuthLine) -> Option<&CStr> {
     #[cfg(feature = "pg15")]
     let name: *const c_char = {
         let _ = line;
