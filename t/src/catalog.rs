@@ -9,9 +9,12 @@ pub const CATALOG: &str = "
     SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
            obj_description(d.objid, d.classid::regclass::name),
            (SELECT concat_ws(' ', i.privtype, i.initprivs) FROM pg_init_privs AS i
-             WHERE i.classoid = d.classid AND i.objoid = d.objid AND i.objsubid = 0),
+             WHERE i.classoid = d.classid AND i.objoid = d.objid AND i.objsubid = 0
+               AND i.initprivs IS DISTINCT FROM (SELECT acldefault('f', p.proowner) FROM pg_proc AS p
+                                                  WHERE i.classoid = 'pg_proc'::regclass AND p.oid = i.objoid)),
            CASE WHEN d.classid = 'pg_proc'::regclass THEN (
-                SELECT concat_ws(' ', p.proowner::regrole, pg_get_functiondef(p.oid), p.proacl, pg_get_function_arguments(p.oid))
+                SELECT concat_ws(' ', p.proowner::regrole, pg_get_functiondef(p.oid),
+                                 coalesce(p.proacl, acldefault('f', p.proowner)), pg_get_function_arguments(p.oid))
                   FROM pg_proc AS p WHERE p.oid = d.objid) END,
            CASE WHEN d.classid = 'pg_class'::regclass THEN (
                 SELECT concat_ws(' ', c.relkind, c.relowner::regrole, c.relpersistence, c.relacl, c.reloptions,

@@ -1,5 +1,5 @@
 //! From Postgres 18 on an extension may lie in a folder of the administrator's, which extension_control_path and
-//! dynamic_library_path name. Ours is found there as it is.
+//! dynamic_library_path name. Ours is found there as it is, and from 19 on by pg_upgrade, too.
 
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,10 @@ fn an_extension_in_a_folder_of_its_own_is_created_loaded_once_and_upgraded() {
         assert_eq!(loaded(&mut session), ours, "{name}");
         drop(session);
         old.down(Shutdown::Fast);
+        // That of 18 takes the name of the library at its word.
+        if Stage::current().major() < 19 {
+            continue;
+        }
         let new = old.upgraded(&old.stage, &[], &conf);
         new.up();
         let mut session = new.connect("postgres");
