@@ -241,7 +241,7 @@ fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     }
 }
 
-/// Each such key is an error that is caught. Postgres has room for five errors that nobody has forgotten.
+/// Each such key is an error that is caught. Postgres has room for five errors at a time.
 #[test]
 fn a_statement_may_change_many_rows_whose_keys_are_none_of_the_caches_type() {
     let mut session = Cluster::shared().database().connect();
