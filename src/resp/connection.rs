@@ -332,7 +332,13 @@ impl Connection {
         {
             let left = first.get(self.sent..).unwrap_or_default();
             let some = left.get(..AT_ONCE - given).unwrap_or(left);
-            let written = self.write(some)?;
+            let written = match self.write(some) {
+                Ok(written) => written,
+                Err(error) => {
+                    self.unsent.push_front(first); // what was sent of it is counted
+                    return Err(error);
+                }
+            };
             given += written;
             self.sent += written;
             match self.sent < first.len() {

@@ -172,6 +172,56 @@ fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
     admin.nothing_pending();
 }
 
+/// Four roles have all the room that they may, and the marks that go with it.
+#[test]
+fn what_four_roles_prepare_leaves_room_for_the_keys_of_another() {
+    for size in ["8MB", "64MB"] {
+        four_roles_prepare(size);
+    }
+}
+
+fn four_roles_prepare(size: &str) {
+    let cluster = Cluster::with_tier(&[&format!("pgcache.hot_size = '{size}'")]);
+    let scene = scene(cluster);
+    let mut admin = scene.database.connect();
+    admin.run(
+        "CREATE TABLE source (id int PRIMARY KEY, v int); INSERT INTO source VALUES (1, 0), (2, 0), (3, 0);
+         SELECT cache_create('memory', storage => 'memory'); SELECT cache_depend('source', 'id::text', 'memory');
+         SELECT cache_create('copied'); SELECT cache_depend('source', 'id::text', 'copied')",
+    );
+    for number in 0..4 {
+        let role = cluster.role();
+        admin.run(&format!("CREATE SCHEMA s{number} AUTHORIZATION {role}"));
+        let mut session = scene.database.connect_as(&role);
+        for cache in 0..2 {
+            session.run(&format!(
+                "SELECT cache_create('s{number}.c{cache}'); BEGIN;
+                 SELECT count(cache_set('k' || g, 'v', cache => 's{number}.c{cache}')) FROM generate_series(1, 9900) AS g;
+                 PREPARE TRANSACTION 'full {number} {cache}'"
+            ));
+        }
+    }
+    admin.run("BEGIN; UPDATE source SET v = 1; PREPARE TRANSACTION 'small'");
+    let mut victim = scene.database.connect();
+    for n in 0..TRIES {
+        victim.run(&format!(
+            "SELECT cache_fetch('one {n}', 'SELECT 1', cache => 'memory')"
+        ));
+    }
+    let found = victim.number("SELECT count(*) FROM memory");
+    assert!(
+        found >= ENOUGH,
+        "{size}: {found} of {TRIES} fetches are stored"
+    );
+    admin.run("ROLLBACK PREPARED 'small'");
+    for number in 0..4 {
+        for cache in 0..2 {
+            admin.run(&format!("ROLLBACK PREPARED 'full {number} {cache}'"));
+        }
+    }
+    admin.nothing_pending();
+}
+
 /// Whatever is prepared by then, there is room for a transaction that changes many caches: the other role's, and that
 /// of a role that has had its share.
 #[test]

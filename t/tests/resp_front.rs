@@ -281,6 +281,29 @@ fn subscribers_and_slow_readers_are_not_idle() {
     assert!(matches!(three.reply(), Some(Reply::Push(_))));
 }
 
+/// The process notices at a write that the client is gone. An internal error would be in the log.
+#[test]
+fn clients_that_leave_amid_long_replies_disturb_nothing() {
+    let door = Door::start(&[]);
+    let mut stays = door.client();
+    stays.ask(&["SET", "long", &"v".repeat(1_000_000)]);
+    let request = Client::request(&[b"GET", b"long"]).repeat(20);
+    for round in 0..60 {
+        let mut leaves = if round % 2 == 0 {
+            door.client()
+        } else {
+            door.tcp()
+        };
+        assert!(leaves.send(&request));
+        if round % 3 == 0 {
+            assert!(leaves.reply().is_some());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stays.ask(&["STRLEN", "long"]), Reply::Integer(1_000_000));
+    assert!(!door.cluster.log_text().contains("internal error"));
+}
+
 /// A pool sends RESET when it takes a connection back.
 #[test]
 fn after_reset_a_client_has_time_to_authenticate() {

@@ -626,6 +626,7 @@ const VOIDS: &[&[&str]] = &[
     &["SET", "leased", "theirs"],
     &["DEL", "leased"],
     &["UNLINK", "leased"],
+    &["DELEX", "leased"],
     &["GETDEL", "leased"],
     &["EXPIRE", "leased", "-1"],
     &["PEXPIRE", "leased", "0"],

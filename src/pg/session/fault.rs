@@ -35,6 +35,8 @@ faults! {
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
     /// Statements of pgcache may be compiled.
     OwnStatementsCompiled => "small_things::no_statement_of_ours_is_compiled",
+    /// A process that is asked to end acknowledges a commit that waited for a standby.
+    EndedWaitAcknowledged => "resp_table_standby::a_process_that_waits_may_be_ended_and_what_waited_behind_it_is_done",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
     /// A changed definition or trigger does not note the cache.

@@ -16,14 +16,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::role_counts::RoleCounts;
 
-/// Of the tier's bytes, so many parts go to the marks.
-const PARTS: usize = 256;
+/// One of so many parts of the tier's bytes goes to the marks.
+const PARTS: usize = 128;
 /// Places of a partition at least.
-const LEAST: usize = 512;
+const LEAST: usize = 1024;
 /// How many places from where its hash points a mark may stand: two cache lines.
 const REACH: usize = 16;
-/// A role has one of so many parts of the places.
-const SHARES: usize = 4;
+/// A role has one of so many parts of the places: with four roles half of them are free, so that nearly each key of
+/// another one finds a place within its reach.
+const SHARES: usize = 8;
 /// The word 0 means "free"; a key whose word would be 0 stands under another one.
 const INSTEAD_OF_ZERO: u64 = 1;
 /// Set in the words of a key while they stand, once more than one mark was wanted on it at a time. This bit of

@@ -191,7 +191,28 @@ impl Bench {
         }
         watched::end();
         background::report_statistics(false);
+        if let Ok(done) = done
+            && background::asked_to_end()
+            && !fault::on(Fault::EndedWaitAcknowledged)
+        {
+            self.take_back(jobs.get_mut(..done).unwrap_or_default());
+        }
         done
+    }
+
+    /// Replaces the replies of a transaction of a logged cache that was committed while this process was asked to
+    /// end. That ends the wait for a synchronous standby, and such a commit must not be acknowledged.
+    fn take_back(&mut self, jobs: &mut [Job]) {
+        if !jobs.iter().any(|job| job.handed.is_logged) {
+            return;
+        }
+        self.tools.restart(self.desk.longest());
+        for job in jobs {
+            let from = self.tools.replies.as_bytes().len();
+            self.tools.set_protocol(&job.handed);
+            write_lost(&job.handed, &mut self.tools.replies);
+            job.replies = from..self.tools.replies.as_bytes().len();
+        }
     }
 
     /// Whether the commit waits for a synchronous standby, as far as is known before it.
