@@ -131,7 +131,9 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
     match options.len() {
         0 => {}
         2 if is(0, "type")
-            && (is(1, "normal") || is(1, "pubsub") || is(1, "replica") || is(1, "master")) =>
+            && (is(1, "normal")
+                || is(1, "pubsub")
+                || is_replication(options.get(1).unwrap_or_default())) =>
         {
             let (normal, pubsub) = (is(1, "normal"), is(1, "pubsub"));
             shows = match (normal, pubsub) {
@@ -141,8 +143,7 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
             };
         }
         2 if is(0, "type") => {
-            let kind = options.get(1).unwrap_or_default();
-            replies.error(&[b"ERR Unknown client type '", kind, b"'"]);
+            write_unknown_type(options.get(1).unwrap_or_default(), replies);
             return Step::Done;
         }
         length if length > 1 && is(0, "id") => {
@@ -206,15 +207,55 @@ struct Filter<'a> {
     includes_self: bool,
 }
 
+/// An error in the options of CLIENT KILL.
+enum Wrong<'a> {
+    Redis(Failure<'a>),
+    Words(&'static str),
+    Type(&'a [u8]),
+}
+
+/// Whether a type of client is one that only replication has.
+fn is_replication(kind: &[u8]) -> bool {
+    let kinds: [&[u8]; 3] = [b"replica", b"slave", b"master"];
+    kinds.iter().any(|name| kind.eq_ignore_ascii_case(name))
+}
+
+fn write_unknown_type(kind: &[u8], replies: &mut Writer) {
+    replies.error(&[b"ERR Unknown client type '", kind, b"'"]);
+}
+
 impl<'a> Filter<'a> {
-    fn read(options: Args<'a>) -> Result<Filter<'a>, Failure<'a>> {
+    /// Reads the options; otherwise writes the error.
+    fn read(options: Args<'a>, replies: &mut Writer) -> Option<Filter<'a>> {
+        match Filter::parse(options) {
+            Ok(filter) => Some(filter),
+            Err(Wrong::Redis(failure)) => {
+                failure.write(replies);
+                None
+            }
+            Err(Wrong::Words(words)) => {
+                replies.error(&[b"ERR ", words.as_bytes()]);
+                None
+            }
+            Err(Wrong::Type(kind)) => {
+                write_unknown_type(kind, replies);
+                None
+            }
+        }
+    }
+
+    fn parse(options: Args<'a>) -> Result<Filter<'a>, Wrong<'a>> {
         let mut filter = Filter::default();
         let mut left = options;
         while let (Some(option), Some(value)) = (left.get(0), left.get(1)) {
             let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
             let yes = value.eq_ignore_ascii_case(b"yes");
             match () {
-                () if is("id") => filter.id = Some(integer(value).ok_or(Failure::NotInteger)?),
+                () if is("id") => {
+                    let id = integer(value).filter(|id| *id > 0);
+                    let words = "client-id should be greater than 0";
+                    filter.id = Some(id.ok_or(Wrong::Words(words))?);
+                }
                 () if is("addr") => filter.address = Some(value),
                 () if is("laddr") => filter.local_address = Some(value),
                 () if is("user") => filter.user = Some(value),
@@ -224,20 +265,26 @@ impl<'a> Filter<'a> {
                 () if is("type") && value.eq_ignore_ascii_case(b"pubsub") => {
                     filter.kind = Some(reads_channels);
                 }
-                () if is("type") => filter.kind = Some(|_| false),
+                () if is("type") && is_replication(value) => filter.kind = Some(|_| false),
+                () if is("type") => return Err(Wrong::Type(value)),
                 () if is("maxage") => {
-                    filter.longest_age = Some(integer(value).ok_or(Failure::NotInteger)?);
+                    let words = "maxage is not an integer or out of range";
+                    let age = integer(value).ok_or(Wrong::Words(words))?;
+                    if age <= 0 {
+                        return Err(Wrong::Words("maxage should be greater than 0"));
+                    }
+                    filter.longest_age = Some(age);
                 }
                 () if is("skipme") && (yes || value.eq_ignore_ascii_case(b"no")) => {
                     filter.includes_self = !yes;
                 }
-                () => return Err(Failure::Syntax),
+                () => return Err(Wrong::Redis(Failure::Syntax)),
             }
             left = left.from(2);
         }
         match left.is_empty() {
             true => Ok(filter),
-            false => Err(Failure::Syntax),
+            false => Err(Wrong::Redis(Failure::Syntax)),
         }
     }
 
@@ -275,12 +322,9 @@ fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
             includes_self: true,
             ..Filter::default()
         },
-        false => match Filter::read(options) {
-            Ok(filter) => filter,
-            Err(failure) => {
-                failure.write(replies);
-                return Step::Done;
-            }
+        false => match Filter::read(options, replies) {
+            Some(filter) => filter,
+            None => return Step::Done,
         },
     };
     let now = clock::now();

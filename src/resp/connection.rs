@@ -159,7 +159,10 @@ impl Connection {
             // There may be more in the socket, or of what was decrypted: only a look tells.
             return Ok(match encryption.read(&self.socket, room)? {
                 tls::Read::Bytes(0) => Came::End,
-                tls::Read::Bytes(read) => Came::Bytes(read),
+                tls::Read::Bytes(read) => {
+                    self.session.net_in += read as u64;
+                    Came::Bytes(read)
+                }
                 tls::Read::Other => Came::Nothing,
                 tls::Read::Nothing => {
                     self.readable = false;
@@ -171,6 +174,7 @@ impl Connection {
             return match self.socket.read(room) {
                 Ok(0) => Ok(Came::End),
                 Ok(read) => {
+                    self.session.net_in += read as u64;
                     // Fewer than there was room for: the socket is empty.
                     self.readable = read == room.len() || self.half_closed;
                     Ok(Came::Bytes(read))
@@ -358,11 +362,13 @@ impl Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             let taken = encryption.write(bytes)?;
+            self.session.net_out += taken as u64;
             self.push_encrypted()?;
             return Ok(taken);
         }
         match self.socket.write(bytes) {
             Ok(written) => {
+                self.session.net_out += written as u64;
                 if written < bytes.len() {
                     self.is_full()?;
                 }

@@ -49,6 +49,9 @@ pub fn command(
     }
     match Command::read(args) {
         Ok(command) => {
+            if let Command::Other { entry, .. } = &command {
+                session.note_name(entry.name.as_bytes());
+            }
             session.heavy = slow::is_heavy(&command);
             let step = execute(core, session, &command, replies);
             match step {

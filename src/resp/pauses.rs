@@ -4,8 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Args, Entry, Failure, Writer, find, flag, integer};
+use pgcache_resp::{Args, Command, Failure, Writer, integer};
 
+use super::commands::may_write;
 use super::session::{Session, Waits};
 use crate::pg::resp::board::{Board, Pause};
 use crate::pg::session::clock;
@@ -28,10 +29,11 @@ impl Pauses {
             return (Vec::new(), None);
         }
         let now = clock::now();
-        self.now = said.filter(|pause| pause.until > now);
-        // It may have been one of all commands, and is one of those that write.
+        let before = std::mem::replace(&mut self.now, said.filter(|pause| pause.until > now));
+        // Clients that a pause of all commands holds may continue in one of writes.
+        let still_holds = |pause: Pause| pause.all || before.is_some_and(|before| !before.all);
         let goes_on = match self.now {
-            Some(pause) if pause.all => Vec::new(),
+            Some(pause) if still_holds(pause) => Vec::new(),
             _ => std::mem::take(&mut self.waiting),
         };
         let ends = self.now.and_then(|pause| {
@@ -39,6 +41,16 @@ impl Pauses {
             Instant::now().checked_add(Duration::from_micros(left))
         });
         (goes_on, ends)
+    }
+
+    /// How many clients are held back.
+    pub fn holds(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A client has ended.
+    pub fn forget(&mut self, id: u64) {
+        self.waiting.retain(|waiting| *waiting != id);
     }
 
     /// Whether any command may be held back.
@@ -57,19 +69,17 @@ impl Pauses {
 
     #[cold]
     fn hold_by(&mut self, pause: Pause, session: &mut Session, args: Args<'_>) -> bool {
-        let entry = args.get(0).and_then(find);
-        let ends_it = entry.is_some_and(|entry| entry.name == "client")
-            && args
-                .get(1)
-                .is_some_and(|word| word.eq_ignore_ascii_case(b"unpause"));
+        // A request that is wrong is answered at once, as by Redis.
+        let entry = Command::check(args).ok();
         let held = match pause.all {
-            true => !ends_it,
-            false => entry.is_some_and(writes),
+            true => entry.is_none_or(|entry| entry.name != "client|unpause"),
+            false => entry.is_some_and(|entry| match entry.name {
+                "exec" => session.state.collects_writes(),
+                _ => may_write(entry),
+            }),
         };
-        // What was begun goes on, and what is only collected writes nothing yet.
-        let exec = entry.is_some_and(|entry| entry.name == "exec");
-        let collected = session.state.in_transaction() && !exec && !pause.all;
-        if !held || collected || session.continued.is_some() {
+        // A command that has begun continues.
+        if !held || session.continued.is_some() {
             return false;
         }
         session.waits = Waits::Pause;
@@ -77,11 +87,6 @@ impl Pauses {
         self.waiting.push(session.id);
         true
     }
-}
-
-fn writes(entry: &'static Entry) -> bool {
-    let others = ["exec", "publish", "eval", "evalsha"];
-    entry.flags & flag::WRITE != 0 || others.contains(&entry.name)
 }
 
 /// CLIENT PAUSE, of who may.

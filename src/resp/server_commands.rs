@@ -1,26 +1,20 @@
 //! Commands on the connection and the server: those that are on no cache's entries.
 
 use std::cell::Cell;
-use std::time::Instant;
 
 use pgcache_resp::{
     Args, Command, Entry, Failure, Hello, Protocol, TABLE, Writer, describe, describe_all,
-    document, find, integer, matches_within,
+    document, find, flag, integer, is_of_category, matches_within, named,
 };
 
 use super::admission::{self, Step};
+use super::info::{self, VERSION};
 use super::session::Session;
 use super::shared::Core;
 use super::{client_commands, refusal, slow};
-use crate::cache::catalog::registry::Cache;
 use crate::guc::resp as settings;
-use crate::pg::resp::board::Figure;
-use crate::pg::resp::{desk, queue, slow_log};
+use crate::pg::resp::slow_log;
 use crate::pg::session::clock::{self, unix};
-use crate::pg::shmem::tier::tier;
-
-/// The version of Redis whose commands these are.
-const VERSION: &str = "8.4.0";
 
 /// Runs a command of these; None: it is none of them.
 pub fn run(
@@ -140,7 +134,10 @@ fn other(
     }
     match entry.name {
         "acl|whoami" => replies.bulk(&session.user),
-        "cluster" | "cluster|info" | "readonly" | "readwrite" => Failure::NoCluster.write(replies),
+        "asking" | "readonly" | "readwrite" => Failure::NoCluster.write(replies),
+        name if name.starts_with("cluster|") && name != "cluster|help" => {
+            Failure::NoCluster.write(replies);
+        }
         "command" => describe_all(replies),
         "command|count" => replies.integer(i64::try_from(TABLE.len()).unwrap_or(i64::MAX)),
         "command|info" => info_of_commands(args.from(2), replies),
@@ -157,11 +154,7 @@ fn other(
             Ok(_) => refusal::no_power(entry.name, &session.user, replies),
             Err(step) => return Some(step),
         },
-        "info" => {
-            core.show_figures();
-            let text = info(core, session, args.from(1));
-            replies.text(text.as_bytes());
-        }
+        "info" => return Some(info::run(core, session, args.from(1), replies)),
         "lastsave" => replies.integer(unix(core.began_at).0),
         "wait" => wait(args, replies),
         _ if slow::latency(entry, args, replies) => {}
@@ -197,16 +190,6 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     replies.simple(&head);
     for entry in inner {
         replies.simple(&entry.last_name().to_ascii_uppercase());
-    }
-}
-
-/// The entry of a command, or of `command|subcommand`.
-fn named(name: &[u8]) -> Option<&'static Entry> {
-    let mut parts = name.splitn(2, |&byte| byte == b'|');
-    let entry = find(parts.next().unwrap_or_default())?;
-    match parts.next() {
-        None => Some(entry),
-        Some(inner) => entry.subcommand(inner),
     }
 }
 
@@ -275,10 +258,17 @@ fn list_commands(options: Args<'_>, replies: &mut Writer) {
             let looks = Cell::new(LOOKS);
             Box::new(move |entry| is_named(pattern, entry.name, &looks))
         }
-        3 if is(0, "filterby") && (is(1, "module") || is(1, "aclcat")) => Box::new(|_| false),
+        3 if is(0, "filterby") && is(1, "aclcat") => {
+            let category = options.get(2).unwrap_or_default();
+            Box::new(move |entry| is_of_category(entry, category))
+        }
+        3 if is(0, "filterby") && is(1, "module") => Box::new(|_| false),
         _ => return Failure::Syntax.write(replies),
     };
-    let listed: Vec<&Entry> = TABLE.iter().filter(|entry| filter(entry)).collect();
+    let all = TABLE
+        .iter()
+        .flat_map(|entry| std::iter::once(entry).chain(entry.subcommands));
+    let listed: Vec<&Entry> = all.filter(|entry| filter(entry)).collect();
     replies.array(listed.len());
     listed
         .iter()
@@ -308,7 +298,8 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
         "msetex" => counted(1, 2, 2),
         _ => entry.key_places(args.len()).collect(),
     };
-    if places.is_empty() {
+    // Redis replies an empty list for a script without keys.
+    if places.is_empty() && entry.flags & flag::NO_MANDATORY_KEYS == 0 {
         return replies.error(&[b"ERR The command has no key arguments"]);
     }
     replies.array(places.len());
@@ -361,155 +352,4 @@ fn get_settings(core: &Core, patterns: Args<'_>, replies: &mut Writer) {
         replies.bulk(name.as_bytes());
         replies.bulk(value.as_bytes());
     }
-}
-
-/// Sections of INFO that are asked for by name only.
-const SECTIONS: [&str; 9] = [
-    "server",
-    "clients",
-    "memory",
-    "persistence",
-    "stats",
-    "replication",
-    "cpu",
-    "cluster",
-    "keyspace",
-];
-
-/// INFO, in Redis' form.
-fn info(core: &Core, session: &Session, asked: Args<'_>) -> String {
-    let is = |option: &[u8], word: &str| option.eq_ignore_ascii_case(word.as_bytes());
-    let all = |option: &[u8]| {
-        ["all", "default", "everything"]
-            .iter()
-            .any(|word| is(option, word))
-    };
-    let wanted = |section: &str| {
-        asked.is_empty()
-            || asked
-                .iter()
-                .any(|option| all(option) || is(option, section))
-    };
-    let mut text = String::new();
-    for section in SECTIONS.into_iter().filter(|section| wanted(section)) {
-        if !text.is_empty() {
-            text.push_str("\r\n");
-        }
-        let mut name = section.to_owned();
-        if let Some(first) = name.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
-        text.push_str(&format!(
-            "# {}\r\n",
-            if section == "cpu" { "CPU" } else { &name }
-        ));
-        for (name, value) in section_of(core, session, section) {
-            text.push_str(&format!("{name}:{value}\r\n"));
-        }
-    }
-    text
-}
-
-fn section_of(core: &Core, session: &Session, section: &str) -> Vec<(String, String)> {
-    let uptime = Instant::now()
-        .saturating_duration_since(core.began)
-        .as_secs();
-    let figures = core.board.figures();
-    let counted = |figure: Figure| figures.get(figure as usize).copied().unwrap_or(0);
-    let told = |figure: Figure| counted(figure).to_string();
-    let lines: Vec<(&str, String)> = match section {
-        "server" => vec![
-            ("redis_version", VERSION.into()),
-            ("pgcache_version", env!("CARGO_PKG_VERSION").into()),
-            ("redis_mode", "standalone".into()),
-            ("os", std::env::consts::OS.into()),
-            ("arch_bits", usize::BITS.to_string()),
-            ("process_id", std::process::id().to_string()),
-            ("tcp_port", settings::port().unwrap_or(0).to_string()),
-            ("uptime_in_seconds", uptime.to_string()),
-            ("uptime_in_days", (uptime / 86_400).to_string()),
-        ],
-        "clients" => vec![
-            // The one who asks is taken out while it is served, and still counted.
-            ("connected_clients", core.board.now().clients.to_string()),
-            ("maxclients", core.limits.clients.to_string()),
-            ("blocked_clients", "0".into()),
-            (
-                "mem_clients_normal",
-                core.board.clients_memory().to_string(),
-            ),
-            ("tracking_clients", core.board.now().tracking.to_string()),
-            (
-                "total_tracking_keys",
-                core.board.now().tracked_keys.to_string(),
-            ),
-        ],
-        "memory" => vec![
-            ("used_memory", used().to_string()),
-            ("maxmemory", crate::guc::hot_size().to_string()),
-            ("maxmemory_policy", "allkeys-lfu".into()),
-        ],
-        "persistence" => vec![
-            ("loading", "0".into()),
-            ("async_loading", "0".into()),
-            ("rdb_bgsave_in_progress", "0".into()),
-            ("aof_enabled", "0".into()),
-        ],
-        "stats" => vec![
-            ("total_connections_received", told(Figure::Connections)),
-            ("total_commands_processed", told(Figure::Commands)),
-            ("total_net_input_bytes", told(Figure::Input)),
-            ("total_net_output_bytes", told(Figure::Output)),
-            ("rejected_connections", told(Figure::Rejected)),
-            ("keyspace_hits", told(Figure::Hits)),
-            ("keyspace_misses", told(Figure::Misses)),
-            ("evicted_clients", told(Figure::Evicted)),
-            (
-                "client_output_buffer_limit_disconnections",
-                told(Figure::CutOff),
-            ),
-            (
-                "pgcache_queue_depth",
-                (queue::depth() + desk::depth()).to_string(),
-            ),
-            (
-                "acl_access_denied_auth",
-                told(Figure::FailedAuthentications),
-            ),
-        ],
-        "replication" => vec![("role", "master".into()), ("connected_slaves", "0".into())],
-        "cluster" => vec![("cluster_enabled", "0".into())],
-        "keyspace" => {
-            let decided = session
-                .decided
-                .as_ref()
-                .filter(|decided| decided.holds() && decided.target.rights.select);
-            let entries = decided.map_or(0, |decided| entries(&decided.target.cache));
-            if entries <= 0 {
-                return Vec::new();
-            }
-            let name = format!("db{}", session.database);
-            return vec![(name, format!("keys={entries},expires=0,avg_ttl=0"))];
-        }
-        _ => Vec::new(),
-    };
-    lines
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
-
-/// Bytes of the tier.
-fn used() -> usize {
-    tier().map_or(0, |tier| tier.size())
-}
-
-/// Entries of a memory cache, expired ones among them that nobody has removed.
-fn entries(cache: &Cache) -> i64 {
-    let slot = tier().and_then(|tier| Some((tier, cache.slot(tier)?)));
-    slot.map_or(0, |(tier, slot)| {
-        tier.slot(slot)
-            .entries
-            .load(std::sync::atomic::Ordering::Relaxed)
-    })
 }

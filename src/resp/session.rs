@@ -70,6 +70,9 @@ pub enum Flushing {
     Failed(Vec<u8>),
 }
 
+/// Bytes of the longest name that CLIENT LIST shows: `cluster|countkeysinslot`.
+const LONGEST_NAME: usize = 24;
+
 /// A client.
 pub struct Session {
     /// Never used again in this life of the server.
@@ -123,9 +126,12 @@ pub struct Session {
     /// Since when it has time to authenticate.
     pub unknown_since: Instant,
     pub last_heard: Instant,
-    /// The beginning of the last command's name, as it was sent.
-    pub last_name: [u8; 12],
+    /// The beginning of the last command's name, as it was sent, or the name of a command in a command.
+    pub last_name: [u8; LONGEST_NAME],
     pub commands: u64,
+    /// Bytes that it has sent and received.
+    pub net_in: u64,
+    pub net_out: u64,
     /// Where its commands are that a back has.
     pub handed: Option<u32>,
     /// The reply to them has come.
@@ -182,8 +188,10 @@ impl Session {
             connected: now,
             unknown_since: now,
             last_heard: now,
-            last_name: [0; 12],
+            last_name: [0; LONGEST_NAME],
             commands: 0,
+            net_in: 0,
+            net_out: 0,
             handed: None,
             answered: None,
             watching: None,
@@ -228,13 +236,13 @@ impl Session {
     #[inline]
     pub fn note_name(&mut self, name: &[u8]) {
         let length = name.len().min(self.last_name.len());
-        self.last_name = [0; 12];
+        self.last_name = [0; LONGEST_NAME];
         if let (Some(place), Some(name)) = (self.last_name.get_mut(..length), name.get(..length)) {
             place.copy_from_slice(name);
         }
     }
 
-    /// The beginning of the last command's name, as it was sent.
+    /// The beginning of the last command's name, as it was sent; of a command in a command both.
     pub fn last_name(&self) -> &[u8] {
         let name = self.last_name.split(|byte| *byte == 0).next();
         name.unwrap_or_default()

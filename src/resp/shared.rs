@@ -19,6 +19,7 @@ use super::memory::Memory;
 use super::pauses::Pauses;
 use super::powers::AllPowers;
 use super::question::{Answer, CacheName, Question, RoleName};
+use super::rate::Rate;
 use super::session::{Flushing, Implicit, Session, Waits};
 use super::tls::{Pace, Tls};
 use super::tracking::state::Tracking;
@@ -29,6 +30,7 @@ use crate::pg::resp::desk::Desk;
 use crate::pg::resp::messages::{Found, Message, Messages, Reader};
 use crate::pg::resp::queue::Queue;
 use crate::pg::resp::several::{self, Several};
+use crate::pg::resp::system;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 use crate::pg::session::fault::{self, Fault};
@@ -67,6 +69,9 @@ pub struct Figures {
     pub overflows: u64,
     /// Hits and misses of the predecessor; this process' own are counted where entries are read.
     former_reads: (u64, u64),
+    /// Microseconds of processor time: of the predecessor, and with this process'.
+    former_cpu: (u64, u64),
+    cpu: (u64, u64),
 }
 
 impl Figures {
@@ -89,7 +94,15 @@ impl Figures {
             overflows: was(Figure::Overflows),
             failed_handshakes: was(Figure::FailedHandshakes),
             former_reads: (was(Figure::Hits), was(Figure::Misses)),
+            former_cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
+            cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
         }
+    }
+
+    /// Reads the processor time of this process.
+    fn read_cpu(&mut self) {
+        let (user, system) = system::cpu_time();
+        self.cpu = (self.former_cpu.0 + user, self.former_cpu.1 + system);
     }
 
     /// In the order of [`Figure`].
@@ -113,6 +126,8 @@ impl Figures {
             self.overflows,
             self.failed_handshakes,
             evicted,
+            self.cpu.0,
+            self.cpu.1,
         ]
     }
 }
@@ -164,6 +179,8 @@ pub struct Core {
     pub memory: Memory,
     pub figures: Figures,
     pub tracking: Tracking,
+    /// Commands per second.
+    pub rate: Rate,
     pub began: Instant,
     pub began_at: Timestamp,
     /// Places of clients that are to be served.
@@ -212,6 +229,7 @@ impl Core {
             memory: Memory::new(number, board, several.is_some(), evicted),
             figures: Figures::going_on_from(&former),
             tracking: Tracking::new(number),
+            rate: Rate::default(),
             began: Instant::now(),
             began_at: clock::now(),
             ready: VecDeque::new(),
@@ -260,14 +278,24 @@ impl Core {
 
     /// Shows others what was counted.
     pub fn show_figures(&mut self) {
+        let moment = Instant::now();
+        let is_due = self.rate.is_due(moment);
+        if is_due {
+            self.figures.read_cpu();
+        }
         let figures = self.figures.for_board(self.memory.evicted);
         let now = Now {
             clients: self.clients.len() as u64,
             tracking: self.tracking.clients() as u64,
             tracked_keys: self.tracking.keys() as u64,
+            blocked: self.pauses.holds() as u64,
             largest_batch: std::mem::take(&mut self.figures.largest_batch),
         };
         self.board.set_figures(self.number, &figures, &now);
+        if is_due {
+            let commands = self.board.figures()[Figure::Commands as usize];
+            self.rate.add(moment, commands);
+        }
     }
 
     /// Takes in what others have said of CLIENT PAUSE; when to look again.
@@ -610,6 +638,9 @@ impl Core {
             }
             if let Some(answered) = session.answered.take() {
                 self.counter.give_back(answered);
+            }
+            if client.session.waits == Waits::Pause {
+                self.pauses.forget(client.session.id);
             }
             self.log_out(&mut client.session);
             self.memory.forget(&client);

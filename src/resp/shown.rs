@@ -51,6 +51,8 @@ impl Core {
             connected: self.moment(session.connected),
             last_heard: self.moment(session.last_heard),
             commands: session.commands,
+            net_in: session.net_in,
+            net_out: session.net_out,
             input: count(input),
             output: count(output),
             channels: count(channels),
@@ -104,7 +106,8 @@ pub fn line(shown: &Shown, now: Timestamp) -> String {
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={} psub={} ssub=0 multi={multi} \
          watch={} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem={collected} rbs=0 rbp=0 obl={output} oll=0 omem={output} \
-         tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={}",
+         tot-mem={} events=r cmd={} user={} redir={redirect} resp={} lib-name={} lib-ver={} io-thread=0 \
+         tot-net-in={} tot-net-out={} tot-cmds={}",
         shown.id,
         printable(&shown.address),
         printable(&shown.local_address),
@@ -121,5 +124,8 @@ pub fn line(shown: &Shown, now: Timestamp) -> String {
         shown.protocol,
         printable(&shown.library),
         printable(&shown.library_version),
+        shown.net_in,
+        shown.net_out,
+        shown.commands,
     )
 }

@@ -7,7 +7,7 @@ use pgcache_resp::{Args, Command, CopyOptions, Failure, Writer};
 
 use super::admission::Step;
 use super::bundle::Bundle;
-use super::commands::{WatchedRows, watched_rows};
+use super::commands::{WatchedRows, channels, watched_rows};
 use super::decisions::Decided;
 use super::flush_all;
 use super::hand_over::{is_logged, lane, writes_log};
@@ -37,9 +37,15 @@ pub fn exec(
         return Step::Done;
     };
     let (mut commands, mut is_long, mut logs) = (0, false, false);
+    let mut readers = Vec::new();
     while let Some(args) = queue.next() {
         // One that is wrong tells so as its element.
         if let Ok(command) = Command::read(args) {
+            if let Command::Publish { channel, .. } = &command {
+                readers.push(channels::count_readers(channel));
+                commands += 1;
+                continue;
+            }
             let kind = match command {
                 Command::Copy { options, .. } if leaves(core, session, options) => Kind::NotOurs,
                 ref all if flush_all::is_meant(core, session, all) => Kind::NotOurs,
@@ -68,7 +74,7 @@ pub fn exec(
         true => Kind::Long,
         false => Kind::Write,
     };
-    let mut collected = watched_rows::head(core.decisions.databases(), &watched);
+    let mut collected = watched_rows::head(core.decisions.databases(), &watched, &readers);
     collected.extend_from_slice(&queue.into_requests());
     core.bundle = Some(Bundle {
         work: Work::Exec,

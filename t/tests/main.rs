@@ -94,6 +94,7 @@ mod resp_long;
 mod resp_memory;
 mod resp_patterns;
 mod resp_publish;
+mod resp_replies;
 mod resp_scripts;
 mod resp_slow;
 mod resp_spellings;

@@ -81,6 +81,14 @@ fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     )
 }
 
+/// Whether a command is of a category of ACL, by its name without `@`.
+pub fn is_of_category(entry: &Entry, name: &[u8]) -> bool {
+    categories(entry).any(|category| {
+        let category = category.trim_start_matches('@').as_bytes();
+        category.eq_ignore_ascii_case(name)
+    })
+}
+
 fn statuses(names: impl Iterator<Item = &'static str> + Clone, replies: &mut Writer) {
     replies.set(names.clone().count());
     for name in names {

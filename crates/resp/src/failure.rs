@@ -55,6 +55,8 @@ pub enum Failure<'a> {
     InvalidNumkeys,
     NotAString,
     Digest,
+    InvalidCondition,
+    PairCount,
 }
 
 impl<'a> Failure<'a> {
@@ -97,6 +99,8 @@ impl<'a> Failure<'a> {
             Self::ClientNameLength => "client names cannot be longer than 1024 bytes",
             Self::InvalidNumkeys => "invalid numkeys value",
             Self::Digest => "must be exactly 16 hexadecimal characters",
+            Self::InvalidCondition => "Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
+            Self::PairCount => "wrong number of key-value pairs",
             Self::NotAString => {
                 return (
                     "WRONGTYPE",

@@ -63,11 +63,11 @@ pub use command::{
     Command, Condition, CopyOptions, Expiry, Hello, Lifetime, Scan, Set, Unit, When,
     check_client_name,
 };
-pub use describe::{describe, describe_all, document};
+pub use describe::{describe, describe_all, document, is_of_category};
 pub use failure::{Failure, write_verbatim_error};
 pub use float::add_floats;
 pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
 pub use reply::{Protocol, Writer};
 pub use request::{Broken, Limits, Parser, Request};
-pub use table::{Entry, Keys, TABLE, category, find, flag, known_name};
+pub use table::{Entry, Keys, TABLE, category, find, flag, known_name, named};

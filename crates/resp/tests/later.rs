@@ -58,6 +58,7 @@ fn condition(condition: Condition<'_>) -> String {
         Condition::NotEqual(with) => format!("!={}", text(with)),
         Condition::DigestEqual(with) => format!("d=={}", text(with)),
         Condition::DigestNotEqual(with) => format!("d!={}", text(with)),
+        Condition::Invalid => "invalid".into(),
     }
 }
 
@@ -76,7 +77,7 @@ fn expiry(expiry: Expiry<'_>) -> String {
 }
 
 #[test]
-fn commands_of_8_4_are_read() {
+fn commands_after_7_0_are_read() {
     let digest = "0123456789abcdef";
     let cases = [
         ("set k v ifeq x ex 10", "set ==x Seconds false 10"),
@@ -85,10 +86,9 @@ fn commands_of_8_4_are_read() {
             &format!("set k v ifdeq {digest}"),
             "set d==0123456789abcdef unsaid",
         ),
-        (
-            "set k v ifdeq abc",
-            "-ERR must be exactly 16 hexadecimal characters",
-        ),
+        ("set k v ifdeq abc", "set d==abc unsaid"),
+        ("set k v ifeq x ifeq y", "set ==y unsaid"),
+        ("set k v ifeq x ifne y", "-ERR syntax error"),
         ("set k v ifeq x nx", "-ERR syntax error"),
         ("set k v nx ifeq x", "-ERR syntax error"),
         ("set k v ifeq", "-ERR syntax error"),
@@ -98,10 +98,7 @@ fn commands_of_8_4_are_read() {
             "msetex a=1,b=2 absent Milliseconds true 9",
         ),
         ("msetex 1 a 1 keepttl xx", "msetex a=1 present keep"),
-        (
-            "msetex 2 a 1 b",
-            "-ERR wrong number of arguments for 'msetex' command",
-        ),
+        ("msetex 2 a 1 b", "-ERR wrong number of key-value pairs"),
         ("msetex 0 a 1", "-ERR invalid numkeys value"),
         ("msetex x a 1", "-ERR invalid numkeys value"),
         (
@@ -111,7 +108,12 @@ fn commands_of_8_4_are_read() {
         ("msetex 1 a 1 get", "-ERR syntax error"),
         ("delex k", "delex k always"),
         ("delex k ifne x", "delex k !=x"),
-        ("delex k nx x", "-ERR syntax error"),
+        ("delex k nx x", "delex k invalid"),
+        ("delifeq k x", "delex k ==x"),
+        (
+            "delifeq k",
+            "-ERR wrong number of arguments for 'delifeq' command",
+        ),
         (
             "delex k ifeq",
             "-ERR wrong number of arguments for 'delex' command",

@@ -238,6 +238,14 @@ impl<'c> Entries<'c> {
         self.look_at(key, holds).unwrap_or(false)
     }
 
+    /// How much eviction considers an entry used, 0 to 7.
+    pub fn use_rank(&self, key: &RawKey) -> u32 {
+        self.tier().read(key.hash, |partition| {
+            let live = self.live(&partition, key);
+            live.and_then(|_| partition.use_rank(key)).unwrap_or(0)
+        })
+    }
+
     /// How many bytes of the tier a live entry takes.
     pub fn size(&self, key: &RawKey) -> Option<u64> {
         self.look_at(key, |entry| entry.bytes())
@@ -419,9 +427,8 @@ pub fn take_reads() -> [u64; 2] {
     [HITS.take(), MISSES.take()]
 }
 
-/// An entry as somebody saw it who watches: two that are equal have no change between them that
-/// anybody could tell. A count of changes is kept only while somebody [`watch`]es.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// An entry as a client that watches saw it. A count of changes is kept only while a client [`watch`]es.
+#[derive(Clone, Copy)]
 pub struct Sight {
     slot: u32,
     version: u64,
@@ -430,6 +437,15 @@ pub struct Sight {
 }
 
 impl Sight {
+    /// Whether the entry has changed between two sights. Clearing the cache changes no key that had no entry.
+    pub fn differs(&self, other: &Sight) -> bool {
+        let unchanged = self.slot == other.slot
+            && self.count == other.count
+            && self.present == other.present
+            && (self.version == other.version || !self.present);
+        !unchanged
+    }
+
     /// Whether there was a live entry.
     pub fn is_present(&self) -> bool {
         self.present

@@ -31,6 +31,21 @@ pub fn raise_descriptors(wanted: usize) -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
+/// Microseconds of processor time that this process has used, in its own code and in the kernel.
+pub fn cpu_time() -> (u64, u64) {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure lives through the call, and zeroes are one, too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let micros = |time: libc::timeval| {
+        let micros = i64::from(time.tv_sec) * 1_000_000 + i64::from(time.tv_usec);
+        u64::try_from(micros).unwrap_or(0)
+    };
+    (micros(usage.ru_utime), micros(usage.ru_stime))
+}
+
 /// The user whose process has opened the other end of a unix socket.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     unsafe extern "C" {

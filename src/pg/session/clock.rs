@@ -30,6 +30,12 @@ pub fn now() -> Timestamp {
     unsafe { GetCurrentTimestamp() }
 }
 
+/// When the server began.
+pub fn server_start() -> Timestamp {
+    // SAFETY: reads a variable that is set once, before this process began.
+    unsafe { pg_sys::PgStartTime }
+}
+
 /// When the present statement of the client began.
 pub fn statement_start() -> Timestamp {
     // SAFETY: reads a variable of this process.

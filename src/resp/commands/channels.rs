@@ -131,6 +131,15 @@ fn publish_to_all<'a>(
     Ok(heard.readers + readers)
 }
 
+/// Returns how many clients read a channel, as far as a PUBLISH compares.
+pub fn count_readers(channel: &[u8]) -> usize {
+    let mut looks = LOOKS;
+    let elsewhere = elsewhere::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
+    let (by_pattern, _) = matching(channel, None, &mut looks);
+    let by_pattern: usize = by_pattern.iter().map(|(_, clients)| clients.len()).sum();
+    elsewhere + direct_readers(channel).len() + by_pattern
+}
+
 fn told(word: &str, name: Option<&[u8]>, count: usize, out: &mut Writer) {
     out.push_message(3);
     out.bulk(word.as_bytes());

@@ -193,9 +193,9 @@ pub fn object<'a, S: Store>(
                 _ => b"raw",
             });
         }
-        "freq" => return Err(Refusal::NoFrequency),
+        "freq" => out.integer(i64::from(entries.use_rank(&entries.key(key)))),
         "refcount" => out.integer(1),
-        _ => out.integer(0), // when an entry was last used is not kept
+        _ => return Err(Refusal::NoIdleTime),
     }
     Ok(())
 }

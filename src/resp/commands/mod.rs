@@ -33,7 +33,7 @@ use self::store::Store;
 use crate::pg::session::clock::Timestamp;
 use crate::resp::target::{Rights, Target};
 
-pub use self::state::{Admitted, Queue, State};
+pub use self::state::{Admitted, Queue, State, may_write};
 pub use self::watched_rows::WatchedRows;
 
 /// How far a command has come.

@@ -47,8 +47,8 @@ pub enum Refusal<'a> {
     TooManyKeys,
     NegativeKeys,
     ScriptFlush,
-    /// OBJECT FREQ, which Redis has with other settings only.
-    NoFrequency,
+    /// OBJECT IDLETIME, which Redis has with other settings only.
+    NoIdleTime,
     /// What is queued is more than a connection may have.
     TooMuchKept,
     /// The commands of an EXEC would look at too many bytes.
@@ -137,8 +137,8 @@ impl Refusal<'_> {
             Refusal::TooManyKeys => "Number of keys can't be greater than number of args",
             Refusal::NegativeKeys => "Number of keys can't be negative",
             Refusal::ScriptFlush => "SCRIPT FLUSH only support SYNC|ASYNC option",
-            Refusal::NoFrequency => {
-                "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+            Refusal::NoIdleTime => {
+                "An LFU maxmemory policy is selected, idle time not tracked. Please note that \
                  when switching between policies at runtime LRU and LFU data will take some time to adjust."
             }
             Refusal::TooManyChannels => {

@@ -9,9 +9,12 @@
 //! it has expired since. Two keys in some 16,384 are taken for one another, which aborts a
 //! transaction that need not be; its client tries again, as for any that is aborted.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use pgcache_resp::{Args, Command, Digits, Failure, Limits, Parser, Writer, write_verbatim_error};
+use pgcache_resp::{
+    Args, Command, Digits, Entry, Failure, Limits, Parser, Writer, flag, write_verbatim_error,
+};
 use pgrx::pg_sys::Oid;
 
 use super::call::Call;
@@ -22,6 +25,7 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::memory::raw::{Entries, Sight, Watching};
 use crate::cache::model::key;
 use crate::pg::session::clock::Timestamp;
+use crate::pg::shmem::cache_id::CacheId;
 use crate::resp::target::Rights;
 
 /// Commands that act within a transaction, and are not collected.
@@ -39,7 +43,7 @@ struct Kept {
     collected: Option<Collected>,
     /// One of them was refused.
     refused: bool,
-    watched: Vec<Watched>,
+    watched: HashMap<WatchedKey, Watched>,
     /// The same of a table.
     rows: WatchedRows,
     /// Changes are counted for as long as keys are watched.
@@ -53,12 +57,16 @@ struct Kept {
 struct Collected {
     bytes: Vec<u8>,
     requests: usize,
+    /// CLIENT PAUSE WRITE holds EXEC because one of them may write.
+    writes: bool,
 }
+
+/// A cache and a key.
+type WatchedKey = (CacheId, Vec<u8>);
 
 /// A key as it was when it began to be watched.
 struct Watched {
     cache: Rc<Cache>,
-    key: Vec<u8>,
     /// None: the cache had no place in the tier, so it had no entries.
     sight: Option<Sight>,
 }
@@ -100,7 +108,7 @@ impl State {
             Failure::NotInMulti.write(out);
             return Admitted::Answered;
         }
-        self.collect(args, limit, out);
+        self.collect(args, may_write(entry), limit, out);
         Admitted::Answered
     }
 
@@ -111,9 +119,19 @@ impl State {
         }
     }
 
-    fn collect(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) {
+    /// Whether a command of the transaction may write.
+    pub fn collects_writes(&self) -> bool {
+        let collected = self.0.as_ref().and_then(|kept| kept.collected.as_ref());
+        collected.is_some_and(|collected| collected.writes)
+    }
+
+    fn collect(&mut self, args: Args<'_>, writes: bool, limit: usize, out: &mut Writer) {
         let collected = self.0.as_mut().and_then(|kept| kept.collected.as_mut());
-        match collected.map(|collected| collected.add(args, limit)) {
+        let added = collected.map(|collected| {
+            collected.writes |= writes;
+            collected.add(args, limit)
+        });
+        match added {
             Some(Err(refusal)) => {
                 refusal.write(out);
                 self.refuse();
@@ -158,7 +176,7 @@ impl State {
         let changed = kept
             .watched
             .iter()
-            .any(|watched| watched.has_changed(clock));
+            .any(|((_, key), watched)| watched.has_changed(key, clock));
         let collected = kept.collected.take();
         self.end();
         if refused {
@@ -205,9 +223,10 @@ impl State {
         let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);
         for key in keys {
             let sight = entries.map(|entries| entries.sight(&entries.key(key)));
-            kept.watched.push(Watched {
+            // A key that is watched already is watched since then.
+            let name = (call.target.cache.id, key.to_vec());
+            kept.watched.entry(name).or_insert_with(|| Watched {
                 cache: Rc::clone(&call.target.cache),
-                key: key.to_vec(),
                 sight,
             });
         }
@@ -245,7 +264,7 @@ impl State {
     /// UNWATCH.
     pub(super) fn unwatch(&mut self, out: &mut Writer) {
         if let Some(kept) = &mut self.0 {
-            kept.watched = Vec::new();
+            kept.watched = HashMap::new();
             kept.rows = WatchedRows::default();
             kept.watching = None;
         }
@@ -313,9 +332,15 @@ impl State {
             size_of::<Kept>()
                 + subscriptions.map_or(0, Subscriptions::held)
                 + collected.map_or(0, |collected| collected.bytes.capacity())
-                + kept.watched.capacity() * size_of::<Watched>()
+                + kept.watched.capacity() * size_of::<(WatchedKey, Watched)>()
         })
     }
+}
+
+/// Whether a command may change an entry, or reaches other clients.
+pub fn may_write(entry: &Entry) -> bool {
+    let others = ["publish", "eval", "evalsha"];
+    entry.flags & flag::WRITE != 0 || others.contains(&entry.name)
 }
 
 /// Whether a request names a role, which is checked elsewhere: an EXEC cannot wait for that.
@@ -326,13 +351,14 @@ fn authenticates(name: &str, args: Args<'_>) -> bool {
 }
 
 impl Watched {
-    fn has_changed(&self, clock: Timestamp) -> bool {
+    fn has_changed(&self, key: &[u8], clock: Timestamp) -> bool {
         let now = Entries::of(&self.cache, clock);
-        let sight = now.map(|entries| entries.sight(&entries.key(&self.key)));
+        let sight = now.map(|entries| entries.sight(&entries.key(key)));
         match (self.sight, sight) {
             // It has a place since: an entry is a new one.
             (None, Some(sight)) => sight.is_present(),
-            (before, now) => before != now,
+            (Some(before), Some(now)) => before.differs(&now),
+            (before, now) => before.is_some() != now.is_some(),
         }
     }
 }

@@ -104,6 +104,10 @@ pub trait Store: Sized {
         key: &Self::Key<'_>,
         holds: impl Fn(&dyn Present) -> bool,
     ) -> Done<'a, bool>;
+    /// How much eviction considers an entry used, 0 to 7. Rows of a table are not evicted.
+    fn use_rank(&self, _key: &Self::Key<'_>) -> u32 {
+        0
+    }
     /// How many bytes a live entry takes.
     fn size<'a>(&self, key: &Self::Key<'_>) -> Done<'a, Option<u64>>;
 

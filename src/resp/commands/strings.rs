@@ -87,6 +87,7 @@ fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
         Condition::NotEqual(other) => value != Some(other),
         Condition::DigestEqual(digest) => has_digest(digest),
         Condition::DigestNotEqual(digest) => !has_digest(digest),
+        Condition::Invalid => false,
     }
 }
 
@@ -100,6 +101,9 @@ fn set_by_old<'a, S: Store>(
 ) -> Done<'a> {
     let (acts, old) = entries.change(key, buffers, |present, made| {
         let old = present.map(|(seen, _)| seen);
+        if present.is_some() {
+            set.condition.check()?;
+        }
         if !allows_copy(set.condition, present) {
             return Ok((Change::Keep, (false, old)));
         }
@@ -226,6 +230,9 @@ pub fn delete_if<'a, S: Store>(
         return Ok(());
     }
     let removed = entries.change(&entries.key(key), buffers, |present, _| {
+        if present.is_some() {
+            condition.check()?;
+        }
         let removes = present.is_some() && allows_copy(condition, present);
         let change = if removes {
             Change::Remove

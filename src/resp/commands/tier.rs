@@ -126,6 +126,10 @@ impl Store for Entries<'_> {
         Ok(Entries::look_if(self, key, |entry| holds(entry)))
     }
 
+    fn use_rank(&self, key: &RawKey) -> u32 {
+        Entries::use_rank(self, key)
+    }
+
     fn size<'a>(&self, key: &RawKey) -> Done<'a, Option<u64>> {
         Ok(Entries::size(self, key))
     }

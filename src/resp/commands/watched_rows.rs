@@ -1,6 +1,8 @@
 //! The keys of a table that a connection watches, and what was there when it began to: a number for each,
 //! which a back makes and compares (`tables::fingerprint`).
 
+use std::collections::HashSet;
+
 use pgcache_resp::Args;
 use pgrx::pg_sys::Oid;
 
@@ -59,7 +61,12 @@ impl WatchedRows {
         };
         if fits {
             self.relation = self.relation.or(more.relation);
-            self.keys.extend(more.keys);
+            // A key that is watched already is watched since then.
+            let mut known: HashSet<Vec<u8>> = HashSet::new();
+            known.extend(self.keys.iter().map(|(key, _)| key.clone()));
+            let news = more.keys.into_iter();
+            self.keys
+                .extend(news.filter(|(key, _)| known.insert(key.clone())));
         }
         fits
     }
@@ -70,10 +77,15 @@ impl WatchedRows {
     }
 }
 
-/// The bytes before the commands of an EXEC on a table: the number of databases, and the watched keys.
-pub fn head(databases: usize, watched: &WatchedRows) -> Vec<u8> {
+/// The bytes before the commands of an EXEC on a table: the number of databases, how many clients read the channel of
+/// each PUBLISH, and the watched keys.
+pub fn head(databases: usize, watched: &WatchedRows, readers: &[usize]) -> Vec<u8> {
     let number = |number: usize| (number as u32).to_le_bytes();
     let mut bytes = number(databases).to_vec();
+    bytes.extend_from_slice(&number(readers.len()));
+    readers
+        .iter()
+        .for_each(|count| bytes.extend_from_slice(&number(*count)));
     bytes.extend_from_slice(&number(watched.keys.len()));
     for (key, fingerprint) in &watched.keys {
         bytes.extend_from_slice(&number(key.len()));
@@ -89,6 +101,8 @@ type Watched<'b> = (&'b [u8], u64);
 /// The parts of an EXEC on a table.
 pub struct Head<'b> {
     pub databases: usize,
+    /// Of each PUBLISH.
+    pub readers: Vec<u32>,
     /// In the order of their spellings.
     pub watched: Vec<Watched<'b>>,
     pub commands: &'b [u8],
@@ -97,6 +111,13 @@ pub struct Head<'b> {
 /// Reads what [`head`] has written.
 pub fn read(bytes: &[u8]) -> Option<Head<'_>> {
     let (databases, rest) = bytes.split_first_chunk::<4>()?;
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut readers = Vec::new();
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (number, more) = rest.split_first_chunk::<4>()?;
+        readers.push(u32::from_le_bytes(*number));
+        rest = more;
+    }
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
     let mut watched = Vec::new();
     for _ in 0..u32::from_le_bytes(*count) {
@@ -109,6 +130,7 @@ pub fn read(bytes: &[u8]) -> Option<Head<'_>> {
     watched.sort_unstable();
     Some(Head {
         databases: u32::from_le_bytes(*databases) as usize,
+        readers,
         watched,
         commands: rest,
     })

@@ -7,10 +7,12 @@ use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
+use crate::cache::commit::publish;
 use crate::pg::memory::scratch::Scratch;
 use crate::pg::resp::desk::{Handed, Taken, Work};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
+use crate::resp::commands::refusal::Refusal;
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::tables::{self, Table};
@@ -37,6 +39,8 @@ pub struct Tools {
     pub replies: Writer,
     /// Databases that a COPY may name: a front has checked those of commands outside of EXEC.
     databases: usize,
+    /// Clients that read the channel of each PUBLISH of an EXEC, the last first.
+    readers: Vec<u32>,
 }
 
 impl Job {
@@ -53,6 +57,7 @@ impl Tools {
             scratch: Scratch::new(),
             replies: Writer::new(Protocol::Resp2, longest),
             databases: usize::MAX,
+            readers: Vec::new(),
         }
     }
 
@@ -213,6 +218,8 @@ impl Tools {
     fn unchanged<'r>(&mut self, requests: &'r [u8], table: &Table) -> Option<&'r [u8]> {
         let head = watched_rows::read(requests)?;
         self.databases = head.databases;
+        self.readers = head.readers;
+        self.readers.reverse();
         let absent = head.watched.iter().filter(|(_, former)| *former == ABSENT);
         let absent: Vec<&[u8]> = absent.map(|&(key, _)| key).collect();
         if let Err(refusal) = tables::hold_absent(table, &absent) {
@@ -275,6 +282,13 @@ impl Tools {
             && let Err(failure) = options.read(self.databases)
         {
             return failure.write(replies);
+        }
+        if let Command::Publish { channel, message } = &command {
+            let readers = self.readers.pop().unwrap_or(0);
+            return match publish::publish(channel, message) {
+                Ok(()) => replies.integer(i64::from(readers)),
+                Err(error) => Refusal::Own(Box::new(error)).write(replies),
+            };
         }
         let done = self.scratch.run(|| tables::run(&command, table, replies));
         if let Err(refusal) = done {

@@ -262,6 +262,23 @@ pub enum Condition<'a> {
     NotEqual(&'a [u8]),
     DigestEqual(&'a [u8]),
     DigestNotEqual(&'a [u8]),
+    /// DELEX with another word, which is an error if there is an entry.
+    Invalid,
+}
+
+impl<'a> Condition<'a> {
+    /// Checks the condition, which Redis does only where there is an entry to compare with.
+    pub fn check(&self) -> Result<(), Failure<'a>> {
+        match self {
+            Condition::Invalid => Err(Failure::InvalidCondition),
+            Condition::DigestEqual(digest) | Condition::DigestNotEqual(digest)
+                if digest.len() != 16 =>
+            {
+                Err(Failure::Digest)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// SET with its options, SETEX and PSETEX.

@@ -1,5 +1,7 @@
 //! Commands on values.
 
+use std::mem::discriminant;
+
 use super::kinds::{Command, Condition, Expiry, Lifetime, Reader, Set, Unit, is};
 use crate::args::Args;
 use crate::failure::Failure;
@@ -81,6 +83,12 @@ pub(super) const READERS: &[(&str, Reader)] = &[
         })
     }),
     ("delex", delex),
+    ("delifeq", |_, args| {
+        Ok(Command::DeleteIf {
+            key: args.at(1),
+            condition: Condition::Equal(args.at(2)),
+        })
+    }),
     ("digest", |_, args| Ok(Command::Digest { key: args.at(1) })),
 ];
 
@@ -131,14 +139,14 @@ fn set_many<'a>(entry: &'static Entry, args: Args<'a>, if_absent: bool) -> Read<
     }
 }
 
-fn msetex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
+fn msetex<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
     let count = integer(args.at(1)).and_then(|count| usize::try_from(count).ok());
     let count = count
         .filter(|count| (1..=i32::MAX as usize).contains(count))
         .ok_or(Failure::InvalidNumkeys)?;
     let end = 2 + 2 * count;
     if end > args.len() {
-        return Err(Failure::Arity(entry.name));
+        return Err(Failure::PairCount);
     }
     let mut options = Options::new(args.from(end), Kind::SetMany);
     options.read()?;
@@ -152,10 +160,9 @@ fn msetex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
 fn delex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
     let condition = match args.len() {
         2 => Condition::Always,
-        4 => comparison(args.at(2), args.at(3)).ok_or(Failure::Syntax)?,
+        4 => comparison(args.at(2), args.at(3)).unwrap_or(Condition::Invalid),
         _ => return Err(Failure::Arity(entry.name)),
     };
-    digest_of(condition)?;
     Ok(Command::DeleteIf {
         key: args.at(1),
         condition,
@@ -196,18 +203,6 @@ fn comparison<'a>(option: &[u8], with: &'a [u8]) -> Option<Condition<'a>> {
     })
 }
 
-/// A digest is 16 hexadecimal digits.
-fn digest_of<'a>(condition: Condition<'a>) -> Result<(), Failure<'a>> {
-    match condition {
-        Condition::DigestEqual(digest) | Condition::DigestNotEqual(digest)
-            if digest.len() != 16 || !digest.iter().all(u8::is_ascii_hexdigit) =>
-        {
-            Err(Failure::Digest)
-        }
-        _ => Ok(()),
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Set,
@@ -243,7 +238,7 @@ impl<'a> Options<'a> {
                 return Err(Failure::Syntax);
             }
         }
-        digest_of(self.condition)
+        Ok(())
     }
 
     /// Takes a word that stands alone; false: it is none, or not here.
@@ -308,13 +303,16 @@ impl<'a> Options<'a> {
 
     /// Takes a comparison and what is compared with.
     fn comparison(&mut self, option: &[u8]) -> bool {
-        let free = self.kind == Kind::Set && matches!(self.condition, Condition::Always);
-        let (true, Some(with)) = (free, self.left.get(0)) else {
+        let (Kind::Set, Some(with)) = (self.kind, self.left.get(0)) else {
             return false;
         };
         let Some(condition) = comparison(option, with) else {
             return false;
         };
+        let is_of_kind = discriminant(&condition) == discriminant(&self.condition);
+        if !is_of_kind && !matches!(self.condition, Condition::Always) {
+            return false;
+        }
         self.condition = condition;
         self.left = self.left.from(1);
         true

@@ -52,10 +52,20 @@ pub fn find(name: &[u8]) -> Option<&'static Entry> {
     TABLE.get(row(name)?)
 }
 
-/// A command's name as the table has it. What is in no table may be anything that a client has sent, so it is not
+/// A command by its name, or a command of a command by `command|subcommand`.
+pub fn named(name: &[u8]) -> Option<&'static Entry> {
+    let mut parts = name.splitn(2, |&byte| byte == b'|');
+    let entry = find(parts.next().unwrap_or_default())?;
+    match parts.next() {
+        None => Some(entry),
+        Some(inner) => entry.subcommand(inner),
+    }
+}
+
+/// A command's name as the table has it, of a command in a command with both. What is in no table may be anything that a client has sent, so it is not
 /// repeated: it is `unknown`.
 pub fn known_name(name: &[u8]) -> &'static str {
-    find(name).map_or("unknown", |entry| entry.name)
+    named(name).map_or("unknown", |entry| entry.name)
 }
 
 #[cfg(test)]

@@ -6,5 +6,5 @@ mod rows;
 
 pub use entry::{Entry, Keys, category, flag};
 pub(crate) use find::row;
-pub use find::{find, known_name};
+pub use find::{find, known_name, named};
 pub use rows::TABLE;

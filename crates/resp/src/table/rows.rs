@@ -27,6 +27,7 @@ pub static TABLE: &[Entry] = rows! {
         "acl|whoami"        2 [NOSCRIPT LOADING STALE] 0 0 0 [] "6.0.0" server {};
     };
     "append"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.0.0" string {};
+    "asking"            1 [FAST] 0 0 0 [CONNECTION] "3.0.0" cluster {};
     "auth"             -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "1.0.0" connection {};
     "client"           -2 [] 0 0 0 [] "2.4.0" connection {
         "client|caching"    3 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.0.0" connection {};
@@ -48,8 +49,34 @@ pub static TABLE: &[Entry] = rows! {
         "client|unpause"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection {};
     };
     "cluster"          -2 [] 0 0 0 [] "3.0.0" cluster {
-        "cluster|help"      2 [LOADING STALE] 0 0 0 [] "5.0.0" cluster {};
-        "cluster|info"      2 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|addslots"     -3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|addslotsrange" -4 [ADMIN STALE] 0 0 0 [] "7.0.0" cluster {};
+        "cluster|bumpepoch"     2 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|count-failure-reports"  3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|countkeysinslot"  3 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|delslots"     -3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|delslotsrange" -4 [ADMIN STALE] 0 0 0 [] "7.0.0" cluster {};
+        "cluster|failover"     -2 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|flushslots"    2 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|forget"        3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|getkeysinslot"  4 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|help"          2 [LOADING STALE] 0 0 0 [] "5.0.0" cluster {};
+        "cluster|info"          2 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|keyslot"       3 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|links"         2 [STALE] 0 0 0 [] "7.0.0" cluster {};
+        "cluster|meet"         -4 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|myid"          2 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|myshardid"     2 [STALE] 0 0 0 [] "7.2.0" cluster {};
+        "cluster|nodes"         2 [STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|replicas"      3 [ADMIN STALE] 0 0 0 [] "5.0.0" cluster {};
+        "cluster|replicate"     3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|reset"        -2 [ADMIN NOSCRIPT STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|saveconfig"    2 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|set-config-epoch"  3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|setslot"      -4 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|shards"        2 [LOADING STALE] 0 0 0 [] "7.0.0" cluster {};
+        "cluster|slaves"        3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
+        "cluster|slots"         2 [LOADING STALE] 0 0 0 [] "3.0.0" cluster {};
     };
     "command"          -1 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {
         "command|count"     2 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {};
@@ -70,6 +97,7 @@ pub static TABLE: &[Entry] = rows! {
     "decrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
     "del"              -2 [WRITE] 1 -1 1 [KEYSPACE] "1.0.0" generic {};
     "delex"            -2 [WRITE FAST] 1 1 1 [STRING] "8.4.0" string {};
+    "delifeq"           3 [WRITE FAST] 1 1 1 [STRING] "9.0.0" string {};
     "digest"            2 [READONLY FAST] 1 1 1 [STRING] "8.4.0" string {};
     "discard"           1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "2.0.0" transactions {};
     "echo"              2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection {};

@@ -13,6 +13,8 @@ pub struct Now {
     /// Clients that are told of changes, and keys whose changes they are told of.
     pub tracking: u64,
     pub tracked_keys: u64,
+    /// Clients that CLIENT PAUSE holds.
+    pub blocked: u64,
     /// The most commands that ran in one turn of a client.
     pub largest_batch: u64,
 }
@@ -27,6 +29,7 @@ impl Board {
         front.clients.store(now.clients, Relaxed);
         front.tracking.store(now.tracking, Relaxed);
         front.tracked_keys.store(now.tracked_keys, Relaxed);
+        front.blocked.store(now.blocked, Relaxed);
         if now.largest_batch > front.largest_batch.load(Relaxed) {
             front.largest_batch.store(now.largest_batch, Relaxed);
         }
@@ -65,6 +68,7 @@ impl Board {
             clients: fronts().map(|front| front.clients.load(Relaxed)).sum(),
             tracking: fronts().map(|front| front.tracking.load(Relaxed)).sum(),
             tracked_keys: fronts().map(|front| front.tracked_keys.load(Relaxed)).sum(),
+            blocked: fronts().map(|front| front.blocked.load(Relaxed)).sum(),
             largest_batch: batch.max().unwrap_or(0),
         }
     }

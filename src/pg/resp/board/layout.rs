@@ -36,10 +36,13 @@ pub enum Figure {
     FailedHandshakes,
     /// Clients that were ended as all of them took too much memory.
     Evicted,
+    /// Microseconds of processor time of the fronts.
+    CpuUser,
+    CpuSystem,
 }
 
 /// How many there are.
-pub(super) const FIGURES: usize = Figure::Evicted as usize + 1;
+pub(super) const FIGURES: usize = Figure::CpuSystem as usize + 1;
 
 /// What was counted, by [`Figure`].
 pub type Figures = [u64; FIGURES];
@@ -58,6 +61,8 @@ pub(super) struct Front {
     pub(super) tracking: AtomicU64,
     /// Keys whose changes clients are told of.
     pub(super) tracked_keys: AtomicU64,
+    /// Clients that CLIENT PAUSE holds.
+    pub(super) blocked: AtomicU64,
     /// Bytes of memory that its clients take, and the largest of them.
     pub(super) memory: AtomicU64,
     pub(super) largest_client: AtomicU64,

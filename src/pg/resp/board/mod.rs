@@ -1,4 +1,4 @@
-//! The board: who the clients of the Redis protocol are, and what was counted, for everybody to see.
+//! The board: the clients of the Redis protocol, and what was counted, for all sessions to see.
 //!
 //! What it is not: nothing is decided by it but who is to be ended. A place belongs to the front that
 //! has claimed it, which alone writes it, without a lock: its number is odd meanwhile, and who reads

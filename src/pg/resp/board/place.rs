@@ -23,6 +23,9 @@ pub struct Shown<T = Vec<u8>> {
     pub connected: Timestamp,
     pub last_heard: Timestamp,
     pub commands: u64,
+    /// Bytes that it has sent and received.
+    pub net_in: u64,
+    pub net_out: u64,
     /// Bytes of requests and of replies that wait.
     pub input: u32,
     pub output: u32,
@@ -50,9 +53,9 @@ pub struct Shown<T = Vec<u8>> {
 }
 
 /// Words of numbers, and of each text, in the order of [`Shown`].
-const NUMBERS: usize = 10;
-const TEXTS: [usize; 7] = [2, 8, 8, 4, 4, 14, 14];
-const WORDS: usize = NUMBERS + 2 + 8 + 8 + 4 + 4 + 14 + 14;
+const NUMBERS: usize = 12;
+const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
+const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
@@ -102,6 +105,8 @@ impl Place {
             pair(shown.watched, shown.collected),
             pair(flags, 0),
             shown.redirect,
+            shown.net_in,
+            shown.net_out,
         ];
         let (places, mut texts) = self.words.split_at(NUMBERS);
         for (place, number) in places.iter().zip(numbers) {
@@ -186,6 +191,8 @@ fn shown(words: &[u64; WORDS]) -> Shown {
         broadcasts: flags & 1 << 12 != 0,
         redirect_broken: flags & 1 << 13 != 0,
         redirect: number(9),
+        net_in: number(10),
+        net_out: number(11),
         last_command: text(0),
         user: text(1),
         name: text(2),

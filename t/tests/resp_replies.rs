@@ -1,0 +1,427 @@
+//! Replies in Redis' words where the newest Redis differs from 7.0, and in corner cases that random commands seldom
+//! meet. Each on a memory cache and on a table.
+
+use pgcache_tests::ask::Ask;
+use pgcache_tests::resp::{Client, Door, Reply};
+
+const DISABLED: &str = "ERR This instance has cluster support disabled";
+
+fn integer(number: i64) -> Reply {
+    Reply::Integer(number)
+}
+
+fn ok() -> Reply {
+    Reply::status("OK")
+}
+
+/// A memory cache as database 0, a table as database 1.
+fn with_table(conf: &[&str]) -> Door {
+    let caches = "pgcache.resp_caches = 'public.door, public.tab'";
+    let door = Door::start(&[&[caches], conf].concat());
+    let mut session = door.cluster.connect("postgres");
+    session.run("SELECT cache_create('tab', value_type => 'bytea')");
+    door
+}
+
+/// A client of each of the two.
+fn each(door: &Door, test: impl Fn(&mut Client, &str)) {
+    for database in ["0", "1"] {
+        let mut client = door.client();
+        assert_eq!(client.ask(&["SELECT", database]), ok());
+        test(&mut client, database);
+    }
+}
+
+fn field(line: &str, name: &str) -> String {
+    let wanted = format!("{name}=");
+    let mut fields = line.split_whitespace();
+    let found = fields.find_map(|field| field.strip_prefix(&wanted));
+    found
+        .unwrap_or_else(|| panic!("no {name} in {line}"))
+        .to_owned()
+}
+
+#[test]
+fn clearing_a_cache_changes_no_watched_key_without_an_entry() {
+    let door = with_table(&[]);
+    each(&door, |client, database| {
+        let mut other = door.client();
+        other.ask(&["SELECT", database]);
+        let (none, set): (&[&str], &[&str]) = (&[], &["SET", "k", "1"]);
+        // A table compares what is there, a memory cache counts changes.
+        let cases: [(&[&str], &[&[&str]], [bool; 2]); 5] = [
+            (none, &[&["FLUSHALL"]], [true, true]),
+            (none, &[&["FLUSHDB"]], [true, true]),
+            (set, &[&["FLUSHALL"]], [false, false]),
+            (set, &[&["FLUSHDB"], set], [false, true]),
+            (none, &[set, &["FLUSHALL"]], [false, true]),
+        ];
+        for (before, between, [memory, table]) in cases {
+            other.ask(&["FLUSHALL"]);
+            if !before.is_empty() {
+                other.ask(before);
+            }
+            assert_eq!(client.ask(&["WATCH", "k", "k"]), ok());
+            between.iter().for_each(|words| {
+                other.ask(words);
+            });
+            client.ask(&["MULTI"]);
+            client.ask(&["EXISTS", "other"]);
+            let runs = if database == "0" { memory } else { table };
+            let expected = match runs {
+                true => Reply::Array(vec![integer(0)]),
+                false => Reply::Null,
+            };
+            let reply = client.ask(&["EXEC"]);
+            assert_eq!(reply, expected, "{database}: {before:?} {between:?}");
+        }
+    });
+}
+
+#[test]
+fn a_pause_of_writes_holds_writes_only() {
+    let door = with_table(&[]);
+    each(&door, |client, database| {
+        let mut other = door.client();
+        client.ask(&["SET", "k", "v"]);
+        assert_eq!(other.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
+        // A transaction that only reads runs.
+        assert_eq!(client.ask(&["MULTI"]), ok());
+        assert_eq!(client.ask(&["GET", "k"]), Reply::status("QUEUED"));
+        assert_eq!(
+            client.ask(&["EXEC"]),
+            Reply::Array(vec![Reply::bulk("v")]),
+            "database {database}"
+        );
+        assert_eq!(client.ask(&["TOUCH", "k"]), integer(1));
+        // A request that is wrong is not held.
+        let error = "ERR wrong number of arguments for 'set' command";
+        assert_eq!(client.ask(&["SET", "k"]).error(), error);
+        // One that writes is held where it is queued, and so is EXEC of one that was queued before.
+        let mut early = door.client();
+        assert_eq!(client.ask(&["MULTI"]), ok());
+        client.send(&Client::request(&[b"SET", b"k", b"w"]));
+        client.send(&Client::request(&[b"EXEC"]));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(client.is_silent(), "database {database}");
+        assert_eq!(other.ask(&["CLIENT", "UNPAUSE"]), ok());
+        assert_eq!(client.reply(), Some(Reply::status("QUEUED")));
+        assert_eq!(client.reply(), Some(Reply::Array(vec![ok()])));
+        early.ask(&["SELECT", database]);
+        early.ask(&["MULTI"]);
+        early.ask(&["SET", "k", "x"]);
+        assert_eq!(other.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
+        early.send(&Client::request(&[b"EXEC"]));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert!(early.is_silent(), "database {database}");
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w"));
+        assert_eq!(other.ask(&["CLIENT", "UNPAUSE"]), ok());
+        assert_eq!(early.reply(), Some(Reply::Array(vec![ok()])));
+    });
+}
+
+#[test]
+fn cluster_commands_are_disabled() {
+    let door = Door::start(&[]);
+    let mut client = door.client();
+    for words in [
+        &["CLUSTER", "SLOTS"][..],
+        &["CLUSTER", "SHARDS"],
+        &["CLUSTER", "NODES"],
+        &["CLUSTER", "MYID"],
+        &["CLUSTER", "MYSHARDID"],
+        &["CLUSTER", "KEYSLOT", "k"],
+        &["CLUSTER", "COUNTKEYSINSLOT", "1"],
+        &["CLUSTER", "INFO"],
+        &["CLUSTER", "LINKS"],
+        &["CLUSTER", "RESET"],
+        &["ASKING"],
+        &["READONLY"],
+        &["READWRITE"],
+    ] {
+        assert_eq!(client.ask(words).error(), DISABLED, "{words:?}");
+    }
+    assert_eq!(
+        client.ask(&["CLUSTER", "KEYSLOT"]).error(),
+        "ERR wrong number of arguments for 'cluster|keyslot' command"
+    );
+    assert_eq!(
+        client.ask(&["CLUSTER", "OTHER"]).error(),
+        "ERR unknown subcommand 'OTHER'. Try CLUSTER HELP."
+    );
+}
+
+#[test]
+fn conditions_are_checked_where_there_is_an_entry() {
+    let door = with_table(&[]);
+    each(&door, |client, _| {
+        let digest = "must be exactly 16 hexadecimal characters";
+        let invalid = "Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE";
+        let zeros = "0000000000000000";
+        for condition in ["IFEQ", "IFNE", "IFDEQ", "IFDNE", "OTHER"] {
+            assert_eq!(client.ask(&["DELEX", "k", condition, "x"]), integer(0));
+        }
+        assert_eq!(client.ask(&["SET", "k", "v", "IFEQ", "x"]), Reply::Null);
+        assert_eq!(client.ask(&["SET", "k", "v", "IFDEQ", "x"]), Reply::Null);
+        assert_eq!(client.ask(&["SET", "k", "v", "IFNE", "x"]), ok());
+        assert_eq!(client.ask(&["DEL", "k"]), integer(1));
+        assert_eq!(client.ask(&["SET", "k", "v", "IFDNE", "x"]), ok());
+        for words in [
+            &["DELEX", "k", "IFDEQ", "x"][..],
+            &["DELEX", "k", "IFDNE", "12345678901234567"],
+            &["SET", "k", "w", "IFDEQ", "x"],
+            &["SET", "k", "w", "IFDNE", ""],
+        ] {
+            assert_eq!(client.ask(words).error(), format!("ERR {digest}"));
+        }
+        assert_eq!(
+            client.ask(&["DELEX", "k", "NX", "v"]).error(),
+            format!("ERR {invalid}")
+        );
+        for other in [zeros, "zzzzzzzzzzzzzzzz"] {
+            assert_eq!(client.ask(&["SET", "k", "w", "IFDEQ", other]), Reply::Null);
+            assert_eq!(client.ask(&["DELEX", "k", "IFDEQ", other]), integer(0));
+            assert_eq!(client.ask(&["SET", "k", "v", "IFDNE", other]), ok());
+        }
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+        assert_eq!(client.ask(&["DELEX", "k", "IFDNE", zeros]), integer(1));
+        for words in [
+            &["DELEX", "k", "IFEQ"][..],
+            &["DELEX", "k", "IFEQ", "v", "x"],
+        ] {
+            assert_eq!(
+                client.ask(words).error(),
+                "ERR wrong number of arguments for 'delex' command"
+            );
+        }
+        assert_eq!(
+            client.ask(&["MSETEX", "2", "a", "1", "b"]).error(),
+            "ERR wrong number of key-value pairs"
+        );
+        // Valkey's form of DELEX IFEQ.
+        assert_eq!(client.ask(&["DELIFEQ", "k", "v"]), integer(0));
+        client.ask(&["SET", "k", "v"]);
+        assert_eq!(client.ask(&["DELIFEQ", "k", "w"]), integer(0));
+        assert_eq!(client.ask(&["DELIFEQ", "k", "v"]), integer(1));
+        assert_eq!(client.ask(&["EXISTS", "k"]), integer(0));
+    });
+}
+
+#[test]
+fn options_of_client_kill_are_checked() {
+    let door = Door::start(&[]);
+    let mut client = door.client();
+    for (words, error) in [
+        (&["ID", "0"][..], "client-id should be greater than 0"),
+        (&["ID", "-1"], "client-id should be greater than 0"),
+        (&["ID", "x"], "client-id should be greater than 0"),
+        (&["TYPE", "wrong"], "Unknown client type 'wrong'"),
+        (&["MAXAGE", "0"], "maxage should be greater than 0"),
+        (&["MAXAGE", "x"], "maxage is not an integer or out of range"),
+        (&["SKIPME", "maybe"], "syntax error"),
+        (&["ID", "1", "OTHER"], "syntax error"),
+    ] {
+        let reply = client.ask(&[&["CLIENT", "KILL"], words].concat());
+        assert_eq!(reply.error(), format!("ERR {error}"), "{words:?}");
+    }
+    for kind in ["replica", "slave", "master"] {
+        assert_eq!(client.ask(&["CLIENT", "KILL", "TYPE", kind]), integer(0));
+        assert_eq!(
+            client.ask(&["CLIENT", "LIST", "TYPE", kind]),
+            Reply::bulk("")
+        );
+    }
+}
+
+#[test]
+fn a_client_is_listed_with_what_it_has_done() {
+    let door = with_table(&[]);
+    each(&door, |client, _| {
+        client.ask(&["GET", "k"]);
+        client.ask(&["WATCH", "a", "b", "a"]);
+        client.ask(&["WATCH", "a"]);
+        let line = client.ask(&["CLIENT", "LIST", "TYPE", "normal"]).text();
+        let line = line.lines().last().expect("there is one client");
+        assert_eq!(field(line, "cmd"), "client|list");
+        assert_eq!(field(line, "watch"), "2");
+        let number = |name| field(line, name).parse::<usize>().expect("a number");
+        assert_eq!(number("tot-cmds"), 4);
+        let requests: [&[&[u8]]; 5] = [
+            &[b"SELECT", b"0"],
+            &[b"GET", b"k"],
+            &[b"WATCH", b"a", b"b", b"a"],
+            &[b"WATCH", b"a"],
+            &[b"CLIENT", b"LIST", b"TYPE", b"normal"],
+        ];
+        let sent: usize = requests
+            .map(|words| Client::request(words).len())
+            .iter()
+            .sum();
+        assert_eq!(number("tot-net-in"), sent);
+        assert_eq!(number("tot-net-out"), "+OK\r\n$-1\r\n+OK\r\n+OK\r\n".len());
+        let info = client.ask(&["CLIENT", "INFO"]).text();
+        assert_eq!(field(&info, "cmd"), "client|info");
+    });
+}
+
+#[test]
+fn commands_are_described_as_by_redis() {
+    let door = Door::start(&[]);
+    let mut client = door.client();
+    let keys = |client: &mut Client, words: &[&str]| {
+        client.ask(&[&["COMMAND", "GETKEYS"], words].concat())
+    };
+    assert_eq!(keys(&mut client, &["EVAL", "x", "0"]), Reply::Array(vec![]));
+    let one = Reply::Array(vec![Reply::bulk("a")]);
+    assert_eq!(keys(&mut client, &["EVAL", "x", "1", "a", "b"]), one);
+    assert_eq!(
+        keys(&mut client, &["PING"]).error(),
+        "ERR The command has no key arguments"
+    );
+    let mut listed = |words: &[&str]| {
+        let Reply::Array(names) = client.ask(&[&["COMMAND", "LIST"], words].concat()) else {
+            panic!("a list was to come");
+        };
+        let mut names: Vec<String> = names.into_iter().map(Reply::text).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        listed(&["FILTERBY", "ACLCAT", "Transaction"]),
+        ["discard", "exec", "multi", "unwatch", "watch"]
+    );
+    assert!(listed(&["FILTERBY", "ACLCAT", "@transaction"]).is_empty());
+    assert!(listed(&["FILTERBY", "ACLCAT", "other"]).is_empty());
+    let connection = listed(&["FILTERBY", "ACLCAT", "connection"]);
+    assert!(
+        connection.contains(&"client|list".to_owned()),
+        "{connection:?}"
+    );
+    assert!(listed(&[]).contains(&"client|list".to_owned()));
+}
+
+#[test]
+fn the_frequency_of_a_key_is_that_of_its_eviction_policy() {
+    let door = with_table(&[]);
+    each(&door, |client, database| {
+        let policy = client.ask(&["CONFIG", "GET", "maxmemory-policy"]);
+        let expected = ["maxmemory-policy", "allkeys-lfu"].map(Reply::bulk);
+        assert_eq!(policy, Reply::Array(expected.to_vec()));
+        assert_eq!(client.ask(&["OBJECT", "FREQ", "k"]), Reply::Null);
+        client.ask(&["SET", "k", "v"]);
+        for _ in 0..5 {
+            client.ask(&["GET", "k"]);
+        }
+        let Reply::Integer(used) = client.ask(&["OBJECT", "FREQ", "k"]) else {
+            panic!("a number was to come");
+        };
+        assert_eq!(used > 0, database == "0", "{used}");
+        let error = client.ask(&["OBJECT", "IDLETIME", "k"]).error();
+        assert!(error.starts_with("ERR An LFU maxmemory policy is selected"));
+    });
+}
+
+#[test]
+fn messages_of_an_exec_are_sent_at_its_commit() {
+    let door = with_table(&[]);
+    door.cluster.connect("postgres").run(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE 'not this one'; END $$;
+         CREATE TRIGGER fail BEFORE INSERT ON tab FOR EACH ROW WHEN (NEW.key = 'bad')
+         EXECUTE FUNCTION fail()",
+    );
+    each(&door, |client, database| {
+        let mut reader = door.client();
+        reader.ask(&["SUBSCRIBE", "news"]);
+        reader.ask(&["PSUBSCRIBE", "n*"]);
+        client.ask(&["MULTI"]);
+        client.ask(&["SET", "result", "1"]);
+        client.ask(&["PUBLISH", "news", "one"]);
+        client.ask(&["PUBLISH", "other", "none"]);
+        let replies = vec![ok(), integer(2), integer(0)];
+        assert_eq!(client.ask(&["EXEC"]), Reply::Array(replies));
+        let message = ["message", "news", "one"].map(Reply::bulk).to_vec();
+        let by_pattern = ["pmessage", "n*", "news", "one"].map(Reply::bulk).to_vec();
+        assert_eq!(reader.reply(), Some(Reply::Array(message)));
+        assert_eq!(reader.reply(), Some(Reply::Array(by_pattern)));
+        if database == "0" {
+            return;
+        }
+        // A rollback sends nothing.
+        client.ask(&["MULTI"]);
+        client.ask(&["PUBLISH", "news", "two"]);
+        client.ask(&["SET", "bad", "1"]);
+        let error = client.ask(&["EXEC"]).error();
+        assert!(error.starts_with("EXECABORT "), "{error}");
+        client.ask(&["MULTI"]);
+        client.ask(&["PUBLISH", "news", "three"]);
+        assert_eq!(client.ask(&["EXEC"]), Reply::Array(vec![integer(2)]));
+        let message = ["message", "news", "three"].map(Reply::bulk).to_vec();
+        assert_eq!(reader.reply(), Some(Reply::Array(message)));
+    });
+}
+
+#[test]
+fn info_has_what_dashboards_draw() {
+    let door = Door::start(&["pgcache.resp_caches = 'public.door, public.more, public.secret'"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(
+        "SELECT cache_create('more', storage => 'memory', value_type => 'bytea');
+         SELECT cache_create('secret', storage => 'memory', value_type => 'bytea');
+         CREATE ROLE watcher LOGIN; GRANT SELECT ON door, more TO watcher;
+         SELECT cache_set('a', '1', NULL, 'more'), cache_set('b', '1', NULL, 'more');
+         SELECT cache_set('a', '1', NULL, 'secret');
+         SELECT cache_set('c', '1', '1 ms', 'door'), pg_sleep(0.01)",
+    );
+    let info = |client: &mut Client, section: &str| client.ask(&["INFO", section]).text();
+    let number = |text: &str, name: &str| {
+        let mut lines = text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(&format!("{name}:")));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        line.parse::<f64>().expect("a number")
+    };
+    // The first command of a connection.
+    let mut first = door.client();
+    let text = info(&mut first, "keyspace");
+    assert!(text.contains("db1:keys=2,"), "{text}");
+    assert!(text.contains("db2:keys=1,"), "{text}");
+    // A role sees the caches that it may read.
+    let mut watcher = door.client();
+    assert_eq!(watcher.ask(&["AUTH", "watcher", "x"]), ok());
+    let text = info(&mut watcher, "keyspace");
+    assert!(text.contains("db1:keys=2,"), "{text}");
+    assert!(!text.contains("db2:"), "{text}");
+    assert_eq!(session.text("SELECT cache_expire('door')"), "1");
+    let text = info(&mut first, "stats");
+    assert_eq!(number(&text, "expired_keys"), 1.0, "{text}");
+    assert_eq!(number(&text, "evicted_keys"), 0.0);
+    let pipeline = Client::request(&[b"PING"]).repeat(1000);
+    let began = std::time::Instant::now();
+    while began.elapsed() < std::time::Duration::from_millis(500) {
+        first.send(&pipeline);
+        (0..1000).for_each(|_| {
+            first.reply();
+        });
+    }
+    let text = info(&mut first, "stats");
+    assert!(number(&text, "instantaneous_ops_per_sec") > 500.0, "{text}");
+    let text = info(&mut first, "cpu");
+    let used = number(&text, "used_cpu_user") + number(&text, "used_cpu_sys");
+    assert!(used > 0.0, "{text}");
+    let run = |client: &mut Client| {
+        let text = info(client, "server");
+        let line = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+        line.expect("there is one").to_owned()
+    };
+    assert_eq!(run(&mut first).len(), 40);
+    assert_eq!(run(&mut first), run(&mut watcher));
+    // A client that a pause holds is blocked.
+    assert_eq!(first.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
+    watcher.send(&Client::request(&[b"SET", b"k", b"v"]));
+    pgcache_tests::wait::wait_for("it is held", || {
+        (number(&info(&mut first, "clients"), "blocked_clients") == 1.0).then_some(())
+    });
+    assert_eq!(first.ask(&["CLIENT", "UNPAUSE"]), ok());
+    assert!(watcher.reply().is_some());
+    assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
+}
