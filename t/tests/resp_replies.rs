@@ -23,6 +23,9 @@ fn with_table(conf: &[&str]) -> Door {
     door
 }
 
+/// Requests before WATCH, requests between WATCH and EXEC, and whether EXEC runs on a memory cache and on a table.
+type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
+
 /// A client of each of the two.
 fn each(door: &Door, test: impl Fn(&mut Client, &str)) {
     for database in ["0", "1"] {
@@ -49,7 +52,7 @@ fn clearing_a_cache_changes_no_watched_key_without_an_entry() {
         other.ask(&["SELECT", database]);
         let (none, set): (&[&str], &[&str]) = (&[], &["SET", "k", "1"]);
         // A table compares what is there, a memory cache counts changes.
-        let cases: [(&[&str], &[&[&str]], [bool; 2]); 5] = [
+        let cases: [Case<'_>; 5] = [
             (none, &[&["FLUSHALL"]], [true, true]),
             (none, &[&["FLUSHDB"]], [true, true]),
             (set, &[&["FLUSHALL"]], [false, false]),

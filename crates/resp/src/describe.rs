@@ -57,7 +57,7 @@ fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
 
 /// Those of the table, and those that Redis takes from the flags.
 fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
-    let has = |one: u16| entry.flags & one != 0;
+    let has = |one: u32| entry.flags & one != 0;
     let categories = entry.categories;
     let admin = has(flag::ADMIN);
     let derived = [

@@ -40,7 +40,7 @@ pub fn cpu_time() -> (u64, u64) {
         usage.assume_init()
     };
     let micros = |time: libc::timeval| {
-        let micros = i64::from(time.tv_sec) * 1_000_000 + i64::from(time.tv_usec);
+        let micros = time.tv_sec * 1_000_000 + time.tv_usec;
         u64::try_from(micros).unwrap_or(0)
     };
     (micros(usage.ru_utime), micros(usage.ru_stime))

@@ -2,25 +2,26 @@
 
 /// What a command does, as COMMAND INFO says it. One bit each.
 pub mod flag {
-    pub const WRITE: u16 = 1;
-    pub const READONLY: u16 = 1 << 1;
-    pub const DENYOOM: u16 = 1 << 2;
-    pub const ADMIN: u16 = 1 << 3;
-    pub const PUBSUB: u16 = 1 << 4;
-    pub const NOSCRIPT: u16 = 1 << 5;
-    pub const LOADING: u16 = 1 << 6;
-    pub const STALE: u16 = 1 << 7;
-    pub const SKIP_MONITOR: u16 = 1 << 8;
-    pub const SKIP_SLOWLOG: u16 = 1 << 9;
-    pub const FAST: u16 = 1 << 10;
-    pub const NO_AUTH: u16 = 1 << 11;
-    pub const NO_MANDATORY_KEYS: u16 = 1 << 12;
-    pub const ALLOW_BUSY: u16 = 1 << 13;
-    pub const MOVABLEKEYS: u16 = 1 << 14;
-    pub const BLOCKING: u16 = 1 << 15;
+    pub const WRITE: u32 = 1;
+    pub const READONLY: u32 = 1 << 1;
+    pub const DENYOOM: u32 = 1 << 2;
+    pub const ADMIN: u32 = 1 << 3;
+    pub const PUBSUB: u32 = 1 << 4;
+    pub const NOSCRIPT: u32 = 1 << 5;
+    pub const LOADING: u32 = 1 << 6;
+    pub const STALE: u32 = 1 << 7;
+    pub const SKIP_MONITOR: u32 = 1 << 8;
+    pub const SKIP_SLOWLOG: u32 = 1 << 9;
+    pub const FAST: u32 = 1 << 10;
+    pub const NO_AUTH: u32 = 1 << 11;
+    pub const NO_MANDATORY_KEYS: u32 = 1 << 12;
+    pub const ALLOW_BUSY: u32 = 1 << 13;
+    pub const MOVABLEKEYS: u32 = 1 << 14;
+    pub const BLOCKING: u32 = 1 << 15;
+    pub const NO_ASYNC_LOADING: u32 = 1 << 16;
 
     /// The names in the order of the bits.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "write",
         "readonly",
         "denyoom",
@@ -37,6 +38,7 @@ pub mod flag {
         "allow_busy",
         "movablekeys",
         "blocking",
+        "no_async_loading",
     ];
 }
 
@@ -77,7 +79,7 @@ pub struct Entry {
     pub name: &'static str,
     /// How many arguments with the name; at least so many if negative.
     pub arity: i8,
-    pub flags: u16,
+    pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
     /// The version of Redis that had it first.

@@ -58,7 +58,9 @@ pub fn look_at_cursors(redis: &mut Redis) {
 ///
 /// Until 7.2 COMMAND GETKEYS took no command without an argument, and WAIT was no command for scripts. It may be one
 /// since, for it does not wait there; that it can wait elsewhere is said since 7.4.
-const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 4] = [
+const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
+    ((7, 2), "cluster|slots", 2, &["+stale"]),
+    ((7, 2), "cluster|shards", 2, &["+stale"]),
     ((7, 2), "command|getkeys", 1, &[":-4"]),
     ((7, 2), "wait", 2, &["+noscript"]),
     ((7, 4), "wait", 2, &[]),
