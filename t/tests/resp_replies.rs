@@ -51,7 +51,7 @@ fn clearing_a_cache_changes_no_watched_key_without_an_entry() {
         let mut other = door.client();
         other.ask(&["SELECT", database]);
         let (none, set): (&[&str], &[&str]) = (&[], &["SET", "k", "1"]);
-        // A table compares what is there, a memory cache counts changes.
+        // A table compares the entries, a memory cache counts changes.
         let cases: [Case<'_>; 5] = [
             (none, &[&["FLUSHALL"]], [true, true]),
             (none, &[&["FLUSHDB"]], [true, true]),
