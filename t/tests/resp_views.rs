@@ -130,6 +130,12 @@ fn a_client_is_shown_as_it_is() {
     client.ask(&["MULTI"]);
     client.ask(&["GET", "secret-key"]);
     let mut session = door.cluster.connect("postgres");
+    // A turn is shown once its replies are sent.
+    wait_for("the last turn is shown", || {
+        let shown = session.query_one("SELECT last_command FROM pgcache.resp_clients", &[]);
+        let shown: String = shown.expect("there is one client").get(0);
+        (shown == "get").then_some(())
+    });
     let row = session
         .query_one(
             "SELECT role::text, name, library, address, protocol, last_command, in_transaction,
