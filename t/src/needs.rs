@@ -237,11 +237,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
         "count(*) FROM pgcache.sweep_figures()",
     ),
     ("tier_figures", Granted, "pgcache.tier_figures()"),
-    (
-        "expire_for",
-        Nothing,
-        "removed FROM pgcache.expire_for('1 ms')",
-    ),
+    ("expire_for", Nothing, "pgcache.expire_for('1 ms')"),
     ("tier_shares", Granted, "pgcache.tier_shares()"),
     (
         "verify_dependencies",

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::resp::{Client, Door, Reply};
 
-const LONGEST: Duration = Duration::from_millis(250);
+/// A quarter of a second on a machine that does nothing else; seconds before there were bounds.
+const LONGEST: Duration = Duration::from_millis(800);
 
 fn ok() -> Reply {
     Reply::status("OK")

