@@ -72,7 +72,7 @@ for suite in trixie forky sid experimental; do
         ! patchelf --print-interpreter "$file" >/dev/null 2>&1 ||
             patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$folder/libraries" "$file"
     done
-    # What is built against it is built by this machine's compiler, which may be older, and without LLVM.
+    # Extensions are built against it by this machine's compiler, which may be older, and without LLVM.
     sed -i -e 's/ -Wmissing-variable-declarations//g' -e 's/^with_llvm.*/with_llvm = no/' \
         "$folder/usr/lib/postgresql/$major/lib/pgxs/src/Makefile.global"
     ln -s "usr/lib/postgresql/$major/bin" "$folder/bin"

@@ -58,7 +58,7 @@ const KEYS: &[(&str, &str, &str)] = &[
 /// Settings of a writer that print and read everything otherwise.
 const OTHER: &str = "SET DateStyle = 'German, DMY'; SET IntervalStyle = 'iso_8601'; SET TimeZone = 'Pacific/Auckland';
     SET bytea_output = 'escape'; SET extra_float_digits = -10";
-/// Those of whoever declares.
+/// Settings of the session that declares.
 const OWN: &str = "SET DateStyle = 'SQL, DMY'; SET IntervalStyle = 'postgres_verbose'; SET TimeZone = 'Europe/Berlin';
     SET bytea_output = 'hex'; SET extra_float_digits = 3";
 const SHOWN: &str = "SELECT string_agg(current_setting(name), '|' ORDER BY name) FROM pg_settings

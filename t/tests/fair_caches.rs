@@ -25,6 +25,16 @@ struct Scene<'c> {
     attacker: String,
 }
 
+/// Fetches keys one by one into an empty cache; returns how many it stores.
+fn fetched(victim: &mut Client, cache: &str) -> i64 {
+    for n in 0..TRIES {
+        victim.run(&format!(
+            "SELECT cache_fetch('one {n}', 'SELECT 1', cache => '{cache}')"
+        ));
+    }
+    victim.number(&format!("SELECT count(*) FROM {cache}"))
+}
+
 /// The attacker has a cache that depends on a source, and one without dependencies.
 fn scene(cluster: &Cluster) -> Scene<'_> {
     let database = cluster.database();
@@ -53,12 +63,7 @@ impl Scene<'_> {
         victim.run("SET statement_timeout = '120s'");
         victim.run("DELETE FROM cache");
         let stored = |victim: &mut Client| victim.number("SELECT count(*) FROM cache");
-        for n in 0..TRIES {
-            victim.run(&format!(
-                "SELECT cache_fetch('one {n}', 'SELECT 1', cache => 'cache')"
-            ));
-        }
-        let found = stored(&mut victim);
+        let found = fetched(&mut victim, "cache");
         assert!(
             found >= ENOUGH,
             "{what}: {found} of {TRIES} fetches are stored"
@@ -203,12 +208,7 @@ fn four_roles_prepare(size: &str) {
     }
     admin.run("BEGIN; UPDATE source SET v = 1; PREPARE TRANSACTION 'small'");
     let mut victim = scene.database.connect();
-    for n in 0..TRIES {
-        victim.run(&format!(
-            "SELECT cache_fetch('one {n}', 'SELECT 1', cache => 'memory')"
-        ));
-    }
-    let found = victim.number("SELECT count(*) FROM memory");
+    let found = fetched(&mut victim, "memory");
     assert!(
         found >= ENOUGH,
         "{size}: {found} of {TRIES} fetches are stored"

@@ -218,7 +218,7 @@ fn clients_of_a_role_that_may_no_longer_log_in_are_disconnected() {
         let mut stays = door.client();
         assert_eq!(stays.ask(&["AUTH", "stays", "x"]), ok());
         assert!(matches!(stays.ask(&["SUBSCRIBE", "c"]), Reply::Array(_)));
-        // A change of another role ends nobody.
+        // A change of another role ends no client.
         session.run("ALTER ROLE stays CREATEDB; ALTER ROLE stays NOCREATEDB");
         std::thread::sleep(Duration::from_millis(2500));
         assert!(clients.iter_mut().all(Client::is_silent));

@@ -86,9 +86,14 @@ pub fn get<'a, S: Store>(
         out.rewind(before);
         return Err(Refusal::Table);
     }
-    entries.tally(Figure::HotHits, hits);
-    entries.tally(Figure::Misses, part.len() as u64 - hits);
+    count_reads(entries, part, hits);
     Ok(is_last)
+}
+
+/// Counts a read of each key.
+fn count_reads<S: Store>(entries: &S, keys: Args<'_>, hits: u64) {
+    entries.tally(Figure::HotHits, hits);
+    entries.tally(Figure::Misses, keys.len() as u64 - hits);
 }
 
 /// EXISTS and TOUCH.
@@ -106,8 +111,7 @@ pub fn count<'a, S: Store>(
             _ => Ok(seen.is_some()),
         })?;
         // Counted once it is known that the table need not be asked as well.
-        entries.tally(Figure::HotHits, hits as u64);
-        entries.tally(Figure::Misses, part.len() as u64 - hits as u64);
+        count_reads(entries, part, hits as u64);
         progress.hits += hits;
     }
     progress.done += part.len();

@@ -42,7 +42,7 @@ impl Board {
         }
     }
 
-    /// What was counted by all processes since the figures were set back.
+    /// Returns the sums of all processes since the figures were set back.
     pub fn figures(&self) -> Figures {
         let since = |sum: &AtomicU64, base: &AtomicU64| {
             let sum = sum.load(Relaxed);
