@@ -172,7 +172,7 @@ fn cache_incr_here(
     let (cache, key) = open_with_key(key, cache, c"cache_incr()")?;
     let delta = delta.ok_or(Error::NullArgument("delta"))?;
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
-    Ok(number(entries::increment(&cache, key, delta, deadline)?)?)
+    Ok(entries::increment(&cache, key, delta, deadline)?)
 }
 
 #[pg_extern]
@@ -183,13 +183,7 @@ fn cache_incr_existing_here(
 ) -> Answer<Option<i64>> {
     let (cache, key) = open_with_key(key, cache, c"cache_incr_existing()")?;
     let delta = delta.ok_or(Error::NullArgument("delta"))?;
-    Ok(number(entries::increment_existing(&cache, key, delta)?)?)
-}
-
-/// A counter's number.
-fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
-    let text = counter.map(convert::result::<Text>);
-    text.map(|text| counter::parse(text.bytes())).transpose()
+    Ok(entries::increment_existing(&cache, key, delta)?)
 }
 
 /// `value + delta`, for the statement that `cache_incr` runs over a table.

@@ -37,10 +37,9 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
             return Ok(refused(entry.deadline));
         }
         let end = deadline::deadline(Some(per), None)?;
-        let Some(value) = entries::increment(cache, key, 1, end)? else {
+        let Some(hits) = entries::increment(cache, key, 1, end)? else {
             return Ok(refused(None)); // a trigger of the user's kept it from being counted
         };
-        let hits = hits_in(Some(value))?;
         if hits <= max_hits {
             return Ok(Verdict {
                 allowed: true,

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{EntryRef, Key as HotKey, NO_DEADLINE, NewEntry, PartitionRef, RemovalCause};
+use pgcache_store::{EntryRef, Key as HotKey, NewEntry, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
@@ -138,27 +138,6 @@ impl TierHandle {
             .peek(key)
             .filter(|entry| entry.header().version == self.version())
             .filter(|entry| io::is_live(&entry.header(), now))
-    }
-
-    /// Whether the entry is still what `entry` was copied from.
-    pub fn is_unchanged(
-        &self,
-        partition: &PartitionRef,
-        key: &HotKey,
-        entry: Option<&Entry>,
-    ) -> bool {
-        match (self.live(partition, key), entry) {
-            _ if fault::on(Fault::DecisionNotJudged) => true,
-            (None, None) => true,
-            (Some(present), Some(entry)) => {
-                present.header().deadline == entry.deadline.unwrap_or(NO_DEADLINE)
-                    && present.header().negative == entry.value.is_none()
-                    && entry
-                        .value
-                        .is_none_or(|value| present.value_equals(value.bytes()))
-            }
-            _ => false,
-        }
     }
 
     /// Whether a transaction that commits right now, or is prepared, keeps this key from being stored.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgcache_store::{NO_DEADLINE, PartitionRef, RemovalCause};
+use pgcache_store::{PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 
 use super::handle::TierHandle;
@@ -15,25 +15,17 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::commit::notify;
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
-use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::deadline;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::{io, walk};
 use crate::error::Error;
 use crate::pg::events::RowChange;
-use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::Text;
-
-/// What to do with an entry, and what to answer.
-pub enum Decision<R> {
-    Keep(R),
-    Put(Entry, R),
-    Remove(R),
-}
 
 /// Copies what is shown of one entry when it is called; None if the entry is gone by then. Whoever
 /// is shown it decides in which memory the copies are made.
@@ -55,21 +47,6 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
 fn note(cache: &Cache, key: &[u8], change: RowChange) {
     if cache.settings.watch.is_some() {
         notify::note(cache.relation, key, change);
-    }
-}
-
-/// Inserts or overwrites.
-pub fn set(cache: &Cache, key: HashedKey, entry: &Entry) -> Result<(), Error> {
-    // Refused where the cache was cleared at this moment: the entry comes after that, so it is
-    // stored again. Or where it was dropped: then the next handle is an error.
-    loop {
-        let handle = TierHandle::of(cache)?;
-        let hot_key = key.in_slot(handle.slot);
-        if handle.put(cache, &hot_key, entry, |_| true)? {
-            note(cache, hot_key.bytes, RowChange::Set);
-            return Ok(());
-        }
-        session::check_for_interrupts();
     }
 }
 
@@ -110,88 +87,6 @@ pub fn set_if_unchanged(
         note(cache, key.bytes(), RowChange::Set);
     }
     Ok(())
-}
-
-/// Decides by the live entry under a key and carries the decision out, atomically.
-pub fn update<R>(
-    cache: &Cache,
-    key: HashedKey,
-    decide: impl Fn(Option<&Entry>) -> Result<Decision<R>, Error>,
-) -> Result<R, Error> {
-    loop {
-        let handle = TierHandle::of(cache)?;
-        let hot_key = key.in_slot(handle.slot);
-        let present = handle.copy_out(cache, &hot_key);
-        let still =
-            |partition: &PartitionRef| handle.is_unchanged(partition, &hot_key, present.as_ref());
-        let (done, answer, change) = match decide(present.as_ref())? {
-            Decision::Keep(answer) => (true, answer, None),
-            Decision::Put(entry, answer) => {
-                let done = handle.put(cache, &hot_key, &entry, still)?;
-                (done, answer, Some(RowChange::Set))
-            }
-            Decision::Remove(answer) => (
-                handle.remove(&hot_key, still),
-                answer,
-                Some(RowChange::Gone),
-            ),
-        };
-        if done {
-            if let Some(change) = change {
-                note(cache, key.bytes(), change);
-            }
-            return Ok(answer);
-        }
-        session::check_for_interrupts();
-    }
-}
-
-/// Removes an entry; says whether it was live.
-pub fn delete(cache: &Cache, key: HashedKey) -> Result<bool, Error> {
-    let handle = TierHandle::of(cache)?;
-    let hot_key = key.in_slot(handle.slot);
-    let live = Cell::new(false);
-    handle.remove(&hot_key, |partition| {
-        live.set(handle.live(partition, &hot_key).is_some());
-        true
-    });
-    if live.get() {
-        note(cache, key.bytes(), RowChange::Gone);
-    }
-    Ok(live.get())
-}
-
-/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
-/// comes first. An entry that somebody else sets meanwhile is looked at anew: its value goes with
-/// the deadline.
-pub fn touch<R>(
-    cache: &Cache,
-    key: HashedKey,
-    deadline: Deadline,
-    project: impl Fn(&Entry) -> R,
-) -> Result<Option<R>, Error> {
-    loop {
-        let handle = TierHandle::of(cache)?;
-        let hot_key = key.in_slot(handle.slot);
-        let Some(entry) = handle.copy_out(cache, &hot_key) else {
-            return Ok(None);
-        };
-        let answer = project(&entry);
-        let place = handle.tier.region().partition_of(hot_key.hash);
-        let touched = handle.tier.change(place, |partition| {
-            let touched = handle.is_unchanged(partition, &hot_key, Some(&entry))
-                && partition.touch(&hot_key, deadline.unwrap_or(NO_DEADLINE));
-            if touched {
-                handle.tier.control().changes.note(hot_key.hash);
-            }
-            touched
-        });
-        if touched {
-            note(cache, key.bytes(), RowChange::Set);
-            return Ok(Some(answer));
-        }
-        session::check_for_interrupts();
-    }
 }
 
 /// How many live entries there are.

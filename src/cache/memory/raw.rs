@@ -1,11 +1,9 @@
-//! Entries of a memory cache as bytes: for the door, which makes no datums and has no transaction.
+//! Entries of a memory cache as bytes: each is read and changed under its partition's lock.
 //!
-//! As [`super::ops`] it acts at once, and what changes an entry voids its lease under the same lock.
-//! Guards what the door's loop needs: nothing waits, nothing asks a catalog, nothing raises. So a
-//! cache is given no slot here, which may wait; whoever decides that a role may use it does so. And
-//! the caller brings the clock and the memory.
-//!
-//! It is asked in processes that change no rows, so no entry is hidden from them (`model::pending`).
+//! A change takes effect at once and is not rolled back; it voids the key's lease under the same
+//! lock. Guards what the loop of a network process needs: nothing waits, asks a catalog or raises
+//! an error. So [`Entries::of`] gives a cache no slot, which may wait. [`Entries::open`] does, for
+//! functions of SQL. The caller brings the memory.
 
 use std::cell::Cell;
 
@@ -15,10 +13,12 @@ use pgcache_store::{GetOutcome, NO_DEADLINE, Piece, Reading};
 use super::handle::{self, TierHandle};
 use super::ops;
 use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::model::pending;
 use crate::cache::tier::io;
 use crate::cache::tier::walk::{self, Place};
 use crate::error::Error;
-use crate::pg::session::clock::Timestamp;
+use crate::pg::session;
+use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::ValueType;
@@ -41,11 +41,13 @@ pub struct Entries<'c> {
     cache: &'c Cache,
     handle: TierHandle,
     now: Timestamp,
+    /// For a session: it may have changed what an entry depends on, and may be cancelled.
+    by_session: bool,
 }
 
 /// What an entry says beside its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct EntryMeta {
     /// [`NO_DEADLINE`]: it never expires.
     pub deadline: Timestamp,
     /// A stored NULL.
@@ -54,9 +56,9 @@ pub struct Seen {
     pub length: usize,
 }
 
-impl Seen {
-    pub fn of(header: &Header) -> Seen {
-        Seen {
+impl EntryMeta {
+    pub fn of(header: &Header) -> EntryMeta {
+        EntryMeta {
             deadline: header.deadline,
             negative: header.negative,
             length: header.value_len as usize,
@@ -67,17 +69,9 @@ impl Seen {
 /// What there is under a key.
 pub enum Found {
     /// A value in the buffer, or none.
-    Seen(Option<Seen>),
+    Whole(Option<EntryMeta>),
     /// One that is read by [`Entries::read_on`].
     Long(Reading),
-}
-
-/// A value to be stored.
-#[derive(Clone, Copy)]
-pub struct New<'v> {
-    /// None: a negative entry.
-    pub value: Option<&'v [u8]>,
-    pub deadline: Timestamp,
 }
 
 /// There is no memory for a value.
@@ -101,7 +95,41 @@ impl<'c> Entries<'c> {
     /// None while the cache has no slot: nobody has stored anything in it.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
-        Some(Entries { cache, handle, now })
+        Some(Entries {
+            cache,
+            handle,
+            now,
+            by_session: false,
+        })
+    }
+
+    /// For a function of SQL. The cache gets a slot if it has none. Raises 55000 without a tier,
+    /// 53400 when all slots are taken.
+    pub fn open(cache: &'c Cache) -> Result<Entries<'c>, Error> {
+        Ok(Entries {
+            cache,
+            handle: TierHandle::of(cache)?,
+            now: clock::now(),
+            by_session: true,
+        })
+    }
+
+    /// The cache itself.
+    pub fn cache(&self) -> &'c Cache {
+        self.cache
+    }
+
+    /// Ends a call of SQL that was cancelled.
+    pub fn check_for_interrupts(&self) {
+        if self.by_session {
+            session::check_for_interrupts();
+        }
+    }
+
+    /// Whether the entry under a key is none for this transaction.
+    #[inline]
+    fn hides(&self, key: &RawKey) -> bool {
+        self.by_session && pending::hides(self.cache.relation, key.bytes)
     }
 
     #[inline]
@@ -161,6 +189,9 @@ impl<'c> Entries<'c> {
     }
 
     fn live<'p>(&self, partition: &PartitionRef<'p>, key: &RawKey) -> Option<EntryRef<'p>> {
+        if self.hides(key) {
+            return None;
+        }
         partition
             .peek(key)
             .filter(|entry| self.is_valid(&entry.header()))
@@ -169,6 +200,9 @@ impl<'c> Entries<'c> {
     /// Copies a live value to the start of the buffer, if it has the room.
     #[inline]
     fn copy(&self, key: &RawKey, buffer: &mut [u8]) -> GetOutcome {
+        if self.hides(key) {
+            return GetOutcome::Miss;
+        }
         let found = self.tier().read(key.hash, |partition| {
             partition.get(key, i64::MIN, |header| self.is_valid(header), buffer)
         });
@@ -180,10 +214,14 @@ impl<'c> Entries<'c> {
 
     /// Copies a live value to the start of the buffer, which grows if need be, and counts a use.
     #[inline]
-    pub fn get(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Option<Seen>, OutOfMemory> {
+    pub fn get(
+        &self,
+        key: &RawKey,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<EntryMeta>, OutOfMemory> {
         loop {
             match self.copy(key, buffer) {
-                GetOutcome::Hit(header) => return Ok(Some(Seen::of(&header))),
+                GetOutcome::Hit(header) => return Ok(Some(EntryMeta::of(&header))),
                 GetOutcome::TooSmall(header) => grow(buffer, header.value_len as usize)?,
                 GetOutcome::Miss => return Ok(None),
             }
@@ -201,7 +239,7 @@ impl<'c> Entries<'c> {
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
         loop {
             match self.copy(key, buffer) {
-                GetOutcome::Hit(header) => return Ok(Found::Seen(Some(Seen::of(&header)))),
+                GetOutcome::Hit(header) => return Ok(Found::Whole(Some(EntryMeta::of(&header)))),
                 GetOutcome::TooSmall(header) if header.value_len as usize > LONG => {
                     let begun = self.tier().read(key.hash, |partition| {
                         partition.begin(key, |header| self.is_valid(header))
@@ -211,7 +249,7 @@ impl<'c> Entries<'c> {
                     }
                 }
                 GetOutcome::TooSmall(header) => grow(buffer, header.value_len as usize)?,
-                GetOutcome::Miss => return Ok(Found::Seen(None)),
+                GetOutcome::Miss => return Ok(Found::Whole(None)),
             }
         }
     }
@@ -229,8 +267,8 @@ impl<'c> Entries<'c> {
     }
 
     /// What a live entry says. No use of it counts.
-    pub fn look(&self, key: &RawKey) -> Option<Seen> {
-        self.look_at(key, |entry| Seen::of(&entry.header()))
+    pub fn look(&self, key: &RawKey) -> Option<EntryMeta> {
+        self.look_at(key, |entry| EntryMeta::of(&entry.header()))
     }
 
     /// Whether there is a live entry of which `holds` is true.
@@ -269,19 +307,20 @@ impl<'c> Entries<'c> {
     }
 
     /// Stores an entry if `still` says so of the one that is there.
-    pub fn put(
+    pub fn put_at(
         &self,
         key: &RawKey,
-        new: New<'_>,
+        value: Option<&[u8]>,
+        deadline: Timestamp,
         still: impl Fn(Option<&EntryRef>) -> bool,
     ) -> Result<Written, Error> {
         loop {
             let record = NewEntry {
                 version: self.handle.version(),
-                deadline: new.deadline,
+                deadline,
                 kind: self.cache.value_type as u8,
-                negative: new.value.is_none(),
-                value: new.value.unwrap_or_default(),
+                negative: value.is_none(),
+                value: value.unwrap_or_default(),
             };
             let refused = Cell::new(false);
             let still = |partition: &PartitionRef| {
@@ -306,19 +345,32 @@ impl<'c> Entries<'c> {
     }
 
     /// Removes a live entry if `still` says so of it; whether it was there and it did.
-    pub fn remove(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
-        let removed = Cell::new(false);
+    pub fn remove_at(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
         self.handle.remove(key, |partition| {
             let entry = self.live(partition, key);
-            removed.set(entry.as_ref().is_some_and(&still));
-            // One that is not live goes, too; and who computes it has begun before this.
-            removed.get() || entry.is_none()
+            entry.as_ref().is_some_and(&still)
+        })
+    }
+
+    /// Removes what is under a key, live or not, if `still` says so of the live entry, and voids the
+    /// key's lease: who computes it has begun before this. Whether it said so, and whether a live
+    /// entry was removed.
+    pub fn delete_at(
+        &self,
+        key: &RawKey,
+        still: impl Fn(Option<&EntryRef>) -> bool,
+    ) -> (bool, bool) {
+        let live = Cell::new(false);
+        let allowed = self.handle.remove(key, |partition| {
+            let entry = self.live(partition, key);
+            live.set(entry.is_some());
+            still(entry.as_ref())
         });
-        removed.get()
+        (allowed, allowed && live.get())
     }
 
     /// Gives a live entry another deadline if `allows` says so of it; whether it did.
-    pub fn touch(
+    pub fn touch_at(
         &self,
         key: &RawKey,
         deadline: Timestamp,
@@ -487,6 +539,6 @@ pub fn prefetch_entries(hashes: &[u64]) {
 }
 
 /// Whether an entry has a deadline.
-pub fn has_deadline(seen: &Seen) -> bool {
+pub fn has_deadline(seen: &EntryMeta) -> bool {
     seen.deadline != NO_DEADLINE
 }

@@ -16,9 +16,14 @@ pub fn parse(bytes: &[u8]) -> Result<i64, Error> {
         .ok_or(Error::CounterOverflow)
 }
 
-/// The text of `counter + delta`; a counter that is not there, or has no value, is 0.
+/// `counter + delta`; a counter that is not there, or has no value, is 0.
+pub fn add(counter: Option<&[u8]>, delta: i64) -> Result<i64, Error> {
+    let former = counter.map_or(Ok(0), parse)?;
+    former.checked_add(delta).ok_or(Error::CounterOverflow)
+}
+
+/// The text of `counter + delta`.
 pub fn sum(counter: Option<Text>, delta: i64) -> Result<Text, Error> {
-    let former = counter.map_or(Ok(0), |counter| parse(counter.bytes()))?;
-    let sum = former.checked_add(delta).ok_or(Error::CounterOverflow)?;
+    let sum = add(counter.as_ref().map(|counter| counter.bytes()), delta)?;
     Ok(Text::new(sum.to_string().as_bytes()))
 }

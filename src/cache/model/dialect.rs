@@ -164,7 +164,6 @@ impl Dialect {
         self.put("euntil", &reading(form, "pgcache_e"));
         self.put("until2", &writing(form, "$2"));
         self.put("until3", &writing(form, "$3"));
-        self.put("never", &writing(form, "NULL::pg_catalog.timestamptz"));
         self.put(
             "live",
             "($$until IS NULL OR $$until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())",

@@ -1,6 +1,7 @@
 //! An entry: a value and its deadline.
 
 use super::deadline::{self, Deadline};
+use crate::pg::value::convert;
 use crate::pg::value::stored::Stored;
 
 /// An entry as it is stored. A value of None is a negative entry.
@@ -14,6 +15,15 @@ impl Entry {
     /// Whether its deadline is still to come, by the wall clock.
     pub fn is_live(&self) -> bool {
         deadline::is_live(self.deadline)
+    }
+
+    /// Whether it has this value, as `=` of the type says; None is a negative entry's.
+    pub fn has_value(&self, value: Option<Stored>) -> bool {
+        match (self.value, value) {
+            (None, None) => true,
+            (Some(own), Some(other)) => convert::equal(own, other),
+            _ => false,
+        }
     }
 }
 

@@ -23,17 +23,12 @@ pub enum Statement {
     SetMany,
     Add,
     Replace,
-    ReplaceIf,
-    ReplaceIfAbsent,
     Increment,
-    IncrementExisting,
     Touch,
-    Persist,
     Delete,
     DeleteIf,
     DeleteMany,
     DeleteAll,
-    DeleteIfNegative,
     Keys {
         bounded: bool,
     },
@@ -114,17 +109,13 @@ impl Statement {
     pub fn parameters(self) -> &'static [Parameter] {
         use Parameter::*;
         match self {
-            Statement::Get | Statement::Lock | Statement::Persist => &[Key],
-            Statement::Delete | Statement::DeleteIfNegative => &[Key],
+            Statement::Get | Statement::Lock | Statement::Delete => &[Key],
             Statement::DeleteExpired | Statement::IsExpired => &[Key],
             Statement::GetMany | Statement::DeleteMany => &[Keys],
             Statement::DeleteAll | Statement::Count => &[],
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
             Statement::SetMany => &[Keys, Values, Deadline],
-            Statement::ReplaceIf => &[Key, Value, Deadline, Value],
-            Statement::ReplaceIfAbsent => &[Key, Value, Deadline],
             Statement::Increment => &[Key, Number, Deadline],
-            Statement::IncrementExisting => &[Key, Number],
             Statement::Touch => &[Key, Deadline],
             Statement::DeleteIf => &[Key, Value],
             Statement::Keys { bounded: true } => &[Key, Key],
@@ -204,16 +195,6 @@ impl Statement {
                 "UPDATE $$only$$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
-            Statement::ReplaceIf => {
-                "UPDATE $$only$$T AS pgcache_c SET $$v = $$value2, $$e = $$until3 \
-                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
-                 AND $$equal OPERATOR(pg_catalog.=) $4"
-            }
-            Statement::ReplaceIfAbsent => {
-                "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$value2, $$until3) \
-                 ON CONFLICT ($$k) DO UPDATE SET $$v = excluded.$$v, \
-                 $$e = excluded.$$e WHERE NOT $$live OR pgcache_c.$$v IS NULL"
-            }
             Statement::Increment => {
                 // The clock is read once, or the deadline could pass between the two columns.
                 "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
@@ -224,18 +205,9 @@ impl Statement {
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
                  RETURNING $$value"
             }
-            Statement::IncrementExisting => {
-                "UPDATE $$only$$T AS pgcache_c SET $$v = CASE WHEN pgcache_c.$$v IS NULL THEN $$fresh \
-                 ELSE $$counter END \
-                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value"
-            }
             Statement::Touch => {
                 "UPDATE $$only$$T AS pgcache_c SET $$e = $$until2 \
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value, $$until"
-            }
-            Statement::Persist => {
-                "UPDATE $$only$$T AS pgcache_c SET $$e = $$never \
-                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Delete => {
                 "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 \
@@ -247,11 +219,7 @@ impl Statement {
             Statement::DeleteAll => "DELETE FROM $$only$$T AS pgcache_c",
             Statement::DeleteIf => {
                 "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
-                 AND $$equal OPERATOR(pg_catalog.=) $2"
-            }
-            Statement::DeleteIfNegative => {
-                "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live \
-                 AND pgcache_c.$$v IS NULL"
+                 AND ($$equal OPERATOR(pg_catalog.=) $2 OR $2 IS NULL AND pgcache_c.$$v IS NULL)"
             }
             Statement::DeleteExpired => {
                 "DELETE FROM $$only$$T AS pgcache_c \

@@ -1,7 +1,9 @@
 //! Changes an entry by what it is: the row is locked, then judged, then written.
 //!
 //! Guards that what was judged still stands when it is changed. That there is no row is no lock: the
-//! insertion decides, and where somebody else was faster, the row is judged again.
+//! insertion decides, and if somebody else was faster, the row is judged again. And that what was
+//! decided is what was done: a policy, or a trigger of the user's own, may keep a row from being
+//! written.
 
 use super::{access_path, direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;
@@ -16,45 +18,66 @@ use crate::pg::value::typed::Typed;
 
 pub use crate::pg::table::writer::Seek;
 
-/// A statement that changes nothing so often, although the row says that it should, is kept from it:
-/// by a policy, or by a trigger of the user's own.
+/// An insertion that conflicts so often with no row that can be seen is kept from it by a policy or
+/// a trigger.
 const MOST_TRIES: u32 = 10;
 
 /// Changes the live entry under a key as `decide` says, which is shown it, or None; gives what it gave
-/// last. It may be asked several times, of what is there then. The cache is open to be changed.
+/// last. It may be asked several times, of what is there then. None: what it decided was not carried
+/// out. The cache is open to be changed.
 pub fn change<R>(
     cache: &Cache,
     key: Key,
     seek: Seek,
     mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
-) -> R {
-    let mut decide = |entry: Option<Entry>| decide(entry.filter(Entry::is_live));
+) -> Option<R> {
     if versions::is_absent(cache, key) {
         let (action, answer) = decide(None);
-        if let RowAction::Put(New { value, deadline }) = action {
-            ops::set(cache, key, value, deadline);
-        }
-        return answer;
+        let done = match action {
+            RowAction::Put(New { value, deadline }) => ops::set(cache, key, value, deadline),
+            _ => true,
+        };
+        return done.then_some(answer);
     }
-    if let Some(answer) = access_path::to_write(cache)
-        .and_then(|target| direct::change(target, key, seek, &mut decide))
-    {
-        return answer;
+    if let Some(answer) = directly(cache, key, seek, &mut decide) {
+        return Some(answer);
     }
     // A lock on a row needs the right to overwrite it. Who may only remove compares the value.
     let locks = privilege::has(cache.relation, Privileges::UPDATE);
     for _ in 0..MOST_TRIES {
         session::check_for_interrupts();
+        if seek != Seek::Any
+            && let (RowAction::Keep, answer) = decide(look(cache, key).filter(Entry::is_live))
+        {
+            return Some(answer);
+        }
         let present = match locks {
             true => lock(cache, key),
             false => look(cache, key),
         };
+        let present = present.filter(Entry::is_live);
         let (action, answer) = decide(present);
-        if is_done(cache, key, &action, present.filter(Entry::is_live), locks) {
-            return answer;
+        if is_done(cache, key, &action, present, locks) {
+            return Some(answer);
+        }
+        if locks && present.is_some_and(|entry| entry.is_live()) {
+            return None;
         }
     }
-    decide(None).1
+    None
+}
+
+/// The same past the executor; None where only statements can do it.
+pub fn directly<R>(
+    cache: &Cache,
+    key: Key,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
+) -> Option<R> {
+    let target = access_path::to_write(cache)?;
+    direct::change(target, key, seek, |entry| {
+        decide(entry.filter(Entry::is_live))
+    })
 }
 
 /// Does what was decided by the live entry; whether it came to that.
@@ -67,13 +90,11 @@ fn is_done(
 ) -> bool {
     match (*action, present) {
         (RowAction::Put(New { value, deadline }), Some(_)) => {
-            ops::set(cache, key, value, deadline);
-            true
+            ops::overwrite(cache, key, value, deadline)
         }
         (RowAction::Put(New { value, deadline }), None) => ops::add(cache, key, value, deadline),
         (RowAction::Revalue(value), Some(entry)) => {
-            ops::set(cache, key, value, entry.deadline);
-            true
+            ops::overwrite(cache, key, value, entry.deadline)
         }
         (RowAction::Redate(deadline), Some(_)) => ops::touch(cache, key, deadline).is_some(),
         (RowAction::Remove, Some(_)) if locks => ops::delete(cache, key),

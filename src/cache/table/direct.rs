@@ -10,7 +10,6 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
-use crate::error::Error;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
 use crate::pg::session::clock::INFINITY;
@@ -76,85 +75,6 @@ pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) 
     write::put_all(target, rows, noted).then_some(())
 }
 
-/// Inserts, or overwrites an entry of which `over` says yes; None is no live entry.
-pub fn put_over(
-    target: &Target,
-    key: Key,
-    new: New,
-    over: impl Fn(Option<&Entry>) -> bool,
-) -> Option<bool> {
-    change(target, key, Seek::Any, |entry| {
-        match over(entry.filter(Entry::is_live).as_ref()) {
-            true => (RowAction::Put(new), true),
-            false => (RowAction::Keep, false),
-        }
-    })
-}
-
-/// Overwrites a live entry of which `over` says yes.
-pub fn replace(target: &Target, key: Key, new: New, over: impl Fn(&Entry) -> bool) -> Option<bool> {
-    change(target, key, Seek::Visible, |entry| {
-        match entry
-            .filter(Entry::is_live)
-            .is_some_and(|entry| over(&entry))
-        {
-            true => (RowAction::Put(new), true),
-            false => (RowAction::Keep, false),
-        }
-    })
-}
-
-/// Overwrites with the sum that `sum` makes of the live value; a live entry's deadline stays.
-pub fn increment(
-    target: &Target,
-    key: Key,
-    deadline: Deadline,
-    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
-) -> Option<Result<Stored, Error>> {
-    change(target, key, Seek::Any, |entry| {
-        let present = entry.filter(Entry::is_live);
-        let sum = match sum(present.and_then(|entry| entry.value)) {
-            Ok(sum) => sum,
-            Err(error) => return (RowAction::Keep, Err(error)),
-        };
-        let value = Some(sum);
-        let change = match present {
-            Some(_) => RowAction::Revalue(value),
-            None => RowAction::Put(New { value, deadline }),
-        };
-        (change, Ok(sum))
-    })
-}
-
-/// Overwrites a live entry with the sum that `sum` makes of its value; None where there is none.
-pub fn increment_existing(
-    target: &Target,
-    key: Key,
-    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
-) -> Option<Result<Option<Stored>, Error>> {
-    change(target, key, Seek::Visible, |entry| {
-        let Some(present) = entry.filter(Entry::is_live) else {
-            return (RowAction::Keep, Ok(None));
-        };
-        match sum(present.value) {
-            Ok(sum) => (RowAction::Revalue(Some(sum)), Ok(Some(sum))),
-            Err(error) => (RowAction::Keep, Err(error)),
-        }
-    })
-}
-
-/// Gives a live entry a new deadline; the entry as it is then.
-pub fn touch(target: &Target, key: Key, deadline: Deadline) -> Option<Option<Entry>> {
-    change(target, key, Seek::Visible, |entry| {
-        match entry.filter(Entry::is_live) {
-            Some(Entry { value, .. }) => {
-                (RowAction::Redate(deadline), Some(Entry { value, deadline }))
-            }
-            None => (RowAction::Keep, None),
-        }
-    })
-}
-
 /// Removes an entry, expired or not; the entry as it was.
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     let removed = write::remove(target, key.text()).ok()?;
@@ -188,16 +108,6 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
         });
     };
     write::remove_all(target, &rows, key_of, removed).then_some(())
-}
-
-/// Removes an entry of which `which` says yes; whether it did.
-pub fn remove_if(target: &Target, key: Key, which: impl Fn(&Entry) -> bool) -> Option<bool> {
-    change(target, key, Seek::ToRemove, |entry| {
-        match entry.is_some_and(|entry| which(&entry)) {
-            true => (RowAction::Remove, true),
-            false => (RowAction::Keep, false),
-        }
-    })
 }
 
 /// Changes the row under a key as `decide` says, which is shown it, live or not, once it is locked.

@@ -4,12 +4,15 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
+use super::change::Seek;
 use super::{access_path, direct};
 use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
+use crate::pg::table::new_row::RowAction;
 use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 
@@ -56,8 +59,12 @@ fn finds_expired(cache: &Cache, key: Key) -> bool {
 }
 
 fn remove(cache: &Cache, key: Key) {
+    let remove_expired = |entry: Option<Entry>| match entry {
+        Some(entry) if !entry.is_live() => (RowAction::Remove, ()),
+        _ => (RowAction::Keep, ()),
+    };
     let removed = access_path::to_write(cache)
-        .and_then(|target| direct::remove_if(target, key, |entry| !entry.is_live()));
+        .and_then(|target| direct::change(target, key, Seek::ToRemove, remove_expired));
     if removed.is_none() {
         let _owner = AsOwner::to_remove(cache.relation);
         cache

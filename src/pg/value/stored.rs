@@ -14,7 +14,7 @@ use pgrx::PgLogLevel;
 use pgrx::pg_sys::Datum;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use super::datum::{Room, Value, ValueType, varlena_bytes};
+use super::datum::{Room, Value, ValueType, new_varlena, varlena_bytes};
 use crate::error::Error;
 
 /// A value of one of the three types: a varlena, not NULL.
@@ -48,6 +48,14 @@ impl Stored {
         Stored {
             datum: room.into_varlena(length),
             value_type: kind.0,
+        }
+    }
+
+    /// The value of which [`Stored::bytes`] gave these bytes, and which has this type.
+    pub fn copied(bytes: &[u8], value_type: ValueType) -> Stored {
+        Stored {
+            datum: new_varlena(bytes),
+            value_type,
         }
     }
 

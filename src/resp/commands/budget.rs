@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::call::Call;
 use super::refusal::{Done, Refusal};
-use super::store::Store;
+use super::served::Served;
 
 /// Bytes that the commands of one EXEC may look at: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
@@ -34,7 +34,7 @@ pub struct Budget<'c, 't, S> {
     spent: usize,
 }
 
-impl<'c, 't, S: Store> Budget<'c, 't, S> {
+impl<'c, 't, S: Served> Budget<'c, 't, S> {
     pub fn new(
         calls: &'c [(u32, Call<'t, S>)],
         database: u32,

@@ -5,8 +5,10 @@ use pgcache_resp::{Expiry, Failure, Lifetime};
 use pgcache_store::NO_DEADLINE;
 
 use super::refusal::{Done, Refusal};
-use super::store::{Store, check_value};
-use crate::cache::memory::raw::{self, Entries, Seen};
+use super::served::Served;
+use crate::cache::entries::buffers::Buffers;
+use crate::cache::entries::store::{self, Change, Copied, EntryMeta};
+use crate::cache::memory::raw::{self, Entries};
 use crate::cache::model::key;
 use crate::cache::model::settings::Settings;
 use crate::guc;
@@ -37,7 +39,7 @@ impl<'t> Call<'t> {
     }
 }
 
-impl<'t, S: Store> Call<'t, S> {
+impl<'t, S: Served> Call<'t, S> {
     /// On these entries of the target.
     pub fn on(target: &'t Target, entries: S, now: Timestamp) -> Call<'t, S> {
         let entries = Some(entries);
@@ -93,7 +95,7 @@ impl<'t, S: Store> Call<'t, S> {
     /// An error for bytes that the cache's type does not take.
     #[inline]
     pub fn check_value<'a>(&self, value: &[u8]) -> Done<'a> {
-        check_value(self.target.cache.value_type, value)
+        Ok(store::check_value(self.target.cache.value_type, value)?)
     }
 
     /// Milliseconds since 1970.
@@ -106,7 +108,10 @@ impl<'t, S: Store> Call<'t, S> {
     pub fn default_deadline<'a>(&self) -> Done<'a, Timestamp> {
         match self.settings().ttl {
             None => Ok(NO_DEADLINE),
-            Some(_) => Ok(self.target.cache.deadline(None)?.unwrap_or(NO_DEADLINE)),
+            Some(_) => match self.target.cache.deadline(None) {
+                Ok(deadline) => Ok(deadline.unwrap_or(NO_DEADLINE)),
+                Err(_) => Err(Refusal::Gone),
+            },
         }
     }
 
@@ -134,6 +139,26 @@ impl<'t, S: Store> Call<'t, S> {
         i64::try_from(deadline).unwrap_or(clock::BEGIN)
     }
 
+    /// Changes an entry by what it is; see [`store::Store::change`].
+    #[inline]
+    pub fn change<'a, R>(
+        &self,
+        entries: &S,
+        key: &S::Key<'_>,
+        buffers: &mut Buffers,
+        decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Done<'a, (Change, R)>,
+    ) -> Done<'a, R> {
+        entries.change(key, buffers, decide)
+    }
+
+    /// What becomes of an entry that gets this deadline: one that is over removes it.
+    pub fn touch(&self, deadline: Timestamp) -> Change {
+        match self.is_past(deadline) {
+            true => Change::Remove,
+            false => Change::Touch(deadline),
+        }
+    }
+
     /// Whether a deadline is over already.
     pub fn is_past(&self, deadline: Timestamp) -> bool {
         deadline <= self.now
@@ -154,14 +179,14 @@ impl<'t, S: Store> Call<'t, S> {
         entries: &S,
         key: &S::Key<'_>,
         found: &mut Vec<u8>,
-    ) -> Done<'a, Option<Seen>> {
+    ) -> Done<'a, Option<EntryMeta>> {
         let seen = entries.get(key, found)?;
         self.counted(entries, seen)
     }
 
     /// Counts a read.
     #[inline]
-    pub fn counted<'a>(&self, entries: &S, seen: Option<Seen>) -> Done<'a, Option<Seen>> {
+    pub fn counted<'a>(&self, entries: &S, seen: Option<EntryMeta>) -> Done<'a, Option<EntryMeta>> {
         // The table may have it.
         if seen.is_none() && S::is_partial(self.target) {
             return Err(Refusal::Table);
@@ -199,7 +224,7 @@ impl<'t, S: Store> Call<'t, S> {
     pub fn deadline_of<'a>(
         &self,
         expiry: &Expiry<'a>,
-        present: Option<&Seen>,
+        present: Option<&EntryMeta>,
         command: &'static str,
     ) -> Done<'a, Timestamp> {
         match (expiry, present) {
@@ -222,7 +247,7 @@ fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
 }
 
 /// A deadline as Redis tells it; None: there is none.
-pub fn unix_deadline(seen: &Seen) -> Option<i64> {
+pub fn unix_deadline(seen: &EntryMeta) -> Option<i64> {
     raw::has_deadline(seen).then(|| moment::to_unix_time(seen.deadline, 1000))
 }
 

@@ -5,15 +5,18 @@ use std::iter;
 use pgcache_resp::{Failure, Lifetime, Unit, When, Writer, integer};
 use pgcache_store::NO_DEADLINE;
 
-use super::buffers::{Buffers, value};
 use super::call::{Call, unix_deadline};
 use super::refusal::{Done, Refusal};
-use super::store::{Change, Copied, Present, Store, is_same_key, is_unchanged, put_or_remove};
-use crate::cache::memory::raw::{New, Seen, has_deadline};
+use super::served::Served;
+use crate::cache::entries::buffers::{Buffers, value};
+use crate::cache::entries::store::{
+    Change, Copied, EntryMeta, If, NewEntry, Present, Value, is_same_key, is_unchanged,
+};
+use crate::cache::memory::raw::has_deadline;
 use crate::resp::target::Rights;
 
 /// What an entry says, and a read is counted; None where there is none.
-fn look<'a, S: Store>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<Seen>> {
+fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
     Ok(match call.to_read(Rights::READ)? {
         None => None,
         Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
@@ -21,7 +24,7 @@ fn look<'a, S: Store>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<Seen>> 
 }
 
 /// TYPE.
-pub fn kind<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+pub fn kind<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     out.simple(match look(call, key)? {
         Some(_) => "string",
         None => "none",
@@ -30,7 +33,7 @@ pub fn kind<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> D
 }
 
 /// EXPIRE and its kin.
-pub fn expire<'a, S: Store>(
+pub fn expire<'a, S: Served>(
     call: &Call<'_, S>,
     name: &'a [u8],
     lifetime: &Lifetime<'a>,
@@ -42,7 +45,7 @@ pub fn expire<'a, S: Store>(
     let moment = lifetime.any_deadline(call.unix_now(), command)?;
     let deadline = call.moment(moment, lifetime.absolute);
     let key = entries.key(name);
-    let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.seen()), moment);
+    let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.meta()), moment);
     let done = match moment <= call.unix_now() {
         // A deletion, of an absent entry, too: a fetch that began before it stores nothing.
         true if when.is_always() => entries.delete_each(iter::once(name))? > 0,
@@ -54,7 +57,7 @@ pub fn expire<'a, S: Store>(
 }
 
 /// TTL and PTTL; EXPIRETIME and PEXPIRETIME, which tell the moment itself.
-pub fn deadline<'a, S: Store>(
+pub fn deadline<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     unit: Unit,
@@ -73,16 +76,16 @@ pub fn deadline<'a, S: Store>(
 }
 
 /// PERSIST.
-pub fn persist<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let entries = call.to_write(Rights::WRITE)?;
-    let has = |entry: &dyn Present| has_deadline(&entry.seen());
+    let has = |entry: &dyn Present| has_deadline(&entry.meta());
     let done = entries.touch(&entries.key(key), NO_DEADLINE, has)?;
     out.integer(i64::from(done));
     Ok(())
 }
 
 /// RENAME and RENAMENX. Two entries change one after the other: in between somebody may find both.
-pub fn rename<'a, S: Store>(
+pub fn rename<'a, S: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
     to: &'a [u8],
@@ -103,8 +106,8 @@ pub fn rename<'a, S: Store>(
         }
         call.check_key(to)?;
         let new = new_of(&seen, &buffers.found);
-        let still = |entry: Option<&dyn Present>| !if_absent || entry.is_none();
-        if !put_or_remove(entries, &to_key, new, still)? {
+        let condition = if if_absent { If::Absent } else { If::Always };
+        if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
         // What has changed meanwhile is renamed as it is now.
@@ -123,15 +126,15 @@ pub fn rename<'a, S: Store>(
 }
 
 /// An entry as it is stored under another key.
-fn new_of<'b>(seen: &Seen, found: &'b [u8]) -> New<'b> {
-    New {
-        value: (!seen.negative).then(|| value(seen, found)),
+fn new_of<'b>(seen: &EntryMeta, found: &'b [u8]) -> NewEntry<'b> {
+    NewEntry {
+        value: (!seen.negative).then(|| Value::Spelled(value(seen, found))),
         deadline: seen.deadline,
     }
 }
 
 /// COPY, to the same cache or to another one.
-pub fn copy<'a, S: Store, T: Store>(
+pub fn copy<'a, S: Served, T: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
     other: &Call<'_, T>,
@@ -159,15 +162,15 @@ pub fn copy<'a, S: Store, T: Store>(
     };
     other.check_key(to)?;
     let new = new_of(&seen, &buffers.found);
-    other.check_value(new.value.unwrap_or_default())?;
-    let still = |entry: Option<&dyn Present>| replace || entry.is_none();
-    let done = put_or_remove(entries, &entries.key(to), new, still)?;
+    other.check_value(value(&seen, &buffers.found))?;
+    let condition = if replace { If::Always } else { If::Absent };
+    let done = entries.put_or_remove(&entries.key(to), new, condition)?;
     out.integer(i64::from(done));
     Ok(())
 }
 
 /// OBJECT of what a key has.
-pub fn object<'a, S: Store>(
+pub fn object<'a, S: Served>(
     call: &Call<'_, S>,
     question: &str,
     key: &[u8],
@@ -201,7 +204,7 @@ pub fn object<'a, S: Store>(
 }
 
 /// MEMORY USAGE.
-pub fn usage<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let size = match call.to_read(Rights::READ)? {
         None => None,
         Some(entries) => entries.size(&entries.key(key))?,
@@ -214,17 +217,18 @@ pub fn usage<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> 
 }
 
 /// Removes an entry by comparing its value; whether it was there and had it. For scripts.
-pub fn remove_equal<'a, S: Store>(
+pub fn remove_equal<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     expected: &[u8],
 ) -> Done<'a, bool> {
     let entries = call.to_write(Rights::TAKE)?;
-    entries.remove(&entries.key(key), |entry| entry.has(expected))
+    let condition = If::Equal(Value::Spelled(expected));
+    Ok(entries.remove_if(&entries.key(key), condition)?)
 }
 
-/// Changes an entry by what it is; see [`Store::change`]. For scripts.
-pub fn change<'a, S: Store, R>(
+/// Changes an entry by what it is; see [`crate::cache::entries::store::Store::change`]. For scripts.
+pub fn change<'a, S: Served, R>(
     call: &Call<'_, S>,
     key: &[u8],
     buffers: &mut Buffers,

@@ -7,10 +7,10 @@
 use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
 
-use super::buffers::{Buffers, shown};
 use super::call::Call;
 use super::refusal::{Done, Refusal};
 use super::strings;
+use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
 use crate::pg::shmem::slot::Figure;
 use crate::resp::target::Rights;
@@ -65,7 +65,7 @@ pub fn get<'a>(
         return Ok(None);
     };
     match entries.get_or_begin(&entries.key(key), &mut buffers.found)? {
-        Found::Seen(seen) => {
+        Found::Whole(seen) => {
             let seen = call.counted(entries, seen)?;
             out.bulk_or_null(shown(&seen, &buffers.found));
             Ok(None)

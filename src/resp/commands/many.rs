@@ -2,11 +2,11 @@
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
-use super::buffers::{Buffers, shown};
 use super::call::Call;
 use super::refusal::{Done, Refusal};
-use super::store::{Store, set_or_remove};
-use crate::cache::memory::raw::{New, Seen};
+use super::served::Served;
+use crate::cache::entries::buffers::{Buffers, shown};
+use crate::cache::entries::store::{EntryMeta, If, NewEntry};
 use crate::pg::shmem::slot::Figure;
 use crate::resp::target::Rights;
 
@@ -24,13 +24,13 @@ pub struct Progress {
 }
 
 /// The next piece of the arguments, of which each key has so many, and whether it is the last.
-fn piece<'a, S: Store>(args: Args<'a>, progress: &Progress, each: usize) -> (Args<'a>, bool) {
+fn piece<'a, S: Served>(args: Args<'a>, progress: &Progress, each: usize) -> (Args<'a>, bool) {
     let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
     (rest.first(room), rest.len() <= room)
 }
 
 /// MGET.
-pub fn get<'a, S: Store>(
+pub fn get<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
     progress: &mut Progress,
@@ -91,13 +91,13 @@ pub fn get<'a, S: Store>(
 }
 
 /// Counts a read of each key.
-fn count_reads<S: Store>(entries: &S, keys: Args<'_>, hits: u64) {
+fn count_reads<S: Served>(entries: &S, keys: Args<'_>, hits: u64) {
     entries.tally(Figure::HotHits, hits);
     entries.tally(Figure::Misses, keys.len() as u64 - hits);
 }
 
 /// EXISTS and TOUCH.
-pub fn count<'a, S: Store>(
+pub fn count<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
     progress: &mut Progress,
@@ -122,7 +122,7 @@ pub fn count<'a, S: Store>(
 }
 
 /// DEL and UNLINK.
-pub fn delete<'a, S: Store>(
+pub fn delete<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
     progress: &mut Progress,
@@ -131,6 +131,7 @@ pub fn delete<'a, S: Store>(
     call.needs(Rights::DELETE)?;
     let (part, is_last) = piece::<S>(keys, progress, 1);
     if let Some(entries) = call.to_read(Rights::DELETE)? {
+        entries.open(Rights::DELETE)?;
         progress.hits += entries.delete_each(part.iter())?;
     }
     progress.done += part.len();
@@ -141,7 +142,7 @@ pub fn delete<'a, S: Store>(
 }
 
 /// MSET. All keys and values are judged before the first is stored.
-pub fn set<'a, S: Store>(
+pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,
     progress: &mut Progress,
@@ -157,7 +158,7 @@ pub fn set<'a, S: Store>(
         }
     }
     let (part, is_last) = piece::<S>(pairs, progress, 2);
-    entries.set_all(part, call.default_deadline()?, false)?;
+    entries.set_all(part.pairs(), call.default_deadline()?, false)?;
     progress.done += part.len() / 2;
     if is_last {
         out.simple("OK");
@@ -166,7 +167,7 @@ pub fn set<'a, S: Store>(
 }
 
 /// MSETNX, and MSETEX with its options. All at once: nobody of this process comes in between.
-pub fn set_if<'a, S: Store>(
+pub fn set_if<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,
     condition: Condition<'a>,
@@ -178,7 +179,7 @@ pub fn set_if<'a, S: Store>(
     let deadline = call.deadline_of(expiry, None, command)?;
     check(call, entries, pairs)?;
     let keys = pairs.pairs().map(|(key, _)| key);
-    let is_there = |seen: Option<Seen>| Ok(seen.is_some());
+    let is_there = |seen: Option<EntryMeta>| Ok::<_, Refusal<'a>>(seen.is_some());
     let mut acts = true;
     if !matches!(
         (condition, expiry),
@@ -198,18 +199,17 @@ pub fn set_if<'a, S: Store>(
             let key = entries.key(key);
             let seen = entries.look(&key)?;
             let deadline = call.deadline_of(expiry, seen.as_ref(), command)?;
-            let value = Some(value);
-            set_or_remove(entries, &key, New { value, deadline })?;
+            entries.put_or_remove(&key, NewEntry::spelled(value, deadline), If::Always)?;
         }
     } else if acts {
         let new_only = matches!(condition, Condition::Absent);
-        acts = entries.set_all(pairs, deadline, new_only)?;
+        acts = entries.set_all(pairs.pairs(), deadline, new_only)?;
     }
     out.integer(i64::from(acts));
     Ok(())
 }
 
-fn check<'a, S: Store>(call: &Call<'_, S>, entries: &S, pairs: Args<'a>) -> Done<'a> {
+fn check<'a, S: Served>(call: &Call<'_, S>, entries: &S, pairs: Args<'a>) -> Done<'a> {
     for (key, value) in pairs.pairs() {
         call.check_key(key)?;
         call.check_value(value)?;

@@ -6,7 +6,6 @@
 //! loop back ([`Step::More`]) after some 100 µs.
 
 pub mod budget;
-pub mod buffers;
 pub mod call;
 pub mod channels;
 mod keys;
@@ -15,21 +14,20 @@ pub mod many;
 pub mod refusal;
 mod script_table;
 mod scripts;
+pub mod served;
 mod state;
-pub mod store;
 mod strings;
 mod subscriptions;
-mod tier;
 mod walks;
 pub mod watched_rows;
 
 use pgcache_resp::{Args, Command, Condition, Entry, Expiry, Failure, Writer};
 
-use self::buffers::{Buffers, with_buffers};
 use self::call::Call;
 pub use self::keys::copy;
 use self::refusal::{Done, Refusal};
-use self::store::Store;
+use self::served::Served;
+use crate::cache::entries::buffers::{Buffers, with_buffers};
 use crate::pg::session::clock::Timestamp;
 use crate::resp::target::{Rights, Target};
 
@@ -246,7 +244,7 @@ pub enum Came {
 
 /// The next piece of a command on some keys, of whichever entries.
 #[inline]
-pub fn on_keys<'a, S: Store>(
+pub fn on_keys<'a, S: Served>(
     command: &Command<'a>,
     call: &Call<'_, S>,
     progress: &mut many::Progress,
@@ -327,7 +325,7 @@ pub fn on_keys<'a, S: Store>(
 fn needs_table(command: &Command<'_>) -> bool {
     match command {
         // In one piece, or its reply may have begun when a key is met that only the table has.
-        Command::GetMany { keys } | Command::Exists { keys } => keys.len() > tier::PIECE,
+        Command::GetMany { keys } | Command::Exists { keys } => keys.len() > served::PIECE,
         Command::Get { .. }
         | Command::Length { .. }
         | Command::GetRange { .. }
@@ -343,7 +341,7 @@ fn needs_table(command: &Command<'_>) -> bool {
     }
 }
 
-fn many<'a, S: Store>(
+fn many<'a, S: Served>(
     command: &Command<'a>,
     call: &Call<'_, S>,
     progress: &mut many::Progress,
@@ -407,7 +405,7 @@ fn walk<'a>(work: Work, command: &Command<'a>, call: &Call, out: &mut Writer) ->
 }
 
 /// Commands of commands, and scripts.
-fn other<'a, S: Store>(
+fn other<'a, S: Served>(
     entry: &'static Entry,
     args: Args<'a>,
     call: &Call<'_, S>,

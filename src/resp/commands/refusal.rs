@@ -5,7 +5,10 @@
 
 use pgcache_resp::{Failure, Writer, write_verbatim_error};
 
-use crate::cache::memory::raw::OutOfMemory;
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
+
+use crate::cache::entries::store::{Failed, OutOfMemory};
 use crate::error::Error;
 
 /// Where the page is that lists what the door knows.
@@ -32,6 +35,8 @@ pub enum Refusal<'a> {
     Own(Box<Error>),
     /// The server, or the transaction, takes no changes.
     ReadOnly,
+    /// A policy or a trigger of the table's own keeps the entry from being written.
+    NotCarriedOut,
     /// The cache has watchers, who would not be told.
     Watched,
     /// The tier cannot hold the entry.
@@ -77,12 +82,37 @@ impl From<OutOfMemory> for Refusal<'_> {
     }
 }
 
-/// What the entries' own code has to say here.
+/// What the entries' own code has to say here. An error that is not the client's doing is raised;
+/// none of the tier's is.
 impl From<Error> for Refusal<'_> {
     fn from(error: Error) -> Self {
         match error {
             Error::EntryTooLarge(_) => Refusal::TooLarge,
-            _ => Refusal::Gone,
+            Error::NoSuchRelation(_) | Error::NotACache(_) | Error::NoTier | Error::NoSlot => {
+                Refusal::Gone
+            }
+            Error::NotText => Refusal::NotText,
+            Error::NotJson
+            | Error::UnknownCharacter
+            | Error::KeyBeyondColumn
+            | Error::GeneratedColumns => Refusal::Own(Box::new(error)),
+            _ => {
+                ErrorReport::from(error).report(PgLogLevel::ERROR); // does not return
+                Refusal::Gone
+            }
+        }
+    }
+}
+
+impl From<Failed> for Refusal<'_> {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Gone => Refusal::Gone,
+            Failed::Key => Refusal::Key,
+            Failed::OutOfMemory => Refusal::OutOfMemory,
+            Failed::NotCarriedOut => Refusal::NotCarriedOut,
+            Failed::NotOpen => Refusal::Table,
+            Failed::Error(error) => Refusal::from(error),
         }
     }
 }
@@ -122,6 +152,9 @@ impl Refusal<'_> {
             }
             Refusal::Watched => {
                 "this memory cache is watched with cache_watch(), and a write by this protocol would not notify the watchers; write to it with SQL"
+            }
+            Refusal::NotCarriedOut => {
+                "a row-level security policy or a trigger of the table prevented this change"
             }
             Refusal::TooLarge => {
                 "the entry does not fit in the hot tier; raise pgcache.hot_max_value or pgcache.hot_size"

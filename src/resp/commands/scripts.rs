@@ -8,14 +8,14 @@
 use pgcache_resp::{Args, Failure, Writer, integer};
 use sha1_smol::Sha1;
 
-use super::buffers::{Buffers, shown, value};
 use super::call::{Call, unix_deadline};
 use super::keys::{change, remove_equal};
 use super::refusal::{Done, Refusal};
 use super::script_table::{Native, Script, TABLE};
-use super::store::{Change, Present, Store, is_same_key, is_unchanged, put_or_remove};
+use super::served::Served;
 use super::strings::{self, number};
-use crate::cache::memory::raw::{New, Seen};
+use crate::cache::entries::buffers::{Buffers, shown};
+use crate::cache::entries::store::{Change, EntryMeta, If, NewEntry, Present, Value, is_same_key};
 use crate::resp::target::Rights;
 
 fn find(digest: &[u8]) -> Option<&'static Script> {
@@ -29,7 +29,7 @@ fn of_text(text: &[u8]) -> Option<&'static Script> {
 }
 
 /// EVAL.
-pub fn eval<'a, S: Store>(
+pub fn eval<'a, S: Served>(
     call: &Call<'_, S>,
     args: Args<'a>,
     buffers: &mut Buffers,
@@ -41,7 +41,7 @@ pub fn eval<'a, S: Store>(
 }
 
 /// EVALSHA.
-pub fn eval_sha<'a, S: Store>(
+pub fn eval_sha<'a, S: Served>(
     call: &Call<'_, S>,
     args: Args<'a>,
     buffers: &mut Buffers,
@@ -118,7 +118,7 @@ impl<'a> Given<'a> {
     /// The moment in so many milliseconds, as the argument says; above zero.
     fn lifetime(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         index: usize,
         command: &'static str,
     ) -> Done<'a, i64> {
@@ -132,7 +132,7 @@ impl<'a> Given<'a> {
     fn run(
         &self,
         native: Native,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         buffers: &mut Buffers,
         out: &mut Writer,
     ) -> Done<'a> {
@@ -209,46 +209,34 @@ impl<'a> Given<'a> {
     /// there, or that there is none to give.
     fn expire_equal(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         buffers: &mut Buffers,
-        deadline: impl Fn(&Seen) -> Option<i64>,
+        deadline: impl Fn(&EntryMeta) -> Option<i64>,
         out: &mut Writer,
     ) -> Done<'a> {
         let entries = call.to_write(Rights::MOVE)?;
         let (key, expected) = (entries.key(self.key()?), self.arg(0)?);
-        let done = loop {
-            let seen = entries.get(&key, &mut buffers.found)?;
-            if shown(&seen, &buffers.found) != Some(expected) {
-                break false;
-            }
-            let Some((seen, deadline)) = seen.and_then(|seen| Some((seen, deadline(&seen)?)))
-            else {
-                break false;
-            };
-            let copied = Some((seen, value(&seen, &buffers.found)));
-            let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
-            let done = match call.is_past(deadline) {
-                true => entries.remove(&key, is_same)?,
-                false => entries.touch(&key, deadline, is_same)?,
-            };
-            if done {
-                break true;
-            }
-        };
+        let done = call.change(entries, &key, buffers, |present, _| {
+            let equal = present.filter(|(seen, value)| !seen.negative && *value == expected);
+            Ok(match equal.and_then(|(seen, _)| deadline(&seen)) {
+                Some(deadline) => (call.touch(deadline), true),
+                None => (Change::Keep, false),
+            })
+        })?;
         out.integer(i64::from(done));
         Ok(())
     }
 
     fn extend_equal(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         buffers: &mut Buffers,
         out: &mut Writer,
     ) -> Done<'a> {
         let more = self.number(1)?;
         let replaces = self.args.get(2).is_some_and(|replaces| replaces != b"0");
         let now = call.unix_now();
-        let deadline = |seen: &Seen| {
+        let deadline = |seen: &EntryMeta| {
             // A key without a deadline is not extended.
             let deadline = unix_deadline(seen)?;
             let from = if replaces { now } else { deadline.max(now) };
@@ -258,7 +246,7 @@ impl<'a> Given<'a> {
     }
 
     /// The moment that ARGV[2] names.
-    fn moment(&self, call: &Call<'_, impl Store>) -> Done<'a, i64> {
+    fn moment(&self, call: &Call<'_, impl Served>) -> Done<'a, i64> {
         match self.number(1)? {
             moment @ 1.. => Ok(call.moment(moment, true)),
             _ => Err(Failure::ExpireTime("set").into()),
@@ -267,7 +255,7 @@ impl<'a> Given<'a> {
 
     fn acquire(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         deadline: i64,
         force: bool,
         out: &mut Writer,
@@ -276,17 +264,16 @@ impl<'a> Given<'a> {
         let (key, value) = (self.key()?, self.arg(0)?);
         call.check_key(key)?;
         call.check_value(value)?;
-        let value = Some(value);
-        let new = New { value, deadline };
-        let still = |entry: Option<&dyn Present>| force || entry.is_none();
-        match put_or_remove(entries, &entries.key(key), new, still)? {
+        let new = NewEntry::spelled(value, deadline);
+        let condition = if force { If::Always } else { If::Absent };
+        match entries.put_or_remove(&entries.key(key), new, condition)? {
             true => out.simple("OK"),
             false => out.null(),
         }
         Ok(())
     }
 
-    fn acquire_all(&self, call: &Call<'_, impl Store>, out: &mut Writer) -> Done<'a> {
+    fn acquire_all(&self, call: &Call<'_, impl Served>, out: &mut Writer) -> Done<'a> {
         let entries = call.to_write(Rights::MOVE)?;
         let deadline = self.lifetime(call, 1, "set")?;
         let value = self.arg(0)?;
@@ -294,7 +281,10 @@ impl<'a> Given<'a> {
         for key in self.keys.iter() {
             call.check_key(key)?;
         }
-        if entries.look_each(self.keys.iter(), |seen| Ok(seen.is_some()))? > 0 {
+        if entries.look_each(self.keys.iter(), |seen| {
+            Ok::<_, Refusal<'a>>(seen.is_some())
+        })? > 0
+        {
             out.integer(0);
             return Ok(());
         }
@@ -303,10 +293,9 @@ impl<'a> Given<'a> {
         keys.dedup();
         entries.in_order(&mut keys); // spellings of one key stand beside each other
         for (taken, key) in keys.iter().enumerate() {
-            let value = Some(value);
-            let new = New { value, deadline };
+            let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
-            let is_new = put_or_remove(entries, &entries.key(key), new, |entry| entry.is_none())?;
+            let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
             // A SQL session was faster; or the key comes in two spellings and is ours already.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
@@ -321,11 +310,11 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    fn extend_all(&self, call: &Call<'_, impl Store>, out: &mut Writer) -> Done<'a> {
+    fn extend_all(&self, call: &Call<'_, impl Served>, out: &mut Writer) -> Done<'a> {
         let entries = call.to_write(Rights::WRITE)?;
         let deadline = self.lifetime(call, 1, "set")?;
         let value = self.arg(0)?;
-        let has_it = |entry: &dyn Present| entry.has(value);
+        let has_it = |entry: &dyn Present| entry.has(&Value::Spelled(value));
         let keys = call.in_order(entries, self.keys.iter())?;
         entries.hold(&keys)?;
         for key in &keys {
@@ -346,7 +335,7 @@ impl<'a> Given<'a> {
 
     fn increment_existing(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         buffers: &mut Buffers,
         out: &mut Writer,
     ) -> Done<'a> {
@@ -371,7 +360,7 @@ impl<'a> Given<'a> {
     /// `anew`; the window begins now where none is running, or it is to.
     fn count(
         &self,
-        call: &Call<'_, impl Store>,
+        call: &Call<'_, impl Served>,
         buffers: &mut Buffers,
         (resets, window): (bool, i64),
         anew: bool,
@@ -399,7 +388,7 @@ impl<'a> Given<'a> {
 }
 
 /// What PTTL says.
-fn left(call: &Call<'_, impl Store>, seen: Option<&Seen>) -> i64 {
+fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     match seen.map(unix_deadline) {
         None => -2,
         Some(None) => -1,
@@ -408,7 +397,7 @@ fn left(call: &Call<'_, impl Store>, seen: Option<&Seen>) -> i64 {
 }
 
 /// The deadline in so many milliseconds from now.
-fn after<'a, S: Store>(
+fn after<'a, S: Served>(
     call: &Call<'_, S>,
     milliseconds: i64,
     command: &'static str,

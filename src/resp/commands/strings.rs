@@ -3,16 +3,16 @@
 use pgcache_resp::{Condition, Expiry, Failure, Set, Writer, integer};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::buffers::{Buffers, shown, value};
 use super::call::{Call, LONGEST, not_an_integer};
 use super::refusal::{Done, Refusal};
-use super::store::{Change, Copied, Present, Store, is_unchanged, put_or_remove, set_or_remove};
-use crate::cache::memory::raw::{New, Seen};
+use super::served::Served;
+use crate::cache::entries::buffers::{Buffers, shown};
+use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
 use crate::resp::target::Rights;
 
 /// GET.
 #[inline]
-pub fn get<'a, S: Store>(
+pub fn get<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     buffers: &mut Buffers,
@@ -28,7 +28,7 @@ pub fn get<'a, S: Store>(
 }
 
 /// SET and its kin.
-pub fn set<'a, S: Store>(
+pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     set: &Set<'a>,
     buffers: &mut Buffers,
@@ -40,41 +40,33 @@ pub fn set<'a, S: Store>(
     call.check_key(set.key)?;
     call.check_value(set.value)?;
     let key = entries.key(set.key);
-    let compares_digests = matches!(
-        set.condition,
-        Condition::DigestEqual(_) | Condition::DigestNotEqual(_)
-    );
-    if set.get || compares_digests || matches!(set.expiry, Expiry::Keep) {
-        return set_by_old(call, entries, &key, set, buffers, out);
-    }
-    let new = New {
-        value: Some(set.value),
-        deadline,
+    let condition = match in_place(set.condition) {
+        Some(condition) if !set.get && !matches!(set.expiry, Expiry::Keep) => condition,
+        _ => return set_by_old(call, entries, &key, set, buffers, out),
     };
-    let done = match set.condition {
-        Condition::Always => set_or_remove(entries, &key, new)?,
-        condition => put_or_remove(entries, &key, new, |entry| allows(condition, entry))?,
-    };
-    match done {
+    let new = NewEntry::spelled(set.value, deadline);
+    match entries.put_or_remove(&key, new, condition)? {
         true => out.simple("OK"),
         false => out.null(),
     }
     Ok(())
 }
 
-/// Whether a condition holds that can be judged in place.
-fn allows(condition: Condition<'_>, entry: Option<&dyn Present>) -> bool {
-    let equals = |value: &[u8]| entry.is_some_and(|entry| entry.has(value));
-    match condition {
-        Condition::Absent => entry.is_none(),
-        Condition::Present => entry.is_some(),
-        Condition::Equal(value) => equals(value),
-        Condition::NotEqual(value) => !equals(value),
-        _ => true,
-    }
+/// A condition that can be judged in place; None: it needs a copy of what is there.
+fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
+    Some(match condition {
+        Condition::Always => If::Always,
+        Condition::Absent => If::Absent,
+        Condition::Present => If::Present,
+        Condition::Equal(value) => If::Equal(Value::Spelled(value)),
+        Condition::NotEqual(value) => If::NotEqual(Value::Spelled(value)),
+        Condition::DigestEqual(_) | Condition::DigestNotEqual(_) | Condition::Invalid => {
+            return None;
+        }
+    })
 }
 
-/// The same for any condition, by a copy of what is there.
+/// Whether a condition holds, by a copy of what is there.
 fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
     let value = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
     let has_digest =
@@ -91,7 +83,7 @@ fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
     }
 }
 
-fn set_by_old<'a, S: Store>(
+fn set_by_old<'a, S: Served>(
     call: &Call<'_, S>,
     entries: &S,
     key: &S::Key<'_>,
@@ -99,7 +91,7 @@ fn set_by_old<'a, S: Store>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let (acts, old) = entries.change(key, buffers, |present, made| {
+    let (acts, old) = call.change(entries, key, buffers, |present, made| {
         let old = present.map(|(seen, _)| seen);
         if present.is_some() {
             set.condition.check()?;
@@ -125,7 +117,7 @@ fn set_by_old<'a, S: Store>(
 }
 
 /// SETNX.
-pub fn set_if_absent<'a, S: Store>(
+pub fn set_if_absent<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     value: &[u8],
@@ -134,17 +126,14 @@ pub fn set_if_absent<'a, S: Store>(
     let entries = call.to_write(Rights::WRITE)?;
     call.check_key(key)?;
     call.check_value(value)?;
-    let new = New {
-        value: Some(value),
-        deadline: call.default_deadline()?,
-    };
-    let done = put_or_remove(entries, &entries.key(key), new, |entry| entry.is_none())?;
+    let new = NewEntry::spelled(value, call.default_deadline()?);
+    let done = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
     out.integer(i64::from(done));
     Ok(())
 }
 
 /// GETSET.
-pub fn get_set<'a, S: Store>(
+pub fn get_set<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     value: &'a [u8],
@@ -163,7 +152,7 @@ pub fn get_set<'a, S: Store>(
 }
 
 /// GETDEL.
-pub fn get_delete<'a, S: Store>(
+pub fn get_delete<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     buffers: &mut Buffers,
@@ -177,7 +166,7 @@ pub fn get_delete<'a, S: Store>(
 }
 
 /// GETEX.
-pub fn get_expire<'a, S: Store>(
+pub fn get_expire<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     expiry: &Expiry<'a>,
@@ -190,29 +179,21 @@ pub fn get_expire<'a, S: Store>(
         Expiry::At(_) => Rights::MOVE,
     };
     let entries = call.to_write(needs)?;
-    let key = entries.key(key);
-    loop {
-        let Some(seen) = call.get(entries, &key, &mut buffers.found)? else {
-            out.null();
-            return Ok(());
+    // What is replied is what gets the deadline.
+    let seen = call.change(entries, &entries.key(key), buffers, |present, _| {
+        let Some((seen, _)) = present else {
+            return Ok((Change::Keep, None));
         };
         let deadline = call.deadline_of(expiry, Some(&seen), "getex")?;
-        // What is replied is what gets the deadline.
-        let copied = Some((seen, value(&seen, &buffers.found)));
-        let is_same = |entry: &dyn Present| is_unchanged(Some(entry), copied);
-        let done = match call.is_past(deadline) {
-            true => entries.remove(&key, is_same)?,
-            false => entries.touch(&key, deadline, is_same)?,
-        };
-        if done {
-            out.bulk_or_null(shown(&Some(seen), &buffers.found));
-            return Ok(());
-        }
-    }
+        Ok((call.touch(deadline), Some(seen)))
+    })?;
+    call.count_read(entries, seen.is_some());
+    out.bulk_or_null(shown(&seen, &buffers.found));
+    Ok(())
 }
 
 /// DELEX.
-pub fn delete_if<'a, S: Store>(
+pub fn delete_if<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     condition: Condition<'a>,
@@ -229,7 +210,7 @@ pub fn delete_if<'a, S: Store>(
         out.integer(entries.delete_each(std::iter::once(key))?);
         return Ok(());
     }
-    let removed = entries.change(&entries.key(key), buffers, |present, _| {
+    let removed = call.change(entries, &entries.key(key), buffers, |present, _| {
         if present.is_some() {
             condition.check()?;
         }
@@ -246,7 +227,7 @@ pub fn delete_if<'a, S: Store>(
 }
 
 /// DIGEST.
-pub fn digest<'a, S: Store>(
+pub fn digest<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     buffers: &mut Buffers,
@@ -275,7 +256,7 @@ fn digest_of(value: &[u8]) -> [u8; 16] {
 }
 
 /// STRLEN.
-pub fn length<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
+pub fn length<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let seen = match call.to_read(Rights::READ)? {
         None => None,
         Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
@@ -285,7 +266,7 @@ pub fn length<'a, S: Store>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) ->
 }
 
 /// APPEND.
-pub fn append<'a, S: Store>(
+pub fn append<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     piece: &'a [u8],
@@ -295,7 +276,7 @@ pub fn append<'a, S: Store>(
     let entries = call.to_write(Rights::WRITE)?;
     call.check_key(key)?;
     let key = entries.key(key);
-    let length = entries.change(&key, buffers, |present, made| {
+    let length = call.change(entries, &key, buffers, |present, made| {
         let old = present.map_or(&[][..], |(_, value)| value);
         let length = old.len() + piece.len();
         make_room(entries, &key, length, made)?;
@@ -308,12 +289,12 @@ pub fn append<'a, S: Store>(
     Ok(())
 }
 
-fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s Seen> {
+fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s EntryMeta> {
     present.as_ref().map(|(seen, _)| seen)
 }
 
 /// Room for a value of this length, if the tier can hold it.
-fn make_room<'a, S: Store>(
+fn make_room<'a, S: Served>(
     entries: &S,
     key: &S::Key<'_>,
     length: usize,
@@ -327,7 +308,7 @@ fn make_room<'a, S: Store>(
 }
 
 /// SETRANGE.
-pub fn set_range<'a, S: Store>(
+pub fn set_range<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     offset: i64,
@@ -346,7 +327,7 @@ pub fn set_range<'a, S: Store>(
     call.check_key(key)?;
     let key = entries.key(key);
     let (from, end) = (offset as usize, end as usize);
-    let length = entries.change(&key, buffers, |present, made| {
+    let length = call.change(entries, &key, buffers, |present, made| {
         let old = present.map_or(&[][..], |(_, value)| value);
         let length = old.len().max(end);
         make_room(entries, &key, length, made)?;
@@ -363,7 +344,7 @@ pub fn set_range<'a, S: Store>(
 }
 
 /// GETRANGE.
-pub fn get_range<'a, S: Store>(
+pub fn get_range<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
     (from, to): (i64, i64),
@@ -397,7 +378,7 @@ fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
 }
 
 /// INCR and its kin.
-pub fn increment<'a, S: Store>(
+pub fn increment<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     by: i64,
@@ -406,7 +387,7 @@ pub fn increment<'a, S: Store>(
 ) -> Done<'a> {
     let entries = call.to_write(Rights::WRITE)?;
     call.check_key(key)?;
-    let sum = entries.change(&entries.key(key), buffers, |present, made| {
+    let sum = call.change(entries, &entries.key(key), buffers, |present, made| {
         let sum = number(&present)?
             .checked_add(by)
             .ok_or(Failure::IncrementOverflow)?;
@@ -427,7 +408,7 @@ pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
 }
 
 /// INCRBYFLOAT.
-pub fn increment_float<'a, S: Store>(
+pub fn increment_float<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
     by: &'a [u8],
@@ -436,7 +417,7 @@ pub fn increment_float<'a, S: Store>(
 ) -> Done<'a> {
     let entries = call.to_write(Rights::WRITE)?;
     call.check_key(key)?;
-    entries.change(&entries.key(key), buffers, |present, made| {
+    call.change(entries, &entries.key(key), buffers, |present, made| {
         let old = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
         let sum = pgcache_resp::add_floats(old.unwrap_or(b"0"), by)?;
         made.extend_from_slice(sum.as_bytes());

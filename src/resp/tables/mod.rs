@@ -9,9 +9,7 @@
 
 mod kinds;
 mod plan;
-mod present;
 mod rows;
-mod store;
 mod table;
 mod walks;
 mod watch;
@@ -22,11 +20,11 @@ pub use self::kinds::{Kind, kind};
 pub use self::plan::{Plan, plan};
 pub use self::table::{Table, take_surprise};
 pub use self::watch::{fingerprint, hold_absent};
-use super::commands::buffers::with_buffers;
 use super::commands::call::Call;
 use super::commands::refusal::{Done, Refusal};
 use super::commands::{self, Came, many};
 use super::target::Rights;
+use crate::cache::entries::buffers::with_buffers;
 use crate::pg::session::clock;
 
 /// One command.

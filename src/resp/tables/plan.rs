@@ -10,14 +10,15 @@ use pgcache_resp::{Args, Command, Condition, Expiry, Limits, Parser, Set};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::kinds::{Kind, kind};
-use super::rows::{self, Rows};
+use super::rows;
 use super::table::Table;
+use crate::cache::entries::store::{Store, Value};
+use crate::cache::entries::table::Rows;
 use crate::guc;
 use crate::pg::memory::scratch::Scratch;
 use crate::resp::commands::budget::Budget;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::refusal::{Done, Refusal};
-use crate::resp::commands::store::Store;
 use crate::resp::target::Rights;
 
 /// How often one EXEC may change one key, beside changes that are overwritten.
@@ -104,7 +105,7 @@ fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
     call.deadline_of(&set.expiry, None, set.command)?;
     let key = entries.key(set.key);
     entries.new_key(&key)?;
-    entries.stored(set.value)?;
+    entries.stored(&Value::Spelled(set.value))?;
     Ok(xxh3_64(entries.spelled(&key).unwrap_or_default()))
 }
 
@@ -136,7 +137,7 @@ impl Keys {
             self.sets.clear();
         }
         for key in places.filter_map(|place| args.get(place)) {
-            let entries = Rows::of(table);
+            let entries = table.rows();
             let key = entries.key(key);
             let hash = xxh3_64(entries.spelled(&key).unwrap_or_default());
             self.sets.remove(&hash);

@@ -4,11 +4,9 @@ use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use crate::cache::catalog::registry::{self, Cache};
-use crate::error::Error;
+use crate::cache::entries::table::Rows;
 use crate::pg::catalog::privilege;
 use crate::pg::session::{self, lock};
 use crate::resp::commands::refusal::Refusal;
@@ -19,8 +17,6 @@ pub struct Table {
     pub target: Target,
     /// From the first change on: the cache under the lock that stays.
     pub changed: OnceCell<Rc<Cache>>,
-    /// Hits from copies that no command has counted yet.
-    pub hot_hits: Cell<u64>,
     /// Others' code may run: the transaction is one for that.
     alone: bool,
 }
@@ -35,6 +31,11 @@ pub fn take_surprise() -> bool {
     SURPRISED.take()
 }
 
+/// Notes that.
+pub fn surprise() {
+    SURPRISED.set(true);
+}
+
 impl Table {
     /// Takes no lock that stays.
     pub fn open(relation: Oid, alone: bool) -> Result<Table, Refusal<'static>> {
@@ -42,14 +43,13 @@ impl Table {
             Some(cache) => cache,
             None => {
                 let _lock = lock::Shared::on(relation);
-                registry::find(relation).map_err(refused)?
+                registry::find(relation).map_err(Refusal::from)?
             }
         };
         let rights = Rights::of(privilege::of_role(relation, session::user()));
         Ok(Table {
             target: Target { cache, rights },
             changed: OnceCell::new(),
-            hot_hits: Cell::new(0),
             alone,
         })
     }
@@ -66,39 +66,12 @@ impl Table {
         self.runs_others_code() || now.is_none_or(|cache| cache.runs_others_code())
     }
 
-    /// The cache under the lock that stays. Where it has come to run others' code while that was waited for,
-    /// the transaction ends here: it has not the settings for that, and may be run again.
-    pub fn set_changed(&self, cache: Rc<Cache>) {
-        if cache.runs_others_code() && !self.alone {
-            SURPRISED.set(true);
-            ErrorReport::new(
-                PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
-                "a trigger or policy was added to the table concurrently",
-                "pgcache",
-            )
-            .report(PgLogLevel::ERROR);
-        }
-        let _ = self.changed.set(cache);
+    /// Its entries.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows::open_later(&self.target.cache, &self.changed, self.alone)
     }
 
     pub fn relation(&self) -> Oid {
         self.target.cache.relation
-    }
-}
-
-/// What becomes of an error of the entries' own code: of the client's doing, it is told; else it is
-/// raised.
-pub fn refused<'a>(error: Error) -> Refusal<'a> {
-    match error {
-        Error::NoSuchRelation(_) | Error::NotACache(_) => Refusal::Gone,
-        Error::NotText => Refusal::NotText,
-        Error::NotJson
-        | Error::UnknownCharacter
-        | Error::KeyBeyondColumn
-        | Error::GeneratedColumns => Refusal::Own(Box::new(error)),
-        _ => {
-            ErrorReport::from(error).report(PgLogLevel::ERROR); // does not return
-            Refusal::Gone
-        }
     }
 }

@@ -7,10 +7,10 @@ use pgcache_resp::{Failure, Scan, Writer, matches};
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use super::rows::Rows;
-use super::table::{Table, refused};
+use super::table::Table;
 use crate::cache::catalog::reading::Reading;
 use crate::cache::definition::define;
+use crate::cache::entries::table::Rows;
 use crate::cache::model::page::Page;
 use crate::cache::model::statement::Statement;
 use crate::cache::{entries, open};
@@ -32,13 +32,13 @@ const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
     call.needs(Rights::READ)?;
-    open::lock_to_read(table.relation(), Privileges::SELECT).map_err(refused)
+    open::lock_to_read(table.relation(), Privileges::SELECT).map_err(Refusal::from)
 }
 
 /// DBSIZE.
 pub fn count<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
-    out.integer(entries::count(&reading).map_err(refused)?);
+    out.integer(entries::count(&reading).map_err(Refusal::from)?);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn page<'a>(
             memory::push(&mut found, key);
         }
     })
-    .map_err(refused)?;
+    .map_err(Refusal::from)?;
     Ok(found)
 }
 
@@ -218,8 +218,8 @@ pub fn clear_one(table: &Table) {
 /// FLUSHDB, with the lock that TRUNCATE takes.
 pub fn clear<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     call.needs(Rights::CLEAR)?;
-    let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(refused)?;
-    define::clear(&cache).map_err(refused)?;
+    let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(Refusal::from)?;
+    define::clear(&cache).map_err(Refusal::from)?;
     out.simple("OK");
     Ok(())
 }

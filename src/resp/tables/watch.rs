@@ -3,17 +3,17 @@
 use pgcache_store::NO_DEADLINE;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::rows::{self, Rows};
-use super::table::{Table, refused};
+use super::rows;
+use super::table::Table;
 use crate::cache::commit::watched;
 use crate::cache::entries;
-use crate::cache::memory::raw::{New, Seen};
+use crate::cache::entries::buffers::{value, with_buffers};
+use crate::cache::entries::store::{EntryMeta, If, NewEntry, Store};
+use crate::cache::entries::table::Rows;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::commands::buffers::{value, with_buffers};
-use crate::resp::commands::refusal::Done;
-use crate::resp::commands::store::Store;
+use crate::resp::commands::refusal::{Done, Refusal};
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::target::Rights;
 
@@ -24,14 +24,14 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
         return Ok(());
     }
     let call = rows::call(table);
-    let rows: Rows<'_> = *call.to_write(Rights::MOVE)?;
+    let rows = call.to_write(Rights::MOVE)?;
     let keys = keys.iter().filter_map(|key| rows.key(key));
     let mut keys: Vec<HashedKey> = memory::collect(keys);
     keys.sort_unstable_by(|one, other| one.bytes().cmp(other.bytes()));
     keys.dedup_by(|one, other| one.bytes() == other.bytes());
     if !watched::hold(table.relation(), &keys) {
         for key in keys {
-            hold(table, &rows, &Some(key))?;
+            hold(table, rows, &Some(key))?;
         }
     }
     Ok(())
@@ -43,9 +43,10 @@ pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = rows::call(table);
     let locks = lock && table.target.rights.has(Rights::MOVE);
     call.needs(Rights::READ)?;
-    let rows: Rows<'_> = match locks {
-        true => *call.to_write(Rights::MOVE)?,
-        false => Rows::of(table),
+    let unlocked = table.rows();
+    let rows = match locks {
+        true => call.to_write(Rights::MOVE)?,
+        false => &unlocked,
     };
     let key = rows.key(key);
     if locks && key.is_some() && !fault::on(Fault::WatchedRowNotLocked) {
@@ -57,22 +58,19 @@ pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     })
 }
 
-fn number(seen: &Seen, value: &[u8]) -> u64 {
+fn number(seen: &EntryMeta, value: &[u8]) -> u64 {
     let seed = (seen.deadline as u64).rotate_left(1) ^ u64::from(seen.negative);
     xxh3_64_with_seed(value, seed) | 1
 }
 
 /// Without a tier a row that is written and removed at once keeps others from writing theirs: Postgres makes them wait
 /// for our transaction.
-fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &<Rows<'_> as Store>::Key<'_>) -> Done<'a> {
-    let new = New {
-        value: Some(rows.smallest()),
-        deadline: NO_DEADLINE,
-    };
-    if rows.put(key, new, |entry| entry.is_none())?
+fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a> {
+    let new = NewEntry::spelled(rows.smallest(), NO_DEADLINE);
+    if rows.put(key, new, If::Absent)?
         && let (Some(cache), Some(key)) = (table.changed.get(), key)
     {
-        entries::delete(cache, key.key).map_err(refused)?;
+        entries::delete(cache, key.key).map_err(Refusal::from)?;
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-use super::refusal::{Done, Refusal};
-use crate::cache::memory::raw::{self, Seen};
+use super::store::{EntryMeta, Failed};
+use crate::cache::memory::raw;
 
 /// Bytes that are kept of a buffer from one command to the next; of the process, not of a
 /// connection. No long value fits in them.
@@ -13,6 +13,7 @@ const KEPT: usize = raw::LONG;
 const SHORT: usize = 8 << 10;
 
 /// Where values are copied to, and made; used by one command at a time.
+#[derive(Default)]
 pub struct Buffers {
     pub found: Vec<u8>,
     pub made: Vec<u8>,
@@ -26,12 +27,14 @@ thread_local! {
 }
 
 /// Runs a command with the buffers of this process.
-pub fn with_buffers<'a, R>(run: impl FnOnce(&mut Buffers) -> Done<'a, R>) -> Done<'a, R> {
+pub fn with_buffers<R, E: From<Failed>>(
+    run: impl FnOnce(&mut Buffers) -> Result<R, E>,
+) -> Result<R, E> {
     BUFFERS.with(|buffers| {
         let Ok(mut buffers) = buffers.try_borrow_mut() else {
-            return Err(Refusal::OutOfMemory); // a command inside of a command: there is none
+            return Err(Failed::OutOfMemory.into()); // a command inside of a command: there is none
         };
-        raw::grow(&mut buffers.found, SHORT)?;
+        raw::grow(&mut buffers.found, SHORT).map_err(Failed::from)?;
         let done = run(&mut buffers);
         shrink(&mut buffers.found);
         shrink(&mut buffers.made);
@@ -46,13 +49,13 @@ fn shrink(buffer: &mut Vec<u8>) {
     }
 }
 
-/// The value in a buffer that [`Store::get`] has filled; none of a negative entry.
-pub fn value<'b>(seen: &Seen, found: &'b [u8]) -> &'b [u8] {
+/// The value in a buffer that [`super::store::Store::get`] has filled; none of a negative entry.
+pub fn value<'b>(seen: &EntryMeta, found: &'b [u8]) -> &'b [u8] {
     found.get(..seen.length).unwrap_or_default()
 }
 
 /// What GET replies: nil of a negative entry.
-pub fn shown<'b>(seen: &Option<Seen>, found: &'b [u8]) -> Option<&'b [u8]> {
+pub fn shown<'b>(seen: &Option<EntryMeta>, found: &'b [u8]) -> Option<&'b [u8]> {
     seen.as_ref()
         .filter(|seen| !seen.negative)
         .map(|seen| value(seen, found))

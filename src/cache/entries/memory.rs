@@ -1,0 +1,383 @@
+//! The entries of a memory cache; and copies of a table's, which the Redis protocol reads.
+
+use pgcache_store::{EntryRef, NO_DEADLINE};
+
+use super::buffers::{Buffers, value, with_buffers};
+use super::store::{
+    Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
+    check_value, is_unchanged,
+};
+use crate::cache::commit::notify;
+use crate::cache::memory::raw::{Entries, RawKey, Written};
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::Key;
+use crate::pg::events::RowChange;
+use crate::pg::session::clock::Timestamp;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::stored::Stored;
+
+impl Present for EntryRef<'_> {
+    #[inline]
+    fn meta(&self) -> EntryMeta {
+        EntryMeta::of(&self.header())
+    }
+
+    #[inline]
+    fn has(&self, value: &Value) -> bool {
+        !self.header().negative && self.value_equals(value.bytes())
+    }
+}
+
+/// Keys that are asked for from memory at once.
+const AHEAD: usize = 32;
+
+impl Store for Entries<'_> {
+    type Key<'k> = RawKey<'k>;
+
+    #[inline]
+    fn key<'k>(&self, bytes: &'k [u8]) -> RawKey<'k> {
+        Entries::key(self, bytes)
+    }
+
+    #[inline]
+    fn key_of<'k>(&self, key: &'k Key) -> RawKey<'k> {
+        Entries::key(self, key.bytes())
+    }
+
+    #[inline]
+    fn spelled<'k>(&self, key: &'k RawKey) -> Option<&'k [u8]> {
+        Some(key.bytes)
+    }
+
+    fn check_length(&self, key: &RawKey, length: usize) -> Result<(), Failed> {
+        Ok(Entries::check_length(self, key, length)?)
+    }
+
+    #[inline]
+    fn tally(&self, figure: Figure, times: u64) {
+        Entries::tally(self, figure, times);
+    }
+
+    #[inline]
+    fn get(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Option<EntryMeta>, Failed> {
+        Ok(Entries::get(self, key, buffer)?)
+    }
+
+    fn get_each<'k, E: From<Failed>>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        buffers: &mut Buffers,
+        mut each: impl FnMut(Result<Option<EntryMeta>, OutOfMemory>, &[u8]) -> Result<bool, E>,
+    ) -> Result<i64, E> {
+        each_key(self, keys, |key| {
+            let meta = Entries::get(self, &Entries::key(self, key), &mut buffers.found);
+            each(meta, &buffers.found)
+        })
+    }
+
+    fn epoch(&self, key: &RawKey) -> u64 {
+        Entries::epoch(self, key)
+    }
+
+    fn look(&self, key: &RawKey) -> Result<Option<EntryMeta>, Failed> {
+        Ok(Entries::look(self, key))
+    }
+
+    fn look_each<'k, E: From<Failed>>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        mut each: impl FnMut(Option<EntryMeta>) -> Result<bool, E>,
+    ) -> Result<i64, E> {
+        each_key(self, keys, |key| {
+            each(Entries::look(self, &Entries::key(self, key)))
+        })
+    }
+
+    fn look_if(&self, key: &RawKey, holds: impl Fn(&dyn Present) -> bool) -> Result<bool, Failed> {
+        Ok(Entries::look_if(self, key, |entry| holds(entry)))
+    }
+
+    fn use_rank(&self, key: &RawKey) -> u32 {
+        Entries::use_rank(self, key)
+    }
+
+    fn size(&self, key: &RawKey) -> Result<Option<u64>, Failed> {
+        Ok(Entries::size(self, key))
+    }
+
+    #[inline]
+    fn put(&self, key: &RawKey, new: NewEntry<'_>, condition: If<'_>) -> Result<bool, Failed> {
+        match json_of(self, &condition) {
+            Some(expected) => if_equal(self, key, expected, |present| {
+                put_if(self, key, new, |entry| is_unchanged(entry, present))
+            }),
+            None => put_if(self, key, new, |entry| condition.holds(entry)),
+        }
+    }
+
+    #[inline]
+    fn put_or_remove(
+        &self,
+        key: &RawKey,
+        new: NewEntry<'_>,
+        condition: If<'_>,
+    ) -> Result<bool, Failed> {
+        put_or_remove_if(self, key, new, |entry| condition.holds(entry))
+    }
+
+    fn change<R, E: From<Failed>>(
+        &self,
+        key: &RawKey,
+        buffers: &mut Buffers,
+        decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
+    ) -> Result<R, E> {
+        loop {
+            let meta = Entries::get(self, key, &mut buffers.found).map_err(Failed::from)?;
+            let present = meta.map(|meta| (meta, value(&meta, &buffers.found)));
+            buffers.made.clear();
+            let (change, answer) = match self.value_type() {
+                ValueType::Json => decide_json(present, &mut buffers.made, &decide)?,
+                _ => decide(present, &mut buffers.made)?,
+            };
+            let is_same = |entry: Option<&dyn Present>| is_unchanged(entry, present);
+            let is_it = |entry: &dyn Present| is_same(Some(entry));
+            let done = match change {
+                Change::Keep => true,
+                Change::Put(deadline) => {
+                    check_value(self.value_type(), &buffers.made).map_err(Failed::from)?;
+                    let new = NewEntry::spelled(&buffers.made, deadline);
+                    put_or_remove_if(self, key, new, is_same)?
+                }
+                Change::Touch(deadline) => self.touch(key, deadline, is_it)?,
+                Change::Remove => present.is_none() || self.remove(key, is_it)?,
+            };
+            if done {
+                return Ok(answer);
+            }
+            self.check_for_interrupts();
+        }
+    }
+
+    fn touch(
+        &self,
+        key: &RawKey,
+        deadline: Timestamp,
+        allows: impl Fn(&dyn Present) -> bool,
+    ) -> Result<bool, Failed> {
+        let touched = Entries::touch_at(self, key, deadline, |entry| allows(entry));
+        if touched {
+            note(self, key, RowChange::Set);
+        }
+        Ok(touched)
+    }
+
+    fn remove(&self, key: &RawKey, allows: impl Fn(&dyn Present) -> bool) -> Result<bool, Failed> {
+        let removed = Entries::remove_at(self, key, |entry| allows(entry));
+        Ok(noted_removal(self, key, removed))
+    }
+
+    fn remove_if(&self, key: &RawKey, condition: If<'_>) -> Result<bool, Failed> {
+        match json_of(self, &condition) {
+            Some(expected) => if_equal(self, key, expected, |present| {
+                self.remove(key, |entry| is_unchanged(Some(entry), present))
+            }),
+            None => self.remove(key, |entry| condition.holds(Some(entry))),
+        }
+    }
+
+    fn take(&self, key: &RawKey, buffers: &mut Buffers) -> Result<Option<EntryMeta>, Failed> {
+        self.change(key, buffers, |present, _| {
+            Ok((Change::Remove, present.map(|(meta, _)| meta)))
+        })
+    }
+
+    fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed> {
+        each_key(self, keys, |key| {
+            let key = Entries::key(self, key);
+            let (_, removed) = self.delete_at(&key, |_| true);
+            Ok(noted_removal(self, &key, removed))
+        })
+    }
+
+    fn in_order(&self, _: &mut [&[u8]]) {}
+
+    fn hold(&self, _: &[&[u8]]) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    fn set_all<'k>(
+        &self,
+        mut pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
+        deadline: Timestamp,
+        _: bool,
+    ) -> Result<bool, Failed> {
+        loop {
+            let ahead = pairs.clone().take(AHEAD);
+            self.prefetch(ahead.map(|(key, _)| key));
+            let mut count = 0;
+            for (key, value) in pairs.by_ref().take(AHEAD) {
+                let key = Entries::key(self, key);
+                self.put_or_remove(&key, NewEntry::spelled(value, deadline), If::Always)?;
+                count += 1;
+            }
+            if count < AHEAD {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Stores an entry if `still` says so of what is there, under the lock; whether it did.
+#[inline]
+fn put_if(
+    entries: &Entries<'_>,
+    key: &RawKey,
+    new: NewEntry<'_>,
+    still: impl Fn(Option<&dyn Present>) -> bool,
+) -> Result<bool, Failed> {
+    if let Some(Value::Stored(value)) = new.value {
+        value.wanted(entries.value_type())?;
+    }
+    let value = new.value.as_ref().map(Value::bytes);
+    let still = |entry: Option<&EntryRef>| still(entry.map(|entry| entry as &dyn Present));
+    match entries.put_at(key, value, new.deadline, still)? {
+        Written::Yes => {
+            Entries::tally(entries, Figure::Sets, 1);
+            note(entries, key, RowChange::Set);
+            Ok(true)
+        }
+        Written::No => Ok(false),
+        Written::Gone => Err(Failed::Gone),
+    }
+}
+
+/// The same; an entry whose deadline is over is removed instead.
+#[inline]
+fn put_or_remove_if(
+    entries: &Entries<'_>,
+    key: &RawKey,
+    new: NewEntry<'_>,
+    still: impl Fn(Option<&dyn Present>) -> bool,
+) -> Result<bool, Failed> {
+    if !entries.is_past(new.deadline) {
+        return put_if(entries, key, new, still);
+    }
+    let still = |entry: Option<&EntryRef>| still(entry.map(|entry| entry as &dyn Present));
+    let (allowed, removed) = entries.delete_at(key, still);
+    noted_removal(entries, key, removed);
+    Ok(allowed)
+}
+
+/// Counts a removal and notifies the watchers of it, if there was one.
+fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
+    if removed {
+        Entries::tally(entries, Figure::Deletes, 1);
+        note(entries, key, RowChange::Gone);
+    }
+    removed
+}
+
+/// Notifies the cache's watchers, if it has any, that an entry was set or is gone.
+#[inline]
+fn note(entries: &Entries<'_>, key: &RawKey, change: RowChange) {
+    let cache = entries.cache();
+    if cache.settings.watch.is_some() {
+        notify::note(cache.relation, key.bytes, change);
+    }
+}
+
+/// Shows `decide` a jsonb as text, and makes a jsonb of the text that it makes.
+fn decide_json<R, E: From<Failed>>(
+    present: Copied<'_>,
+    made: &mut Vec<u8>,
+    decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
+) -> Result<(Change, R), E> {
+    let printed = present.map(|(meta, value)| {
+        let json = Stored::copied(value, ValueType::Json);
+        (meta, convert::result::<Text>(json))
+    });
+    let shown = printed.as_ref().map(|(meta, text)| (*meta, text.bytes()));
+    let decided = decide(shown, made)?;
+    if let (Change::Put(_), _) = decided {
+        let json = convert::json(Text::new(made)).map_err(Failed::from)?;
+        made.clear();
+        made.extend_from_slice(json.bytes());
+    }
+    Ok(decided)
+}
+
+/// The jsonb that an entry must equal. It is compared on a copy: two that are equal may differ in
+/// their bytes, and the comparison may raise an error, which nothing under the lock may.
+fn json_of(entries: &Entries<'_>, condition: &If<'_>) -> Option<Stored> {
+    match condition {
+        If::Equal(Value::Stored(expected)) if entries.value_type() == ValueType::Json => {
+            Some(*expected)
+        }
+        _ => None,
+    }
+}
+
+fn if_equal(
+    entries: &Entries<'_>,
+    key: &RawKey,
+    expected: Stored,
+    act: impl Fn(Copied<'_>) -> Result<bool, Failed>,
+) -> Result<bool, Failed> {
+    let judge = |entry: &Entry| entry.has_value(Some(expected)).then_some(());
+    Ok(judge_copy(entries, key, judge, act)?.is_some())
+}
+
+/// Judges a copy of a live entry, outside of any lock, and acts on the entry if it is still the same;
+/// if not, all begins anew. Gives what was judged; None: there is no entry, or nothing to do.
+pub fn judge_copy<R>(
+    entries: &Entries<'_>,
+    key: &RawKey,
+    judge: impl Fn(&Entry) -> Option<R>,
+    act: impl Fn(Copied<'_>) -> Result<bool, Failed>,
+) -> Result<Option<R>, Failed> {
+    loop {
+        let judged = with_buffers(|Buffers { found, .. }| {
+            let Some(meta) = Entries::get(entries, key, found)? else {
+                return Ok(Some(None));
+            };
+            let value = value(&meta, found);
+            let Some(answer) = judge(&entry_of(entries, &meta, value)) else {
+                return Ok(Some(None));
+            };
+            Ok::<_, Failed>(act(Some((meta, value)))?.then_some(Some(answer)))
+        })?;
+        if let Some(answer) = judged {
+            return Ok(answer);
+        }
+        entries.check_for_interrupts();
+    }
+}
+
+fn entry_of(entries: &Entries<'_>, meta: &EntryMeta, value: &[u8]) -> Entry {
+    Entry {
+        value: (!meta.negative).then(|| Stored::copied(value, entries.value_type())),
+        deadline: (meta.deadline != NO_DEADLINE).then_some(meta.deadline),
+    }
+}
+
+/// Does something with each key; of how many it said yes.
+fn each_key<'k, E>(
+    entries: &Entries<'_>,
+    mut keys: impl Iterator<Item = &'k [u8]> + Clone,
+    mut act: impl FnMut(&'k [u8]) -> Result<bool, E>,
+) -> Result<i64, E> {
+    let mut hits = 0;
+    loop {
+        let mut count = 0;
+        entries.prefetch(keys.clone().take(AHEAD));
+        for key in keys.by_ref().take(AHEAD) {
+            hits += i64::from(act(key)?);
+            count += 1;
+        }
+        if count < AHEAD {
+            return Ok(hits);
+        }
+    }
+}

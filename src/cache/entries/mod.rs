@@ -1,0 +1,18 @@
+//! The engine of entries: what a call does to the entries of a cache, table or memory.
+//!
+//! [`store::Store`] is what functions of SQL and commands of the Redis protocol ask for. It has two
+//! implementations, [`memory`] and [`table`]. A read by SQL goes its own, shorter way ([`read`]): out
+//! of the tier straight into a datum.
+
+pub mod buffers;
+mod memory;
+pub mod read;
+pub mod store;
+pub mod table;
+pub mod write;
+
+pub use read::{Entry, Look, count, count_read, find, get, get_many, get_or_stale, keys, scan};
+pub use write::{
+    add, delete, delete_if, delete_many, delete_prefix, get_to_touch, increment,
+    increment_existing, persist, replace, replace_if, set, set_many, take, touch,
+};

@@ -1,0 +1,262 @@
+//! Reads of entries by functions of SQL. A read of a table cache asks the hot tier first, and fills
+//! it in after a miss.
+
+use pgrx::datum::Interval;
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::reading::Reading;
+use crate::cache::catalog::registry::{self, Cache, Storage};
+use crate::cache::memory::ops::{self as memory_cache, CopyOut, Row};
+use crate::cache::memory::pages;
+use crate::cache::model::key::Key;
+use crate::cache::model::page::Page;
+use crate::cache::open;
+use crate::cache::table::{copies, ops as table};
+use crate::cache::tier::hashed_key::{self, HashedKey};
+use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::memory;
+use crate::pg::session;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::pause::{self, Window};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::value::datum::Text;
+
+pub use crate::cache::model::entry::{Entry, Look};
+
+/// The entry of a read, and the figure in which it counts.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub entry: Option<Entry>,
+    pub figure: Figure,
+}
+
+/// The live entry under a key. The caller has checked the privileges.
+pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
+    let found = look(relation, key, Privileges::SELECT, Look::Counted, |_| None);
+    found.map(|found| found.entry)
+}
+
+/// The same, for a caller that may count the read itself.
+pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
+    look(relation, key, Privileges::SELECT, counts, |_| None)
+}
+
+/// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs
+/// these privileges.
+pub fn get_or_stale(
+    relation: Oid,
+    key: HashedKey,
+    needs: Privileges,
+    counts: Look,
+) -> Result<Option<Entry>, Error> {
+    let found = look(relation, key, needs, counts, |cache| cache.settings.grace);
+    found.map(|found| found.entry)
+}
+
+#[inline(always)]
+fn look(
+    relation: Oid,
+    key: HashedKey,
+    needs: Privileges,
+    counts: Look,
+    grace: impl Fn(&Cache) -> Option<Interval>,
+) -> Result<Found, Error> {
+    if let Some(cache) = registry::remembered(relation) {
+        let key = cache.rehashed(key);
+        if cache.storage == Storage::Memory {
+            return get_from_memory(&cache, key, counts, grace(&cache));
+        }
+        if let Some(entry) = copies::lookup(&cache, key, grace(&cache), counts) {
+            return Ok(Found {
+                entry: Some(entry),
+                figure: Figure::HotHits,
+            });
+        }
+    }
+    let cache = open::lock_to_read(relation, needs)?;
+    let key = cache.rehashed(key);
+    if cache.storage == Storage::Memory {
+        return get_from_memory(&cache, key, counts, grace(&cache));
+    }
+    let entry = get_from_table(&cache, key, grace(&cache));
+    Ok(seen(&cache, entry, counts))
+}
+
+fn get_from_memory(
+    cache: &Cache,
+    key: HashedKey,
+    counts: Look,
+    grace: Option<Interval>,
+) -> Result<Found, Error> {
+    Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
+}
+
+/// The result of a read past the copies of a table cache.
+fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
+    let figure = figure_of(cache, entry.is_some());
+    if counts == Look::Counted {
+        cache.count(figure, 1);
+    }
+    Found { entry, figure }
+}
+
+/// The figure of a read past the copies of a table cache.
+fn figure_of(cache: &Cache, is_hit: bool) -> Figure {
+    match (is_hit, cache.storage) {
+        (false, _) => Figure::Misses,
+        (true, Storage::Memory) => Figure::HotHits,
+        (true, _) => Figure::TableHits,
+    }
+}
+
+/// The token comes before the snapshot that the read takes.
+fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
+    let token = copies::token(cache, key);
+    pause::at(Window::TokenToSnapshot);
+    let entry = table::get(cache, key.key, grace);
+    pause::at(Window::ReadToFill);
+    let token = match fault::on(Fault::TokenAfterSnapshot) {
+        true => copies::token(cache, key),
+        false => token,
+    };
+    if let (Some(token), Some(entry)) = (token, &entry) {
+        copies::fill(cache, key, &token, entry);
+    }
+    entry
+}
+
+/// Keys whose place in the tier is asked for at once: more would push each other out of the
+/// processor's nearest cache.
+const BATCH: usize = 32;
+
+/// The live entry under each of these keys, in their order.
+pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
+    let (found, hot_hits) = find_many(cache, keys)?;
+    let hits = found.iter().flatten().count() as u64;
+    cache.count(Figure::HotHits, hot_hits);
+    cache.count(Figure::TableHits, hits - hot_hits);
+    cache.count(Figure::Misses, found.len() as u64 - hits);
+    Ok(found)
+}
+
+/// The same uncounted, and how many of them come from the tier.
+pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u64), Error> {
+    let hashed = keys.iter().map(|&key| cache.hashed(key));
+    let keys = &memory::collect(hashed)[..];
+    let mut found = memory::list(keys.len());
+    for batch in keys.chunks(BATCH) {
+        hashed_key::prefetch_all(batch);
+        for &key in batch {
+            found.push(match cache.storage {
+                Storage::Memory => memory_cache::get(cache, key, None)?,
+                _ => copies::lookup(cache, key, None, Look::Uncounted),
+            });
+        }
+        session::check_for_interrupts();
+    }
+    let hot_hits = found.iter().flatten().count();
+    if cache.storage != Storage::Memory && hot_hits < keys.len() {
+        get_many_from_table(cache, keys, &mut found);
+    }
+    Ok((found, hot_hits as u64))
+}
+
+/// Keys whose copies are filled again from one snapshot: few, so that little is committed meanwhile.
+const REFILL: usize = 64;
+
+/// Reads the missing entries from the table, all with one snapshot, and fills their copies.
+fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<Entry>]) {
+    let places = memory::collect((0..keys.len()).filter(|&place| found[place].is_none()));
+    let missing = memory::collect(places.iter().map(|&place| keys[place]));
+    let mut refused = memory::list(0);
+    read_and_fill(cache, &missing, |at, entry, is_filled| {
+        found[places[at]] = Some(entry);
+        if !is_filled {
+            memory::push(&mut refused, missing[at]);
+        }
+    });
+    if !fault::on(Fault::BatchNotRefilled) {
+        refill(cache, &refused);
+    }
+}
+
+/// Reads again, in small batches, the entries whose copies were refused because another session committed
+/// in their stripe during a long read. The answer is not read from here: it stays that of one snapshot.
+fn refill(cache: &Reading, refused: &[HashedKey]) {
+    for batch in refused.chunks(REFILL) {
+        if copies::token(cache, batch[0]).is_some() {
+            read_and_fill(cache, batch, |_, _, _| ());
+        }
+        session::check_for_interrupts();
+    }
+}
+
+/// Shows each entry that the table has under these keys, by the key's place, and whether its copy was
+/// filled. The tokens come before the snapshot.
+fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
+    let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
+    let asked = memory::collect(keys.iter().map(|key| key.key));
+    pause::at(Window::TokenToSnapshot);
+    let rows = table::get_many(cache, &asked);
+    pause::at(Window::ReadToFill);
+    for (at, (&key, token)) in keys.iter().zip(tokens).enumerate() {
+        let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.bytes()));
+        if let Ok(row) = row {
+            let entry = rows[row].1;
+            let is_filled = token.is_some_and(|token| copies::fill(cache, key, &token, &entry));
+            show(at, entry, is_filled);
+        }
+    }
+}
+
+/// Shows a page of live entries in key order.
+pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
+    let page = &checked(cache, page)?;
+    match cache.storage {
+        Storage::Memory => pages::scan(cache, page, show)?,
+        _ => table::scan(cache, page)
+            .into_iter()
+            .for_each(|row| show(&|| Some(row))),
+    }
+    Ok(())
+}
+
+/// Shows the keys of such a page.
+pub fn keys(
+    cache: &Reading,
+    page: &Page,
+    show: &mut dyn FnMut(CopyOut<Text>),
+) -> Result<(), Error> {
+    let page = &checked(cache, page)?;
+    match cache.storage {
+        Storage::Memory => pages::keys(cache, page, show)?,
+        _ => table::keys(cache, page)
+            .into_iter()
+            .for_each(|key| show(&|| Some(key))),
+    }
+    Ok(())
+}
+
+/// The page in the cache's own spelling of keys; raises 0A000 for a prefix of keys that have none.
+fn checked(cache: &Cache, page: &Page) -> Result<Page, Error> {
+    cache.check_prefix(page.prefix)?;
+    let after = page.after.filter(|after| !after.bytes().is_empty());
+    Ok(Page {
+        after: after.map(|after| cache.key_type.canonical(after)),
+        ..*page
+    })
+}
+
+/// How many live entries there are.
+pub fn count(cache: &Reading) -> Result<i64, Error> {
+    match cache.storage {
+        Storage::Memory => memory_cache::count(cache),
+        _ => Ok(table::count(cache)),
+    }
+}
+
+/// Counts the read of a call that also changes the entry it has found.
+pub fn count_read(cache: &Cache, is_hit: bool) {
+    cache.count(figure_of(cache, is_hit), 1);
+}

@@ -1,0 +1,537 @@
+//! The entries of a table cache, in a transaction.
+//!
+//! A call means what the function of SQL means that does the same: its privileges, policies,
+//! triggers, locks, marks and notifications.
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+
+use pgcache_store::NO_DEADLINE;
+
+use super::buffers::{Buffers, value};
+use super::read::{self, Look};
+use super::store::{
+    Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
+};
+use super::write::{delete_many, last_of_each, set_many, take};
+use crate::cache::catalog::registry::Cache;
+use crate::cache::memory::raw;
+use crate::cache::model::deadline::Deadline;
+use crate::cache::model::entry::Entry;
+use crate::cache::model::key::{self, Key};
+use crate::cache::open::{self, removal};
+use crate::cache::table::change::{self, Seek};
+use crate::cache::table::ops;
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session::clock::Timestamp;
+use crate::pg::shmem::slot::Figure;
+use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Bytes, Text, ValueType};
+use crate::pg::value::stored::Stored;
+use crate::pg::{encoding, memory};
+
+/// Bytes that a row takes beside its key and value: header, place on the page, deadline.
+const ROW: usize = 40;
+
+/// The entries of a table.
+pub struct Rows<'c> {
+    /// The cache as it was found.
+    pub cache: &'c Cache,
+    opened: Opened<'c>,
+    /// Whether code of others may run: the transaction is one for that.
+    pub others_code: bool,
+    /// Of the reads that are not counted yet, those that a copy in the tier has answered.
+    hot_hits: Cell<u64>,
+}
+
+/// The cache under the lock on its table that stays until the transaction ends.
+enum Opened<'c> {
+    Now(&'c Cache),
+    /// From the first change of the transaction on.
+    Later(&'c OnceCell<Rc<Cache>>),
+}
+
+impl<'c> Rows<'c> {
+    /// Of a cache that is open to be changed.
+    pub fn of(cache: &'c Cache) -> Rows<'c> {
+        Rows {
+            cache,
+            opened: Opened::Now(cache),
+            others_code: true,
+            hot_hits: Cell::new(0),
+        }
+    }
+
+    /// Of a cache that is read, and will be open once it is changed.
+    pub fn open_later(
+        cache: &'c Cache,
+        opened: &'c OnceCell<Rc<Cache>>,
+        others_code: bool,
+    ) -> Rows<'c> {
+        Rows {
+            cache,
+            opened: Opened::Later(opened),
+            others_code,
+            hot_hits: Cell::new(0),
+        }
+    }
+
+    /// The cache, open to be changed.
+    pub fn changed(&self) -> Result<&'c Cache, Failed> {
+        removal::settle();
+        self.opened().ok_or(Failed::NotOpen)
+    }
+
+    /// The cache, if it is open already.
+    pub fn opened(&self) -> Option<&'c Cache> {
+        match self.opened {
+            Opened::Now(cache) => Some(cache),
+            Opened::Later(opened) => opened.get().map(|cache| &**cache),
+        }
+    }
+
+    /// From now on the cache is this one, which is open to be changed.
+    pub fn set_opened(&self, cache: Rc<Cache>) {
+        if let Opened::Later(opened) = self.opened {
+            let _ = opened.set(cache);
+        }
+    }
+
+    /// A value that every cache of this type takes.
+    pub fn smallest(&self) -> &'static [u8] {
+        match self.cache.value_type {
+            ValueType::Json => b"null",
+            ValueType::Text | ValueType::Bytes => b"",
+        }
+    }
+
+    /// The key, to store something under it.
+    pub fn new_key(&self, key: &Option<HashedKey>) -> Result<Key, Failed> {
+        let key = key.as_ref().ok_or(Failed::Key)?.key;
+        self.cache.check_room(key)?;
+        Ok(key)
+    }
+
+    /// What is to be stored, in the cache's own type.
+    pub fn stored(&self, value: &Value) -> Result<Stored, Failed> {
+        let cache = self.opened().unwrap_or(self.cache);
+        match (value, cache.value_type) {
+            (Value::Stored(value), _) => Ok(*value),
+            (Value::Spelled(value), ValueType::Bytes) => Ok(Stored::of(Bytes::new(value))),
+            (Value::Spelled(value), _) if !encoding::is_text(value) => Err(Error::NotText.into()),
+            (Value::Spelled(value), ValueType::Text) => Ok(Stored::of(Text::new(value))),
+            (Value::Spelled(value), ValueType::Json) => Ok(convert::json(Text::new(value))?),
+        }
+    }
+
+    fn row(&self, new: &NewEntry<'_>) -> Result<New, Failed> {
+        let value = new.value.as_ref().map(|value| self.stored(value));
+        Ok(New {
+            value: value.transpose()?,
+            deadline: deadline_of(new.deadline),
+        })
+    }
+
+    fn find(&self, key: &Option<HashedKey>) -> Result<Option<Entry>, Failed> {
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let found = read::find(self.cache.relation, *key, Look::Uncounted)?;
+        let is_hot = found.figure == Figure::HotHits;
+        self.hot_hits.set(u64::from(is_hot));
+        note_deadline(found.entry.as_ref());
+        Ok(found.entry)
+    }
+
+    /// The live entry under each key.
+    fn find_each<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Vec<Option<Entry>>, Failed> {
+        let reading = open::lock_to_read(self.cache.relation, Privileges::SELECT)?;
+        let all = memory::collect(keys.map(|key| self.key(key).map(|key| key.key)));
+        let asked = memory::collect(all.iter().flatten().copied());
+        let (found, hot_hits) = read::find_many(&reading, &asked)?;
+        self.hot_hits.set(hot_hits);
+        let mut found = found
+            .into_iter()
+            .inspect(|entry| note_deadline(entry.as_ref()));
+        Ok(memory::collect(all.iter().map(|key| match key {
+            Some(_) => found.next().flatten(),
+            None => None,
+        })))
+    }
+
+    /// Changes a live entry in one way, or does not; whether it did.
+    fn change_if(
+        &self,
+        key: &Option<HashedKey>,
+        seek: Seek,
+        action: RowAction,
+        allows: impl Fn(Option<&dyn Present>) -> bool,
+    ) -> Result<bool, Failed> {
+        let cache = self.changed()?;
+        let Some(key) = key else {
+            return Ok(false);
+        };
+        let changed = change::change(cache, key.key, seek, |entry| {
+            let allowed = allows(entry.as_ref().map(|entry| entry as &dyn Present));
+            let action = if allowed { action } else { RowAction::Keep };
+            (action, allowed)
+        });
+        Ok(changed.unwrap_or(false))
+    }
+
+    /// Locks the row under a key, if there is one.
+    pub fn hold_key(&self, key: &Option<HashedKey>) -> Result<(), Failed> {
+        self.change_if(key, Seek::Any, RowAction::Keep, |_| false)?;
+        Ok(())
+    }
+
+    /// What is to become of the entry that is there, which is copied to `found`.
+    fn decided<R, E: From<Failed>>(
+        &self,
+        key: &Option<HashedKey>,
+        entry: Option<Entry>,
+        Buffers { found, made }: &mut Buffers,
+        decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
+    ) -> Result<(RowAction, R), E> {
+        made.clear();
+        let meta = entry.map(|entry| copy_out(&entry, found));
+        let meta = meta.transpose().map_err(Failed::from)?;
+        let present = meta.map(|meta| (meta, value(&meta, found)));
+        let (change, answer) = decide(present, made)?;
+        let action = match change {
+            Change::Keep => RowAction::Keep,
+            Change::Remove => RowAction::Remove,
+            Change::Touch(deadline) => RowAction::Redate(deadline_of(deadline)),
+            Change::Put(deadline) => {
+                self.new_key(key)?;
+                RowAction::Put(self.row(&NewEntry::spelled(made, deadline))?)
+            }
+        };
+        Ok((action, answer))
+    }
+}
+
+impl Store for Rows<'_> {
+    type Key<'k> = Option<HashedKey>;
+
+    /// None for what can be no key of this cache.
+    fn key(&self, bytes: &[u8]) -> Option<HashedKey> {
+        let fits = (1..=key::MAX_BYTES).contains(&bytes.len()) && encoding::is_text(bytes);
+        let text = fits.then(|| Text::new(bytes))?;
+        let canonical = self.cache.key_type.canonical_if_any(text)?;
+        Some(self.cache.hashed(Key::stored(canonical)))
+    }
+
+    fn key_of(&self, key: &Key) -> Option<HashedKey> {
+        Some(self.cache.hashed(*key))
+    }
+
+    fn spelled<'k>(&self, key: &'k Option<HashedKey>) -> Option<&'k [u8]> {
+        key.as_ref().map(HashedKey::bytes)
+    }
+
+    fn check_length(&self, _: &Option<HashedKey>, _: usize) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    /// A caller counts its hits as those of the tier. The rows know how many were copies.
+    fn tally(&self, figure: Figure, times: u64) {
+        if figure == Figure::HotHits {
+            let hot = self.hot_hits.take().min(times);
+            self.cache.count(Figure::HotHits, hot);
+            self.cache.count(Figure::TableHits, times - hot);
+        } else {
+            self.cache.count(figure, times);
+        }
+        raw::note_read(figure, times);
+    }
+
+    fn get(
+        &self,
+        key: &Option<HashedKey>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<EntryMeta>, Failed> {
+        let entry = self.find(key)?;
+        Ok(entry.map(|entry| copy_out(&entry, buffer)).transpose()?)
+    }
+
+    fn get_each<'k, E: From<Failed>>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        _: &mut Buffers,
+        mut each: impl FnMut(Result<Option<EntryMeta>, OutOfMemory>, &[u8]) -> Result<bool, E>,
+    ) -> Result<i64, E> {
+        let mut hits = 0;
+        for entry in self.find_each(keys)? {
+            let printed = entry.and_then(|entry| entry.value).map(printed);
+            let bytes = printed.as_ref().map_or(&[][..], |value| value.bytes());
+            let meta = entry.map(|entry| meta_of(&entry, printed.as_ref()));
+            hits += i64::from(each(Ok(meta), bytes)?);
+        }
+        Ok(hits)
+    }
+
+    fn look(&self, key: &Option<HashedKey>) -> Result<Option<EntryMeta>, Failed> {
+        Ok(self.find(key)?.map(|entry| entry.meta()))
+    }
+
+    fn look_each<'k, E: From<Failed>>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        mut each: impl FnMut(Option<EntryMeta>) -> Result<bool, E>,
+    ) -> Result<i64, E> {
+        let mut hits = 0;
+        for entry in self.find_each(keys)? {
+            hits += i64::from(each(entry.map(|entry| entry.meta()))?);
+        }
+        Ok(hits)
+    }
+
+    fn look_if(
+        &self,
+        key: &Option<HashedKey>,
+        holds: impl Fn(&dyn Present) -> bool,
+    ) -> Result<bool, Failed> {
+        Ok(self.find(key)?.is_some_and(|entry| holds(&entry)))
+    }
+
+    fn size(&self, key: &Option<HashedKey>) -> Result<Option<u64>, Failed> {
+        let length = key.map_or(0, |key| key.bytes().len());
+        let meta = self.look(key)?;
+        Ok(meta.map(|meta| (ROW + length + meta.length) as u64))
+    }
+
+    /// Who may overwrite need not have the right to delete: an entry whose deadline is over is stored,
+    /// and has expired.
+    fn put(
+        &self,
+        key: &Option<HashedKey>,
+        new: NewEntry<'_>,
+        condition: If<'_>,
+    ) -> Result<bool, Failed> {
+        let row_key = match condition {
+            If::Present => key.as_ref().ok_or(Failed::Key)?.key,
+            _ => self.new_key(key)?,
+        };
+        let row = self.row(&new)?;
+        let New { value, deadline } = row;
+        let cache = self.changed()?;
+        let put_if = |seek| {
+            self.change_if(key, seek, RowAction::Put(row), |entry| {
+                condition.holds(entry)
+            })
+        };
+        let done = match condition {
+            If::Always => ops::set(cache, row_key, value, deadline),
+            If::Absent => ops::add(cache, row_key, value, deadline),
+            If::Present => ops::replace(cache, row_key, value, deadline),
+            If::Equal(_) => put_if(Seek::Visible)?,
+            If::NotEqual(_) | If::NoValue => put_if(Seek::Any)?,
+        };
+        self.tally(Figure::Sets, u64::from(done));
+        Ok(done)
+    }
+
+    fn change<R, E: From<Failed>>(
+        &self,
+        key: &Option<HashedKey>,
+        buffers: &mut Buffers,
+        decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
+    ) -> Result<R, E> {
+        let cache = self.changed()?;
+        let Some(hashed) = key else {
+            buffers.made.clear();
+            return match decide(None, &mut buffers.made)? {
+                (Change::Put(_), _) => Err(Failed::Key.into()),
+                (_, answer) => Ok(answer),
+            };
+        };
+        let changed = change::change(cache, hashed.key, Seek::Any, |entry| {
+            match self.decided(key, entry, buffers, &decide) {
+                Ok((action, answer)) => {
+                    let figure = match (&action, &entry) {
+                        (RowAction::Put(_), _) => Some(Figure::Sets),
+                        (RowAction::Remove, Some(_)) => Some(Figure::Deletes),
+                        _ => None,
+                    };
+                    (action, Ok((answer, figure)))
+                }
+                Err(error) => (RowAction::Keep, Err(error)),
+            }
+        });
+        let (answer, figure) = changed.ok_or(Failed::NotCarriedOut)??;
+        if let Some(figure) = figure {
+            self.tally(figure, 1);
+        }
+        Ok(answer)
+    }
+
+    fn touch(
+        &self,
+        key: &Option<HashedKey>,
+        deadline: Timestamp,
+        allows: impl Fn(&dyn Present) -> bool,
+    ) -> Result<bool, Failed> {
+        let action = RowAction::Redate(deadline_of(deadline));
+        self.change_if(key, Seek::Visible, action, |entry| {
+            entry.is_some_and(&allows)
+        })
+    }
+
+    fn remove(
+        &self,
+        key: &Option<HashedKey>,
+        allows: impl Fn(&dyn Present) -> bool,
+    ) -> Result<bool, Failed> {
+        let allows = |entry: Option<&dyn Present>| entry.is_some_and(&allows);
+        let removed = self.change_if(key, Seek::ToRemove, RowAction::Remove, allows)?;
+        self.tally(Figure::Deletes, u64::from(removed));
+        Ok(removed)
+    }
+
+    fn remove_if(&self, key: &Option<HashedKey>, condition: If<'_>) -> Result<bool, Failed> {
+        let expected = match condition {
+            If::Equal(Value::Stored(expected)) => Some(expected),
+            If::NoValue => None,
+            _ => return self.remove(key, |entry| condition.holds(Some(entry))),
+        };
+        let (cache, Some(key)) = (self.changed()?, key) else {
+            return Ok(false);
+        };
+        let removed = ops::delete_if(cache, key.key, expected);
+        self.tally(Figure::Deletes, u64::from(removed));
+        Ok(removed)
+    }
+
+    fn take(
+        &self,
+        key: &Option<HashedKey>,
+        buffers: &mut Buffers,
+    ) -> Result<Option<EntryMeta>, Failed> {
+        let cache = self.changed()?;
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let taken = take(cache, key.key, |entry| *entry)?;
+        // The entry is gone by now: without memory for it that is undone.
+        Ok(
+            taken.map(|entry| match copy_out(&entry, &mut buffers.found) {
+                Ok(meta) => meta,
+                Err(OutOfMemory) => memory::exhausted(entry.meta().length),
+            }),
+        )
+    }
+
+    fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed> {
+        let cache = self.changed()?;
+        let keys = keys.filter_map(|key| Some(self.key(key)?.key));
+        Ok(delete_many(cache, keys)?)
+    }
+
+    fn in_order(&self, keys: &mut [&[u8]]) {
+        match self.cache.key_type.is_text() {
+            true => keys.sort_unstable(),
+            false => keys.sort_by_cached_key(|key| {
+                let key = self.key(key);
+                self.spelled(&key).map(<[u8]>::to_vec)
+            }),
+        }
+    }
+
+    fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed> {
+        let cache = self.changed()?;
+        let keys = keys.iter().filter_map(|key| Some((self.key(key)?.key, ())));
+        for (key, ()) in last_of_each(keys) {
+            change::change(cache, key, Seek::Any, |_| (RowAction::Keep, ()));
+        }
+        Ok(())
+    }
+
+    fn set_all<'k>(
+        &self,
+        pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
+        deadline: Timestamp,
+        new_only: bool,
+    ) -> Result<bool, Failed> {
+        let mut entries = memory::list(pairs.clone().count());
+        for (key, value) in pairs {
+            let value = self.stored(&Value::Spelled(value))?;
+            entries.push((self.new_key(&self.key(key))?, value));
+        }
+        let (cache, deadline) = (self.changed()?, deadline_of(deadline));
+        if !new_only {
+            set_many(cache, entries.into_iter(), deadline)?;
+            return Ok(true);
+        }
+        let entries = last_of_each(entries.into_iter());
+        for (at, (key, value)) in entries.iter().enumerate() {
+            if !ops::add(cache, *key, Some(*value), deadline) {
+                // Somebody was faster since the look at the keys. Of ours nobody has seen any.
+                let own = entries.iter().take(at).map(|&(key, _)| key);
+                delete_many(cache, own)?;
+                return Ok(false);
+            }
+        }
+        self.tally(Figure::Sets, entries.len() as u64);
+        Ok(true)
+    }
+}
+
+/// An entry whose row is locked, or was read.
+impl Present for Entry {
+    fn meta(&self) -> EntryMeta {
+        let printed = self.value.map(printed);
+        meta_of(self, printed.as_ref())
+    }
+
+    fn has(&self, value: &Value) -> bool {
+        match (value, self.value) {
+            (_, None) => false,
+            (Value::Stored(value), Some(own)) => convert::equal(own, *value),
+            (Value::Spelled(value), Some(own)) => printed(own).bytes() == *value,
+        }
+    }
+}
+
+/// The value as a client is given it: JSON as text.
+fn printed(value: Stored) -> Stored {
+    match value.value_type() {
+        ValueType::Json => Stored::of(convert::result::<Text>(value)),
+        _ => value,
+    }
+}
+
+fn meta_of(entry: &Entry, printed: Option<&Stored>) -> EntryMeta {
+    EntryMeta {
+        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+        negative: printed.is_none(),
+        length: printed.map_or(0, |value| value.bytes().len()),
+    }
+}
+
+fn copy_out(entry: &Entry, buffer: &mut Vec<u8>) -> Result<EntryMeta, OutOfMemory> {
+    let printed = entry.value.map(printed);
+    let bytes = printed.as_ref().map_or(&[][..], |value| value.bytes());
+    raw::grow(buffer, bytes.len())?;
+    if let Some(place) = buffer.get_mut(..bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    Ok(meta_of(entry, printed.as_ref()))
+}
+
+fn deadline_of(moment: Timestamp) -> Deadline {
+    (moment != NO_DEADLINE).then_some(moment)
+}
+
+/// For who is told when what it has read ends.
+fn note_deadline(entry: Option<&Entry>) {
+    if let Some(deadline) = entry.and_then(|entry| entry.deadline) {
+        raw::note_soonest(deadline);
+    }
+}

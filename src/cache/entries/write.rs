@@ -1,0 +1,318 @@
+//! Changes of entries by functions of SQL. Each is a call of [`Store`], whatever the cache is; where
+//! a table and a memory cache differ by nature, the function says why.
+
+use std::iter::once;
+
+use pgcache_store::NO_DEADLINE;
+
+use super::buffers::with_buffers;
+use super::memory::judge_copy;
+use super::read::{self, Entry, Look};
+use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
+use super::table::Rows;
+use crate::cache::catalog::registry::{Cache, Storage};
+use crate::cache::commit::changes;
+use crate::cache::memory::raw::Entries;
+use crate::cache::memory::{handle, ops as memory_cache};
+use crate::cache::model::counter;
+use crate::cache::model::deadline::Deadline;
+use crate::cache::model::key::Key;
+use crate::cache::open::again;
+use crate::cache::table::change::{self, Seek};
+use crate::cache::table::{ops as table, remove_many};
+use crate::error::Error;
+use crate::pg::memory;
+use crate::pg::session;
+use crate::pg::session::clock::Timestamp;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::shmem::slot::Figure;
+use crate::pg::table::new_row::RowAction;
+use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
+use crate::pg::value::stored::Stored;
+
+/// Runs a call of [`Store`] on the entries of a cache that is open to be changed.
+macro_rules! on_entries {
+    ($cache:expr, $entries:ident => $call:expr) => {
+        match $cache.storage {
+            Storage::Memory => on_memory($cache, |$entries| $call),
+            _ => {
+                let $entries = &Rows::of($cache);
+                Ok($call?)
+            }
+        }
+    };
+}
+
+/// Runs a call on the entries of a memory cache. One that was cleared and given another slot meanwhile
+/// is looked up anew; one that was dropped is an error.
+fn on_memory<R>(
+    cache: &Cache,
+    call: impl Fn(&Entries<'_>) -> Result<R, Failed>,
+) -> Result<R, Error> {
+    loop {
+        match call(&Entries::open(cache)?) {
+            Err(Failed::Gone) => session::check_for_interrupts(),
+            done => return Ok(done?),
+        }
+    }
+}
+
+fn new(entry: Entry) -> NewEntry<'static> {
+    NewEntry {
+        value: entry.value.map(Value::Stored),
+        deadline: entry.deadline.unwrap_or(NO_DEADLINE),
+    }
+}
+
+/// Stores an entry on a condition; whether it did.
+fn put(cache: &Cache, key: Key, entry: Entry, condition: If<'_>) -> Result<bool, Error> {
+    on_entries!(cache, entries => entries.put(&entries.key_of(&key), new(entry), condition))
+}
+
+/// Inserts or overwrites.
+pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
+    put(cache, key, entry, If::Always).map(drop)
+}
+
+/// Inserts or overwrites several; of a key given twice the last value wins. Says how many.
+pub fn set_many(
+    cache: &Cache,
+    entries: impl Iterator<Item = (Key, Stored)>,
+    deadline: Deadline,
+) -> Result<i64, Error> {
+    let entries = last_of_each(entries);
+    for &(key, _) in &entries {
+        cache.check_room(key)?;
+    }
+    if cache.storage == Storage::Memory {
+        for (key, value) in &entries {
+            handle::check_size(key.text().bytes(), value.bytes())?; // all or none
+        }
+        for &(key, value) in &entries {
+            let value = Some(value);
+            set(cache, key, Entry { value, deadline })?;
+            session::check_for_interrupts();
+        }
+        return Ok(entries.len() as i64);
+    }
+    table::set_many(cache, &entries, deadline)?;
+    cache.count(Figure::Sets, entries.len() as u64);
+    Ok(entries.len() as i64)
+}
+
+/// Inserts if no live entry is there.
+pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    put(cache, key, entry, If::Absent)
+}
+
+/// Overwrites if a live entry is there.
+pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
+    put(cache, key, entry, If::Present)
+}
+
+/// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
+pub fn replace_if(
+    cache: &Cache,
+    key: Key,
+    expected: Option<Stored>,
+    entry: Entry,
+) -> Result<bool, Error> {
+    put(cache, key, entry, equals(expected))
+}
+
+fn equals(expected: Option<Stored>) -> If<'static> {
+    expected.map_or(If::NoValue, |value| If::Equal(Value::Stored(value)))
+}
+
+/// Removes a live entry whose value equals `expected`; None equals a negative entry.
+pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
+    on_entries!(cache, entries => entries.remove_if(&entries.key_of(&key), equals(expected)))
+}
+
+/// Adds to a counter; the sum. The deadline counts only where there is no live entry. None when a
+/// trigger of the table's own has kept the row from being written.
+pub fn increment(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    deadline: Deadline,
+) -> Result<Option<i64>, Error> {
+    cache.check_room(key)?;
+    let new = deadline.unwrap_or(NO_DEADLINE);
+    let done = match cache.storage {
+        Storage::Memory => count_in_memory(cache, key, delta, Some(new))?,
+        _ => {
+            let sum = |value| sum(cache, value, delta);
+            number(table::increment(cache, key, delta, deadline, sum)?)?
+        }
+    };
+    if cache.storage != Storage::Memory {
+        cache.count(Figure::Sets, 1);
+    }
+    Ok(done)
+}
+
+/// Adds to a counter that is there; the sum, None where there is no live entry, or where a policy or
+/// trigger of the table's own keeps it from being written.
+pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<i64>, Error> {
+    if cache.storage == Storage::Memory {
+        return count_in_memory(cache, key, delta, None);
+    }
+    let done = change::change(cache, key, Seek::Visible, |present| {
+        let summed = present.map(|entry| sum(cache, entry.value, delta));
+        match summed.transpose() {
+            Ok(Some(sum)) => (RowAction::Revalue(Some(sum)), Ok(Some(sum))),
+            other => (RowAction::Keep, other),
+        }
+    });
+    let sum = done.transpose()?.flatten();
+    cache.count(Figure::Sets, u64::from(sum.is_some()));
+    number(sum)
+}
+
+/// Adds to a counter of a memory cache. An absent one begins with this deadline; None: it does not
+/// begin.
+fn count_in_memory(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    new: Option<Timestamp>,
+) -> Result<Option<i64>, Error> {
+    on_memory(cache, |entries| {
+        let decide = |present: Copied<'_>, made: &mut Vec<u8>| {
+            let Some(deadline) = present.map(|(meta, _)| meta.deadline).or(new) else {
+                return Ok((Change::Keep, None));
+            };
+            let former = present.filter(|(meta, _)| !meta.negative);
+            let sum = counter::add(former.map(|(_, value)| value), delta)?;
+            made.extend_from_slice(sum.to_string().as_bytes());
+            Ok::<_, Failed>((Change::Put(deadline), Some(sum)))
+        };
+        with_buffers(|buffers| entries.change(&entries.key_of(&key), buffers, decide))
+    })
+}
+
+/// `value + delta` in the stored form of a counter.
+fn sum(cache: &Cache, value: Option<Stored>, delta: i64) -> Result<Stored, Error> {
+    let text = counter::sum(value.map(convert::result), delta)?;
+    Ok(convert::argument(text, cache.value_type))
+}
+
+/// A counter's number.
+fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
+    let text = counter.map(convert::result::<Text>);
+    text.map(|text| counter::parse(text.bytes())).transpose()
+}
+
+/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
+/// leaves it.
+pub fn touch<R>(
+    cache: &Cache,
+    key: Key,
+    deadline: Deadline,
+    project: impl Fn(&Entry) -> R,
+) -> Result<Option<R>, Error> {
+    if cache.storage != Storage::Memory {
+        return Ok(table::touch(cache, key, deadline).as_ref().map(project));
+    }
+    on_memory(cache, |entries| {
+        let key = entries.key_of(&key);
+        judge_copy(
+            entries,
+            &key,
+            |entry| Some(project(entry)),
+            |copied| {
+                let deadline = deadline.unwrap_or(NO_DEADLINE);
+                entries.touch(&key, deadline, |entry| is_unchanged(Some(entry), copied))
+            },
+        )
+    })
+}
+
+/// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
+pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
+    Ok(read::find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
+}
+
+/// Takes a live entry's deadline away.
+pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
+    Ok(touch(cache, key, None, |_| ())?.is_some())
+}
+
+/// Removes an entry; says whether it was live.
+pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
+    if cache.storage == Storage::Memory {
+        return on_memory(cache, |entries| {
+            Ok(entries.delete_each(once(key.bytes()))? > 0)
+        });
+    }
+    note_deletion(cache, key);
+    let done = table::delete(cache, key);
+    cache.count(Figure::Deletes, u64::from(done));
+    Ok(done)
+}
+
+/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it
+/// there.
+pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
+    if cache.storage == Storage::Memory {
+        return on_memory(cache, |entries| {
+            let key = entries.key_of(&key);
+            judge_copy(
+                entries,
+                &key,
+                |entry| Some(project(entry)),
+                |copied| entries.remove(&key, |entry| is_unchanged(Some(entry), copied)),
+            )
+        });
+    }
+    note_deletion(cache, key);
+    let taken = table::take(cache, key).as_ref().map(project);
+    cache.count(Figure::Deletes, u64::from(taken.is_some()));
+    Ok(taken)
+}
+
+/// Removes several; says how many were live.
+pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
+    let mut removed = 0;
+    for (key, ()) in last_of_each(keys.map(|key| (key, ()))) {
+        removed += i64::from(delete(cache, key)?);
+        session::check_for_interrupts();
+    }
+    Ok(removed)
+}
+
+/// In the order of the keys, each key once: what comes last of it.
+pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
+    let mut numbered = memory::collect(entries.enumerate());
+    numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
+        (key.bytes(), other_at).cmp(&(other.bytes(), at))
+    });
+    numbered.dedup_by(|(_, (key, _)), (_, (last, _))| key.bytes() == last.bytes());
+    memory::collect(numbered.into_iter().map(|(_, entry)| entry))
+}
+
+/// Removes all entries whose key begins with `prefix`; says how many were live.
+pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
+    cache.check_prefix(prefix)?;
+    let removed = match cache.storage {
+        Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
+        _ => {
+            changes::note_removal(cache.relation, prefix.bytes());
+            again::ask_for_end(cache);
+            remove_many::delete_prefix(cache, prefix)
+        }
+    };
+    cache.count(Figure::Deletes, removed as u64);
+    Ok(removed)
+}
+
+/// A deletion that finds no row still says that what is being computed for the key is out of date.
+fn note_deletion(cache: &Cache, key: Key) {
+    if fault::on(Fault::DeletionNotNoted) {
+        return;
+    }
+    changes::note_deletion(cache.relation, key.text().bytes());
+    again::ask_for_end(cache);
+}

@@ -1,0 +1,58 @@
+//! What a command asks of entries beside what [`Store`] has: whether this protocol serves them.
+
+use crate::cache::catalog::registry::Storage;
+use crate::cache::entries::store::Store;
+use crate::cache::memory::raw::Entries;
+use crate::pg::value::datum::ValueType;
+use crate::resp::commands::refusal::{Done, Refusal};
+use crate::resp::target::{Rights, Target};
+
+/// Entries that commands work on.
+pub trait Served: Store {
+    /// Keys of one piece of a command; what is left is done when others have had their turn.
+    const PIECE: usize;
+
+    /// An error where the role has these rights and they are of no use all the same.
+    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a>;
+    /// Makes the entries ready to be changed by a command that has these rights.
+    fn open<'a>(&self, rights: Rights) -> Done<'a>;
+    /// Whether an entry that is not here may be elsewhere.
+    fn is_partial(target: &Target) -> bool;
+}
+
+/// Keys of one piece, some 20 µs of work.
+pub const PIECE: usize = 128;
+
+impl Served for Entries<'_> {
+    const PIECE: usize = PIECE;
+
+    #[inline]
+    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a> {
+        let cache = &target.cache;
+        let (is_table, changes) = (target.is_table(), rights != Rights::READ);
+        if cache.value_type == ValueType::Json {
+            return Err(if is_table {
+                Refusal::Table
+            } else {
+                Refusal::Json
+            });
+        }
+        if changes && is_table {
+            return Err(Refusal::Table);
+        }
+        if changes && cache.settings.watch.is_some() {
+            return Err(Refusal::Watched);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn open<'a>(&self, _: Rights) -> Done<'a> {
+        Ok(())
+    }
+
+    #[inline]
+    fn is_partial(target: &Target) -> bool {
+        target.cache.storage != Storage::Memory
+    }
+}
