@@ -4,29 +4,33 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use super::{Answer, TO_DELETE};
+use super::{Answer, SWEEP, TO_DELETE};
 use crate::cache::expiry::cron::{self, Job};
 use crate::cache::expiry::on_demand;
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::name;
 use crate::pg::session::transaction;
+use crate::pg::value::call::functions;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
-#[pg_extern]
-fn cache_expire_here(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
-    let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
-    if max_rows < 0 {
-        return Err(Error::NegativeCount("max_rows").into());
+functions! {
+    /// Removes expired entries, of all caches if none is named; how many.
+    [0, SWEEP, TO_DELETE]
+    fn cache_expire: fn(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
+        let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
+        if max_rows < 0 {
+            return Err(Error::NegativeCount("max_rows").into());
+        }
+        if cache.is_none() {
+            transaction::require_writable(NAME);
+            return Ok(on_demand::expire_all(max_rows)?);
+        }
+        let cache = open::to_write(cache, TO_DELETE, NAME)?;
+        Ok(on_demand::expire(&cache, max_rows)?)
     }
-    if cache.is_none() {
-        transaction::require_writable(c"cache_expire()");
-        return Ok(on_demand::expire_all(max_rows)?);
-    }
-    let cache = open::to_write(cache, TO_DELETE, c"cache_expire()")?;
-    Ok(on_demand::expire(&cache, max_rows)?)
 }
 
 /// Removes until nothing is due or the time is over: `removed bigint, done boolean`.

@@ -19,6 +19,7 @@ pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;
 
+use crate::cache::distribute::request::Kind;
 use crate::pg::catalog::privilege::Privileges;
 
 /// What every function gives: its result, or an error for the user.
@@ -31,3 +32,31 @@ pub const TO_WRITE: Privileges = Privileges::SELECT
     .and(Privileges::UPDATE);
 pub const TO_DELETE: Privileges = Privileges::DELETE;
 pub const TO_TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
+
+// How calls find the nodes of Citus that have their entries, and which arguments say so.
+pub const READ: Kind = Kind::Read { key: 0 };
+pub const WRITE: Kind = Kind::Write { key: 0 };
+pub const FETCH: Kind = Kind::Fetch { key: 0 };
+pub const LEASE: Kind = Kind::Lease { key: 0, wait: 1 };
+pub const READ_MANY: Kind = Kind::ReadMany { keys: 0 };
+pub const WRITE_MANY: Kind = Kind::WriteMany {
+    keys: 0,
+    values: None,
+};
+pub const SET_MANY: Kind = Kind::WriteMany {
+    keys: 0,
+    values: Some(1),
+};
+pub const PAGE: Kind = Kind::Page { most: 2 };
+pub const COUNT: Kind = Kind::Sum {
+    most: None,
+    writes: false,
+};
+pub const REMOVE: Kind = Kind::Sum {
+    most: None,
+    writes: true,
+};
+pub const SWEEP: Kind = Kind::Sum {
+    most: Some(1),
+    writes: true,
+};

@@ -10,16 +10,18 @@ use super::read::columns;
 use super::{Answer, TO_READ};
 use crate::cache::commit::setup;
 use crate::cache::definition::{declare, view};
+use crate::cache::distribute::request::Kind;
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::open;
-use crate::cache::table::{access_path, verify};
+use crate::cache::table::{access_path, verify as copies};
 use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::resp::board::Board;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
+use crate::pg::value::call::functions;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;
@@ -206,21 +208,23 @@ fn verify_dependencies() -> Rows<3> {
     Rows(rows.collect())
 }
 
-/// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
-/// hot_value, table_value.
-#[pg_extern]
-fn verify_here(cache: Option<Oid>) -> Answer<Stream<3>> {
-    Ok(Stream::new(move |sink| {
-        let cache = open::to_read(cache, TO_READ)?;
-        declare::follow_writers(Some(cache.relation));
-        verify::each(&cache, &mut |compare| {
-            sink.row(|| {
-                let (key, copy, row) = compare()?;
-                let [hot_value, _] = columns::<Text>(&copy);
-                let row_value = row.map_or(Typed::NULL, |row| columns::<Text>(&row)[0]);
-                Some([key.into(), hot_value, row_value])
+functions! {
+    /// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
+    /// hot_value, table_value.
+    [0, Kind::Rows, TO_READ]
+    fn verify: fn(cache: Option<Oid>) -> Answer<Stream<3>> {
+        Ok(Stream::new(move |sink| {
+            let cache = open::to_read(cache, TO_READ)?;
+            declare::follow_writers(Some(cache.relation));
+            copies::each(&cache, &mut |compare| {
+                sink.row(|| {
+                    let (key, copy, row) = compare()?;
+                    let [hot_value, _] = columns::<Text>(&copy);
+                    let row_value = row.map_or(Typed::NULL, |row| columns::<Text>(&row)[0]);
+                    Some([key.into(), hot_value, row_value])
+                });
             });
-        });
-        Ok(())
-    }))
+            Ok(())
+        }))
+    }
 }

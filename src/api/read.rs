@@ -6,7 +6,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
-use super::{Answer, TO_READ};
+use super::{Answer, COUNT, PAGE, READ, TO_READ};
 use crate::cache::catalog::spread;
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::key::Key;
@@ -16,6 +16,7 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::session::clock;
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::key_type::KeyType;
@@ -23,109 +24,85 @@ use crate::pg::value::rows::{OutRow, Stream};
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
-#[pg_extern]
-fn cache_get_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
-    get(key, cache)
-}
+functions! {
+    /// The live value under a key.
+    [1, READ, TO_READ]
+    fn cache_get<Text>, cache_get_json<Json>, cache_get_bytes<Bytes>:
+    fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
+        let value = find(key, cache)?.and_then(|entry| entry.value);
+        Ok(value.map(convert::result))
+    }
 
-#[pg_extern]
-fn cache_get_json_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Json>> {
-    get(key, cache)
-}
+    /// The same, with whether it was found, and its deadline.
+    [1, READ, TO_READ]
+    fn cache_lookup<Text>, cache_lookup_bytes<Bytes>:
+    fn(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
+        Ok(OutRow(lookup_columns::<V>(find(key, cache)?.as_ref())))
+    }
 
-#[pg_extern]
-fn cache_get_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
-    get(key, cache)
-}
+    /// Whether there is a live entry.
+    [1, READ, TO_READ]
+    fn cache_exists: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
+        let asked = key.is_some();
+        let found = find(key, cache)?.is_some();
+        Ok(asked.then_some(found))
+    }
 
-fn get<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
-    let value = find(key, cache)?.and_then(|entry| entry.value);
-    Ok(value.map(convert::result))
-}
+    /// How long an entry lives still.
+    [1, READ, TO_READ]
+    fn cache_ttl: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
+        let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
+        let now = clock::now(); // later than the moment at which it was found live
+        let left = deadline.filter(|&deadline| deadline > now);
+        Ok(left.and_then(|deadline| clock::between(now, deadline)))
+    }
 
-#[pg_extern]
-fn cache_lookup_here(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
-    lookup::<Text>(key, cache)
-}
+    /// A page of entries in the order of their keys.
+    [3, PAGE, TO_READ]
+    fn cache_scan<Text>, cache_scan_bytes<Bytes>:
+    fn(
+        prefix: Option<Text>,
+        after: Option<Text>,
+        max_rows: Option<i32>,
+        cache: Option<Oid>,
+    ) -> Answer<Stream<3>> {
+        Ok(Stream::new(move |sink| {
+            let cache = open::to_read(cache, TO_READ)?;
+            let page = page(prefix, after, max_rows)?;
+            entries::scan(&cache, &page, &mut |copy_out| {
+                sink.row(|| {
+                    let (key, entry) = copy_out()?;
+                    let [value, deadline] = columns::<V>(&entry);
+                    Some([key.into(), value, deadline])
+                });
+            })
+        }))
+    }
 
-#[pg_extern]
-fn cache_lookup_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
-    lookup::<Bytes>(key, cache)
-}
+    /// The keys of such a page.
+    [3, PAGE, TO_READ]
+    fn cache_keys:
+    fn(
+        prefix: Option<Text>,
+        after: Option<Text>,
+        max_rows: Option<i32>,
+        cache: Option<Oid>,
+    ) -> Answer<Stream<1>> {
+        Ok(Stream::of_scalars(move |sink| {
+            let cache = open::to_read(cache, TO_READ)?;
+            let page = page(prefix, after, max_rows)?;
+            entries::keys(&cache, &page, &mut |copy_out| {
+                sink.row(|| Some([copy_out()?.into()]));
+            })
+        }))
+    }
 
-fn lookup<V: Value>(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
-    let found = find(key, cache)?;
-    Ok(OutRow(lookup_columns::<V>(found.as_ref())))
-}
-
-#[pg_extern]
-fn cache_exists_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
-    let asked = key.is_some();
-    let found = find(key, cache)?.is_some();
-    Ok(asked.then_some(found))
-}
-
-#[pg_extern]
-fn cache_ttl_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
-    let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
-    let now = clock::now(); // later than the moment at which it was found live
-    let left = deadline.filter(|&deadline| deadline > now);
-    Ok(left.and_then(|deadline| clock::between(now, deadline)))
-}
-
-#[pg_extern]
-fn cache_scan_here(
-    prefix: Option<Text>,
-    after: Option<Text>,
-    max_rows: Option<i32>,
-    cache: Option<Oid>,
-) -> Answer<Stream<3>> {
-    scan::<Text>(prefix, after, max_rows, cache)
-}
-
-#[pg_extern]
-fn cache_scan_bytes_here(
-    prefix: Option<Text>,
-    after: Option<Text>,
-    max_rows: Option<i32>,
-    cache: Option<Oid>,
-) -> Answer<Stream<3>> {
-    scan::<Bytes>(prefix, after, max_rows, cache)
-}
-
-fn scan<V: Value>(
-    prefix: Option<Text>,
-    after: Option<Text>,
-    max_rows: Option<i32>,
-    cache: Option<Oid>,
-) -> Answer<Stream<3>> {
-    Ok(Stream::new(move |sink| {
+    /// How many live entries there are.
+    [0, COUNT, TO_READ]
+    fn cache_count: fn(cache: Option<Oid>) -> Answer<i64> {
         let cache = open::to_read(cache, TO_READ)?;
-        let page = page(prefix, after, max_rows)?;
-        entries::scan(&cache, &page, &mut |copy_out| {
-            sink.row(|| {
-                let (key, entry) = copy_out()?;
-                let [value, deadline] = columns::<V>(&entry);
-                Some([key.into(), value, deadline])
-            });
-        })
-    }))
-}
-
-#[pg_extern]
-fn cache_keys_here(
-    prefix: Option<Text>,
-    after: Option<Text>,
-    max_rows: Option<i32>,
-    cache: Option<Oid>,
-) -> Answer<Stream<1>> {
-    Ok(Stream::of_scalars(move |sink| {
-        let cache = open::to_read(cache, TO_READ)?;
-        let page = page(prefix, after, max_rows)?;
-        entries::keys(&cache, &page, &mut |copy_out| {
-            sink.row(|| Some([copy_out()?.into()]));
-        })
-    }))
+        Ok(entries::count(&cache)?)
+    }
 }
 
 /// What a page is asked for by.
@@ -136,12 +113,6 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
         after,
         max_rows: usize::try_from(max_rows).map_err(|_| Error::NegativeCount("max_rows"))?,
     })
-}
-
-#[pg_extern]
-fn cache_count_here(cache: Option<Oid>) -> Answer<i64> {
-    let cache = open::to_read(cache, TO_READ)?;
-    Ok(entries::count(&cache)?)
 }
 
 /// The server of a key where entries are spread over several by the rule of Postgres' hash partitions, or by Citus.

@@ -1,82 +1,60 @@
 //! Removing entries: delete, delete_if, delete_prefix, take, clear.
 
-use std::ffi::CStr;
-
 use pgrx::pg_sys::Oid;
-use pgrx::prelude::*;
 
-use super::{Answer, TO_DELETE, TO_TAKE};
+use super::{Answer, REMOVE, TO_DELETE, TO_TAKE, WRITE};
 use crate::cache::definition::define;
+use crate::cache::distribute::request::Kind;
 use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
 use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
+use crate::pg::value::call::functions;
 use crate::pg::value::convert;
-use crate::pg::value::datum::{Bytes, Text, Value};
+use crate::pg::value::datum::{Bytes, Text};
 
-#[pg_extern]
-fn cache_delete_here(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let cache = open::to_write(cache, TO_DELETE, c"cache_delete()")?;
-    let key = cache.key(Key::of_write(key)?);
-    Ok(entries::delete(&cache, key)?)
-}
+functions! {
+    /// Removes an entry.
+    [1, WRITE, TO_DELETE]
+    fn cache_delete: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+        let cache = open::to_write(cache, TO_DELETE, NAME)?;
+        let key = cache.key(Key::of_write(key)?);
+        Ok(entries::delete(&cache, key)?)
+    }
 
-#[pg_extern]
-fn cache_delete_if_here(
-    key: Option<Text>,
-    expected: Option<Text>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    delete_if(key, expected, cache, c"cache_delete_if()")
-}
+    /// Removes an entry that has the expected value. NULL expects a negative entry.
+    [2, WRITE, TO_TAKE]
+    fn cache_delete_if<Text>, cache_delete_if_bytes<Bytes>:
+    fn(key: Option<Text>, expected: Option<V>, cache: Option<Oid>) -> Answer<bool> {
+        let cache = open::to_write(cache, TO_TAKE, NAME)?;
+        let key = cache.key(Key::of_write(key)?);
+        let expected = expected.map(|value| convert::argument(value, cache.value_type));
+        Ok(entries::delete_if(&cache, key, expected)?)
+    }
 
-#[pg_extern]
-fn cache_delete_if_bytes_here(
-    key: Option<Text>,
-    expected: Option<Bytes>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    delete_if(key, expected, cache, c"cache_delete_if_bytes()")
-}
+    /// Removes all entries whose key has a prefix.
+    [1, REMOVE, TO_DELETE]
+    fn cache_delete_prefix: fn(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
+        let cache = open::to_write(cache, TO_DELETE, NAME)?;
+        let prefix = prefix.ok_or(Error::NullArgument("prefix"))?;
+        Ok(entries::delete_prefix(&cache, prefix)?)
+    }
 
-fn delete_if<V: Value>(
-    key: Option<Text>,
-    expected: Option<V>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<bool> {
-    let cache = open::to_write(cache, TO_TAKE, function)?;
-    let key = cache.key(Key::of_write(key)?);
-    let expected = expected.map(|value| convert::argument(value, cache.value_type));
-    Ok(entries::delete_if(&cache, key, expected)?)
-}
+    /// Removes an entry and gives its value.
+    [1, WRITE, TO_TAKE]
+    fn cache_take<Text>, cache_take_bytes<Bytes>:
+    fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
+        let cache = open::to_write(cache, TO_TAKE, NAME)?;
+        let key = cache.key(Key::of_write(key)?);
+        let value = entries::take(&cache, key, |entry| entry.value.map(convert::result))?;
+        entries::count_read(&cache, value.is_some());
+        Ok(value.flatten())
+    }
 
-#[pg_extern]
-fn cache_delete_prefix_here(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
-    let cache = open::to_write(cache, TO_DELETE, c"cache_delete_prefix()")?;
-    let prefix = prefix.ok_or(Error::NullArgument("prefix"))?;
-    Ok(entries::delete_prefix(&cache, prefix)?)
-}
-
-#[pg_extern]
-fn cache_take_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Text>> {
-    take(key, cache, c"cache_take()")
-}
-
-#[pg_extern]
-fn cache_take_bytes_here(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Bytes>> {
-    take(key, cache, c"cache_take_bytes()")
-}
-
-fn take<V: Value>(key: Option<Text>, cache: Option<Oid>, function: &CStr) -> Answer<Option<V>> {
-    let cache = open::to_write(cache, TO_TAKE, function)?;
-    let key = cache.key(Key::of_write(key)?);
-    let value = entries::take(&cache, key, |entry| entry.value.map(convert::result))?;
-    entries::count_read(&cache, value.is_some());
-    Ok(value.flatten())
-}
-
-#[pg_extern]
-fn cache_clear_here(cache: Option<Oid>) -> Answer<()> {
-    let cache = open::to_clear(cache, c"cache_clear()")?;
-    Ok(define::clear(&cache)?)
+    /// Removes all entries.
+    [0, Kind::Clear, Privileges::TRUNCATE]
+    fn cache_clear: fn(cache: Option<Oid>) -> Answer<()> {
+        let cache = open::to_clear(cache, NAME)?;
+        Ok(define::clear(&cache)?)
+    }
 }

@@ -7,7 +7,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
-use super::{Answer, TO_WRITE};
+use super::{Answer, TO_WRITE, WRITE};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::counter;
@@ -15,175 +15,102 @@ use crate::cache::model::deadline::{self, FOREVER_MONTHS};
 use crate::cache::model::key::Key;
 use crate::cache::open;
 use crate::error::Error;
+use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::stored::Stored;
 
-#[pg_extern]
-fn cache_set_here(
-    key: Option<Text>,
-    value: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<()> {
-    set(key, value, ttl, cache, c"cache_set()")
-}
+functions! {
+    /// Inserts or overwrites an entry.
+    [3, WRITE, TO_WRITE]
+    fn cache_set<Text>, cache_set_json<Json>, cache_set_bytes<Bytes>:
+    fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<()> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
+    }
 
-#[pg_extern]
-fn cache_set_json_here(
-    key: Option<Text>,
-    value: Option<Json>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<()> {
-    set(key, value, ttl, cache, c"cache_set_json()")
-}
+    /// Stores an entry if no live one is there.
+    [3, WRITE, TO_WRITE]
+    fn cache_add<Text>, cache_add_bytes<Bytes>:
+    fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
+    }
 
-#[pg_extern]
-fn cache_set_bytes_here(
-    key: Option<Text>,
-    value: Option<Bytes>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<()> {
-    set(key, value, ttl, cache, c"cache_set_bytes()")
-}
+    /// Overwrites a live entry.
+    [3, WRITE, TO_WRITE]
+    fn cache_replace<Text>, cache_replace_bytes<Bytes>:
+    fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
+    }
 
-fn set<V: Value>(
-    key: Option<Text>,
-    value: Option<V>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<()> {
-    let (cache, key) = open_with_key(key, cache, function)?;
-    Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
-}
+    /// Overwrites an entry that has the expected value. NULL expects a negative entry, or none.
+    [4, WRITE, TO_WRITE]
+    fn cache_cas<Text>, cache_cas_bytes<Bytes>:
+    fn(
+        key: Option<Text>,
+        expected: Option<V>,
+        value: Option<V>,
+        ttl: Option<Interval>,
+        cache: Option<Oid>,
+    ) -> Answer<bool> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        let expected = expected.map(|value| convert::argument(value, cache.value_type));
+        Ok(entries::replace_if(&cache, key, expected, entry(&cache, value, ttl)?)?)
+    }
 
-#[pg_extern]
-fn cache_add_here(
-    key: Option<Text>,
-    value: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    add(key, value, ttl, cache, c"cache_add()")
-}
+    /// Adds to a counter.
+    [3, WRITE, TO_WRITE]
+    fn cache_incr:
+    fn(
+        key: Option<Text>,
+        delta: Option<i64>,
+        ttl: Option<Interval>,
+        cache: Option<Oid>,
+    ) -> Answer<Option<i64>> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        let delta = delta.ok_or(Error::NullArgument("delta"))?;
+        let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
+        Ok(entries::increment(&cache, key, delta, deadline)?)
+    }
 
-#[pg_extern]
-fn cache_add_bytes_here(
-    key: Option<Text>,
-    value: Option<Bytes>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    add(key, value, ttl, cache, c"cache_add_bytes()")
-}
+    /// Adds to a counter that is there.
+    [2, WRITE, TO_WRITE]
+    fn cache_incr_existing:
+    fn(key: Option<Text>, delta: Option<i64>, cache: Option<Oid>) -> Answer<Option<i64>> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        let delta = delta.ok_or(Error::NullArgument("delta"))?;
+        Ok(entries::increment_existing(&cache, key, delta)?)
+    }
 
-fn add<V: Value>(
-    key: Option<Text>,
-    value: Option<V>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, function)?;
-    Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
-}
+    /// Gives a live entry a new deadline.
+    [2, WRITE, TO_WRITE]
+    fn cache_touch: fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        Ok(touch(&cache, key, ttl, |_| ())?.is_some())
+    }
 
-#[pg_extern]
-fn cache_replace_here(
-    key: Option<Text>,
-    value: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    replace(key, value, ttl, cache, c"cache_replace()")
-}
+    /// The same, and gives its value.
+    [2, WRITE, TO_WRITE]
+    fn cache_get_touch<Text>, cache_get_touch_bytes<Bytes>:
+    fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<Option<V>> {
+        if key.is_none() {
+            open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
+            return Ok(None);
+        }
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        let value = touch(&cache, key, ttl, |entry| entry.value.map(convert::result))?;
+        entries::count_read(&cache, value.is_some());
+        Ok(value.flatten())
+    }
 
-#[pg_extern]
-fn cache_replace_bytes_here(
-    key: Option<Text>,
-    value: Option<Bytes>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    replace(key, value, ttl, cache, c"cache_replace_bytes()")
-}
-
-fn replace<V: Value>(
-    key: Option<Text>,
-    value: Option<V>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, function)?;
-    Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
-}
-
-#[pg_extern]
-fn cache_cas_here(
-    key: Option<Text>,
-    expected: Option<Text>,
-    value: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    replace_if(key, expected, value, ttl, cache, c"cache_cas()")
-}
-
-#[pg_extern]
-fn cache_cas_bytes_here(
-    key: Option<Text>,
-    expected: Option<Bytes>,
-    value: Option<Bytes>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<bool> {
-    replace_if(key, expected, value, ttl, cache, c"cache_cas_bytes()")
-}
-
-fn replace_if<V: Value>(
-    key: Option<Text>,
-    expected: Option<V>,
-    value: Option<V>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, function)?;
-    let expected = stored(&cache, expected);
-    Ok(entries::replace_if(
-        &cache,
-        key,
-        expected,
-        entry(&cache, value, ttl)?,
-    )?)
-}
-
-#[pg_extern]
-fn cache_incr_here(
-    key: Option<Text>,
-    delta: Option<i64>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<Option<i64>> {
-    let (cache, key) = open_with_key(key, cache, c"cache_incr()")?;
-    let delta = delta.ok_or(Error::NullArgument("delta"))?;
-    let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
-    Ok(entries::increment(&cache, key, delta, deadline)?)
-}
-
-#[pg_extern]
-fn cache_incr_existing_here(
-    key: Option<Text>,
-    delta: Option<i64>,
-    cache: Option<Oid>,
-) -> Answer<Option<i64>> {
-    let (cache, key) = open_with_key(key, cache, c"cache_incr_existing()")?;
-    let delta = delta.ok_or(Error::NullArgument("delta"))?;
-    Ok(entries::increment_existing(&cache, key, delta)?)
+    /// Takes a live entry's deadline away.
+    [1, WRITE, TO_WRITE]
+    fn cache_persist: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
+        let (cache, key) = open_with_key(key, cache, NAME)?;
+        Ok(entries::persist(&cache, key)?)
+    }
 }
 
 /// `value + delta`, for the statement that `cache_incr` runs over a table.
@@ -193,46 +120,6 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
         return Ok(None);
     };
     Ok(Some(counter::sum(Some(value), delta)?))
-}
-
-#[pg_extern]
-fn cache_touch_here(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, c"cache_touch()")?;
-    Ok(touch(&cache, key, ttl, |_| ())?.is_some())
-}
-
-#[pg_extern]
-fn cache_get_touch_here(
-    key: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<Option<Text>> {
-    get_touch(key, ttl, cache, c"cache_get_touch()")
-}
-
-#[pg_extern]
-fn cache_get_touch_bytes_here(
-    key: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-) -> Answer<Option<Bytes>> {
-    get_touch(key, ttl, cache, c"cache_get_touch_bytes()")
-}
-
-fn get_touch<V: Value>(
-    key: Option<Text>,
-    ttl: Option<Interval>,
-    cache: Option<Oid>,
-    function: &CStr,
-) -> Answer<Option<V>> {
-    if key.is_none() {
-        open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
-        return Ok(None);
-    }
-    let (cache, key) = open_with_key(key, cache, function)?;
-    let value = touch(&cache, key, ttl, |entry| entry.value.map(convert::result))?;
-    entries::count_read(&cache, value.is_some());
-    Ok(value.flatten())
 }
 
 /// A new deadline by the ttl, or by the cache's default; without both the deadline stays.
@@ -247,12 +134,6 @@ fn touch<R>(
         Some(_) => entries::touch(cache, key, deadline, project)?,
         None => entries::get_to_touch(cache, key)?.as_ref().map(project),
     })
-}
-
-#[pg_extern]
-fn cache_persist_here(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
-    let (cache, key) = open_with_key(key, cache, c"cache_persist()")?;
-    Ok(entries::persist(&cache, key)?)
 }
 
 #[pg_extern]
@@ -274,9 +155,4 @@ pub fn open_with_key(
 /// What is to be stored: the value in the cache's own type, and when it ends.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
     Ok(cache.entry(value.map(Stored::of), ttl)?)
-}
-
-/// An argument in the cache's own type.
-fn stored<V: Value>(cache: &Cache, value: Option<V>) -> Option<Stored> {
-    value.map(|value| convert::argument(value, cache.value_type))
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::refusal::sqlstate;
 use pgcache_tests::resp::{Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
@@ -345,4 +346,113 @@ fn a_trigger_does_not_end_a_back() {
     }
     assert_eq!(app.ask(&["GET", "k"]), Reply::Null);
     assert_eq!(backs(&door), before);
+}
+
+/// Commands that decide by the entry that is there, each with what SQL does in its place.
+const DECIDED: &[(&[&str], &str, &str)] = &[
+    (
+        &["SET", "counter", "9"],
+        "cache_set('counter', '9', cache => $1)",
+        "",
+    ),
+    (
+        &["INCR", "counter"],
+        "cache_incr('counter', cache => $1)::text",
+        "NULL",
+    ),
+    (&["INCRBYFLOAT", "counter", "1"], "", ""),
+    (&["APPEND", "counter", "0"], "", ""),
+    (&["SETRANGE", "counter", "0", "7"], "", ""),
+    (&["GETSET", "counter", "7"], "", ""),
+    (&["SET", "counter", "7", "KEEPTTL"], "", ""),
+    (
+        &["GETEX", "counter", "EX", "100"],
+        "cache_get_touch('counter', '100 s', $1)",
+        "NULL",
+    ),
+    (
+        &["INCR", "absent"],
+        "cache_incr_existing('counter', 1, $1)::text",
+        "NULL",
+    ),
+    (&["APPEND", "absent", "0"], "", ""),
+];
+
+#[test]
+fn what_a_trigger_prevents_is_never_the_answer() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "SELECT cache_set('counter', '5', cache => '{UNLOGGED}');
+         CREATE FUNCTION prevent() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER a_prevent BEFORE INSERT OR UPDATE OR DELETE ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION prevent()"
+    ));
+    let mut client = client_in(&door, 1, None);
+    for (command, function, answer) in DECIDED {
+        let error = client.ask(command).error();
+        assert!(
+            error.contains("prevented this change"),
+            "{command:?}: {error:?}"
+        );
+        if !function.is_empty() {
+            let call = function.replace("$1", &format!("'{UNLOGGED}'"));
+            let given = session.text(&format!("SELECT coalesce({call}::text, 'NULL')"));
+            assert_eq!(given, *answer, "{call}");
+        }
+    }
+    for (command, reply) in [
+        (&["SETNX", "absent", "1"][..], Reply::Integer(0)),
+        (&["SET", "counter", "7", "XX"], Reply::Null),
+        (&["SET", "counter", "7", "IFEQ", "5"], Reply::Null),
+        (&["EXPIRE", "counter", "100"], Reply::Integer(0)),
+        (&["DEL", "counter"], Reply::Integer(0)),
+        (&["GETDEL", "counter"], Reply::Null),
+        (&["GET", "counter"], Reply::bulk("5")),
+        (&["TTL", "counter"], Reply::Integer(-1)),
+        (&["GET", "absent"], Reply::Null),
+    ] {
+        assert_eq!(client.ask(command), reply, "{command:?}");
+    }
+    for call in [
+        "cache_add('absent', '1', cache => $1)",
+        "cache_replace('counter', '7', cache => $1)",
+        "cache_cas('counter', '5', '7', cache => $1)",
+        "cache_delete_if('counter', '5', $1)",
+        "cache_persist('counter', $1)",
+    ] {
+        let call = call.replace("$1", &format!("'{UNLOGGED}'"));
+        assert!(!session.holds(&format!("SELECT {call}")), "{call}");
+    }
+}
+
+/// A policy that shows a row to be read and not to be changed: SQL and the protocol end alike.
+#[test]
+fn what_a_policy_prevents_is_an_error_or_nothing() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE, DELETE ON {UNLOGGED} TO app;
+         SELECT cache_set('counter', '5', cache => '{UNLOGGED}'), cache_set('hidden', '5', cache => '{UNLOGGED}');
+         ALTER TABLE {UNLOGGED} ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY reads ON {UNLOGGED} FOR SELECT USING (key <> 'hidden');
+         CREATE POLICY adds ON {UNLOGGED} FOR INSERT WITH CHECK (true)"
+    ));
+    let mut client = client_in(&door, 1, Some("app"));
+    session.run("SET SESSION AUTHORIZATION app");
+    for key in ["counter", "hidden"] {
+        for command in [
+            &["INCR", key][..],
+            &["APPEND", key, "0"],
+            &["SET", key, "9", "KEEPTTL"],
+        ] {
+            let error = client.ask(command).error();
+            assert!(error.contains("policy"), "{command:?}: {error}");
+        }
+        let call = format!("SELECT cache_incr('{key}', cache => '{UNLOGGED}')");
+        let error = session.try_value(&call).expect_err(&call);
+        assert_eq!(sqlstate(&error), "42501");
+        let call = format!("SELECT cache_incr_existing('{key}', 1, '{UNLOGGED}') IS NULL");
+        assert!(session.holds(&call), "{call}");
+    }
+    assert_eq!(client.ask(&["GET", "counter"]), Reply::bulk("5"));
 }

@@ -51,10 +51,6 @@ const BY_HAND: &[&str] = &[
     "renew_copied_wrapper|f|f|0|boolean|key text,cache regclass",
 ];
 
-/// What the name of a function ends with that is called by way of another one, which has the symbol and no declaration
-/// of its own: `src/api/distribute.rs`.
-const HERE: &str = "_here";
-
 /// `T` of `Wrapper<T>` and of `Wrapper<T,E>`.
 fn inside<'t>(kind: &'t str, wrapper: &str) -> Option<&'t str> {
     let inner = kind
@@ -88,11 +84,10 @@ fn differences(declared: &str, written: &BTreeMap<String, Extern>) -> Vec<String
     let &[symbol, strict, set, count, result, arguments] = &columns[..] else {
         panic!("six columns: {declared}");
     };
-    let Some(rust) = symbol.strip_suffix("_wrapper").and_then(|name| {
-        written
-            .get(name)
-            .or_else(|| written.get(&format!("{name}{HERE}")))
-    }) else {
+    let Some(rust) = symbol
+        .strip_suffix("_wrapper")
+        .and_then(|name| written.get(name))
+    else {
         return vec![format!("no #[pg_extern] fn has the symbol {symbol}")];
     };
     let mut found = Vec::new();
@@ -188,8 +183,7 @@ fn every_declaration_of_every_version_agrees_with_rust() {
             let declared: BTreeSet<String> = declared.iter().map(symbol).collect();
             let missing: Vec<_> = written
                 .keys()
-                .map(|name| name.strip_suffix(HERE).unwrap_or(name))
-                .filter(|name| !declared.contains(*name) && !ONLY_BEFORE.contains(name))
+                .filter(|name| !declared.contains(*name) && !ONLY_BEFORE.contains(&&name[..]))
                 .collect();
             assert!(missing.is_empty(), "{version} does not declare {missing:?}");
         }

@@ -112,8 +112,8 @@ pub enum Failed {
     /// No entry can have this key.
     Key,
     OutOfMemory,
-    /// What was decided was not carried out ten times: a policy or a trigger of the table's own
-    /// keeps it from being written.
+    /// What was decided was not carried out: a policy or a trigger of the table's own keeps the entry
+    /// from being written.
     NotCarriedOut,
     /// The cache is not open to be changed.
     NotOpen,

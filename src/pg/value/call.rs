@@ -6,6 +6,10 @@
 
 use std::ffi::CStr;
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use pgrx::PgMemoryContexts;
+use pgrx::callconv::{ArgAbi, Args, CallCx, FcInfo, RetAbi};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::pg_sys::{self, Datum, FunctionCallInfo, Oid};
@@ -340,35 +344,140 @@ pub unsafe fn enter<R>(
     }
 }
 
-/// Functions that Postgres calls by these symbols and that choose a way first: `symbol info here => route`.
-macro_rules! chosen {
-    ($is_loaded:path, $choose:path, $leave:path, $kind:ty; $($symbol:ident $info:ident $here:ident $route:expr;)*) => {
-        /// The functions, as other nodes name them.
-        static ROUTES: &[$kind] = &[$($route),*];
-        $(
-        #[unsafe(no_mangle)]
-        #[allow(unsafe_code)] // the calling convention, as pgrx writes it for other functions
-        pub extern "C-unwind" fn $info() -> &'static pgrx::pg_sys::Pg_finfo_record {
-            const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
-                pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
-            &VERSION_1
-        }
+/// Makes a call of a Rust function: its arguments are unboxed by `run`, and its result is boxed, as
+/// pgrx does it for a `#[pg_extern]`.
+///
+/// # Safety
+/// A valid call. `run` takes the arguments that the SQL declaration names, in their order, and gives
+/// the result that it names.
+#[inline]
+pub unsafe fn answer<R: for<'fcx> RetAbi>(
+    call: FunctionCallInfo,
+    run: impl for<'a, 'fcx> FnOnce(&mut Args<'a, 'fcx>) -> R + UnwindSafe + RefUnwindSafe,
+) -> Datum {
+    // SAFETY: by the caller's word. What `run` leaves is boxed in the memory context that the result
+    // asks for.
+    unsafe {
+        pgrx_extern_c_guard(move || {
+            let mut call = FcInfo::from_ptr(call);
+            let result = match R::check_and_prepare(&mut call) {
+                CallCx::WrappedFn(context) => {
+                    let mut context = PgMemoryContexts::For(context);
+                    let arguments = &mut call.args();
+                    R::to_ret(context.switch_to(|_| run(arguments)))
+                }
+                CallCx::RestoreCx => R::ret_from_fcx(&mut call),
+            };
+            R::box_ret_in(&mut call, result).sans_lifetime()
+        })
+    }
+}
 
-        #[unsafe(no_mangle)]
-        #[allow(unsafe_code)] // as above
-        pub unsafe extern "C-unwind" fn $symbol(
-            call: pgrx::pg_sys::FunctionCallInfo,
-        ) -> pgrx::pg_sys::Datum {
-            unsafe extern "C-unwind" {
-                fn $here(call: pgrx::pg_sys::FunctionCallInfo) -> pgrx::pg_sys::Datum;
-            }
-            static ROUTE: $kind = $route;
-            // SAFETY: Postgres' call is passed on; both functions have its declaration.
-            unsafe {
-                $crate::pg::value::call::enter(call, $here, $is_loaded, $choose, &ROUTE, $leave)
-            }
-        }
-        )*
+/// The next argument of a call.
+///
+/// # Safety
+/// The SQL declaration has an argument of this type there.
+#[inline]
+pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
+    // SAFETY: by the caller's word.
+    match unsafe { arguments.next_arg_unchecked() } {
+        Some(argument) => argument,
+        None => super::stored::refuse(),
+    }
+}
+
+/// Declares functions of SQL on the entries of a cache:
+///
+/// ```text
+/// [1, READ, TO_READ]
+/// fn cache_get<Text>, cache_get_json<Json>, cache_get_bytes<Bytes>:
+///     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> { ... }
+/// ```
+///
+/// These are three functions with one body, in which `V` is the type beside the name, and `NAME` the
+/// name as messages have it. In brackets: which argument is the cache, from 0 on, how a call finds the
+/// nodes of Citus that have its entries, and what its caller needs on the cache. Postgres calls each by
+/// the symbol `NAME_wrapper`. Where Citus is not loaded, that costs a look at one variable.
+macro_rules! functions {
+    ($($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
+       fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
+        /// How calls of these functions find their nodes.
+        pub const ROUTES: &[&$crate::cache::distribute::request::Route] =
+            &[$($(&$name::ROUTE),+),*];
+        $($($crate::pg::value::call::function! {
+            [$cache, $kind, $needs]
+            $name $($value)? $arguments $result, $body
+        })+)*
     };
 }
-pub(crate) use chosen;
+pub(crate) use functions;
+
+/// One of [`functions`].
+macro_rules! function {
+    ([$cache:literal, $kind:expr, $needs:expr] $name:ident $($value:ident)?
+     ($($argument:ident: $type:ty),* $(,)?) $result:ty, $body:block) => {
+        mod $name {
+            #[allow(unused_imports)] // each body uses some of them
+            use super::*;
+            use $crate::cache::distribute::{request::Route, route};
+
+            $(type V = $value;)?
+
+            /// The name for an error.
+            #[allow(dead_code)] // reads need none
+            const NAME: &std::ffi::CStr = {
+                let name = concat!(stringify!($name), "()\0").as_bytes();
+                match std::ffi::CStr::from_bytes_with_nul(name) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                }
+            };
+
+            pub static ROUTE: Route = Route {
+                function: stringify!($name),
+                cache: $cache,
+                kind: $kind,
+                needs: $needs,
+            };
+
+            fn body($($argument: $type),*) -> $result $body
+
+            #[unsafe(export_name = concat!("pg_finfo_", stringify!($name), "_wrapper"))]
+            #[allow(unsafe_code)] // the calling convention, as pgrx writes it for other functions
+            extern "C-unwind" fn info() -> &'static pgrx::pg_sys::Pg_finfo_record {
+                const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
+                    pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                &VERSION_1
+            }
+
+            #[unsafe(export_name = concat!(stringify!($name), "_wrapper"))]
+            #[allow(unsafe_code)] // as above
+            unsafe extern "C-unwind" fn by_any_way(
+                call: pgrx::pg_sys::FunctionCallInfo,
+            ) -> pgrx::pg_sys::Datum {
+                use $crate::pg::catalog::distributed::citus_is_loaded;
+                // SAFETY: Postgres' call, by the declaration of this function.
+                unsafe {
+                    $crate::pg::value::call::enter(
+                        call, here, citus_is_loaded, route::choose, &ROUTE, route::leave,
+                    )
+                }
+            }
+
+            #[allow(unsafe_code)] // as above
+            unsafe extern "C-unwind" fn here(
+                call: pgrx::pg_sys::FunctionCallInfo,
+            ) -> pgrx::pg_sys::Datum {
+                // SAFETY: Postgres' call, by the declaration of this function; a test compares that
+                // with the types above.
+                unsafe {
+                    $crate::pg::value::call::answer(call, |_arguments| {
+                        $(let $argument: $type = $crate::pg::value::call::next(_arguments);)*
+                        body($($argument),*)
+                    })
+                }
+            }
+        }
+    };
+}
+pub(crate) use function;

@@ -45,9 +45,10 @@ pub fn set<'a, S: Served>(
         _ => return set_by_old(call, entries, &key, set, buffers, out),
     };
     let new = NewEntry::spelled(set.value, deadline);
-    match entries.put_or_remove(&key, new, condition)? {
-        true => out.simple("OK"),
-        false => out.null(),
+    match (entries.put_or_remove(&key, new, condition)?, condition) {
+        (true, _) => out.simple("OK"),
+        (false, If::Always) => return Err(Refusal::NotCarriedOut),
+        (false, _) => out.null(),
     }
     Ok(())
 }
