@@ -8,7 +8,7 @@ use super::store::{
     check_value, is_unchanged,
 };
 use crate::cache::commit::notify;
-use crate::cache::memory::raw::{Entries, RawKey, Written};
+use crate::cache::memory::raw::{self, Entries, RawKey, Written};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::pg::events::RowChange;
@@ -111,9 +111,9 @@ impl Store for Entries<'_> {
     fn put(&self, key: &RawKey, new: NewEntry<'_>, condition: If<'_>) -> Result<bool, Failed> {
         match json_of(self, &condition) {
             Some(expected) => if_equal(self, key, expected, |present| {
-                put_if(self, key, new, |entry| is_unchanged(entry, present))
+                put_if(self, key, new, Unchanged(present))
             }),
-            None => put_if(self, key, new, |entry| condition.holds(entry)),
+            None => put_if(self, key, new, condition),
         }
     }
 
@@ -124,7 +124,7 @@ impl Store for Entries<'_> {
         new: NewEntry<'_>,
         condition: If<'_>,
     ) -> Result<bool, Failed> {
-        put_or_remove_if(self, key, new, |entry| condition.holds(entry))
+        put_or_remove_if(self, key, new, condition)
     }
 
     fn change<R, E: From<Failed>>(
@@ -141,14 +141,13 @@ impl Store for Entries<'_> {
                 ValueType::Json => decide_json(present, &mut buffers.made, &decide)?,
                 _ => decide(present, &mut buffers.made)?,
             };
-            let is_same = |entry: Option<&dyn Present>| is_unchanged(entry, present);
-            let is_it = |entry: &dyn Present| is_same(Some(entry));
+            let is_it = |entry: &dyn Present| is_unchanged(Some(entry), present);
             let done = match change {
                 Change::Keep => true,
                 Change::Put(deadline) => {
                     check_value(self.value_type(), &buffers.made).map_err(Failed::from)?;
                     let new = NewEntry::spelled(&buffers.made, deadline);
-                    put_or_remove_if(self, key, new, is_same)?
+                    put_or_remove_if(self, key, new, Unchanged(present))?
                 }
                 Change::Touch(deadline) => self.touch(key, deadline, is_it)?,
                 Change::Remove => present.is_none() || self.remove(key, is_it)?,
@@ -194,11 +193,7 @@ impl Store for Entries<'_> {
     }
 
     fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed> {
-        each_key(self, keys, |key| {
-            let key = Entries::key(self, key);
-            let (_, removed) = self.delete_at(&key, |_| true);
-            Ok(noted_removal(self, &key, removed))
-        })
+        each_key(self, keys, |key| Ok(delete(self, &Entries::key(self, key))))
     }
 
     fn in_order(&self, _: &mut [&[u8]]) {}
@@ -229,19 +224,52 @@ impl Store for Entries<'_> {
     }
 }
 
-/// Stores an entry if `still` says so of what is there, under the lock; whether it did.
+/// What must hold of the entry that is there, under the lock, for a change to be made.
+trait Holds {
+    /// Whether it holds whatever is there.
+    fn is_always(&self) -> bool {
+        false
+    }
+    fn holds(&self, entry: Option<&dyn Present>) -> bool;
+}
+
+impl Holds for If<'_> {
+    #[inline]
+    fn is_always(&self) -> bool {
+        matches!(self, If::Always)
+    }
+
+    #[inline]
+    fn holds(&self, entry: Option<&dyn Present>) -> bool {
+        If::holds(self, entry)
+    }
+}
+
+/// The entry is still what was copied from it.
+struct Unchanged<'v>(Copied<'v>);
+
+impl Holds for Unchanged<'_> {
+    #[inline]
+    fn holds(&self, entry: Option<&dyn Present>) -> bool {
+        is_unchanged(entry, self.0)
+    }
+}
+
+/// Stores an entry if this holds; whether it did.
 #[inline]
 fn put_if(
     entries: &Entries<'_>,
     key: &RawKey,
     new: NewEntry<'_>,
-    still: impl Fn(Option<&dyn Present>) -> bool,
+    condition: impl Holds,
 ) -> Result<bool, Failed> {
     if let Some(Value::Stored(value)) = new.value {
         value.wanted(entries.value_type())?;
     }
     let value = new.value.as_ref().map(Value::bytes);
-    let still = |entry: Option<&EntryRef>| still(entry.map(|entry| entry as &dyn Present));
+    let still = |present: &raw::Present| {
+        condition.is_always() || condition.holds(present.entry().as_ref().map(|entry| entry as _))
+    };
     match entries.put_at(key, value, new.deadline, still)? {
         Written::Yes => {
             Entries::tally(entries, Figure::Sets, 1);
@@ -259,15 +287,22 @@ fn put_or_remove_if(
     entries: &Entries<'_>,
     key: &RawKey,
     new: NewEntry<'_>,
-    still: impl Fn(Option<&dyn Present>) -> bool,
+    condition: impl Holds,
 ) -> Result<bool, Failed> {
     if !entries.is_past(new.deadline) {
-        return put_if(entries, key, new, still);
+        return put_if(entries, key, new, condition);
     }
-    let still = |entry: Option<&EntryRef>| still(entry.map(|entry| entry as &dyn Present));
-    let (allowed, removed) = entries.delete_at(key, still);
+    let (allowed, removed) = entries.delete_at(key, |entry| {
+        condition.holds(entry.map(|entry| entry as &dyn Present))
+    });
     noted_removal(entries, key, removed);
     Ok(allowed)
+}
+
+/// Removes an entry without a look at it; whether it was live.
+pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
+    let (_, removed) = entries.delete_at(key, |_| true);
+    noted_removal(entries, key, removed)
 }
 
 /// Counts a removal and notifies the watchers of it, if there was one.

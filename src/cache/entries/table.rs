@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::slot::Figure;
-use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text, ValueType};
 use crate::pg::value::stored::Stored;
@@ -127,9 +127,9 @@ impl<'c> Rows<'c> {
         }
     }
 
-    fn row(&self, new: &NewEntry<'_>) -> Result<New, Failed> {
+    fn row(&self, new: &NewEntry<'_>) -> Result<Entry, Failed> {
         let value = new.value.as_ref().map(|value| self.stored(value));
-        Ok(New {
+        Ok(Entry {
             value: value.transpose()?,
             deadline: deadline_of(new.deadline),
         })
@@ -320,7 +320,7 @@ impl Store for Rows<'_> {
             _ => self.new_key(key)?,
         };
         let row = self.row(&new)?;
-        let New { value, deadline } = row;
+        let Entry { value, deadline } = row;
         let cache = self.changed()?;
         let put_if = |seek| {
             self.change_if(key, seek, RowAction::Put(row), |entry| {

@@ -1,12 +1,10 @@
 //! Changes of entries by functions of SQL. Each is a call of [`Store`], whatever the cache is; where
 //! a table and a memory cache differ by nature, the function says why.
 
-use std::iter::once;
-
 use pgcache_store::NO_DEADLINE;
 
 use super::buffers::with_buffers;
-use super::memory::judge_copy;
+use super::memory::{self as in_memory, judge_copy};
 use super::read::{self, Entry, Look};
 use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
 use super::table::Rows;
@@ -26,7 +24,7 @@ use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Figure;
-use crate::pg::table::new_row::RowAction;
+use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
@@ -244,7 +242,7 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     if cache.storage == Storage::Memory {
         return on_memory(cache, |entries| {
-            Ok(entries.delete_each(once(key.bytes()))? > 0)
+            Ok(in_memory::delete(entries, &entries.key_of(&key)))
         });
     }
     note_deletion(cache, key);

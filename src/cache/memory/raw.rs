@@ -88,6 +88,21 @@ pub enum Written {
     Gone,
 }
 
+/// What is under a key while its partition is locked.
+pub struct Present<'e, 'p> {
+    entries: &'e Entries<'e>,
+    partition: &'e PartitionRef<'p>,
+    key: &'e RawKey<'e>,
+}
+
+impl<'p> Present<'_, 'p> {
+    /// The live entry: a second look-up beside that of the write itself.
+    #[inline]
+    pub fn entry(&self) -> Option<EntryRef<'p>> {
+        self.entries.live(self.partition, self.key)
+    }
+}
+
 /// A key and its hash.
 pub type RawKey<'k> = HotKey<'k>;
 
@@ -306,13 +321,13 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Stores an entry if `still` says so of the one that is there.
+    /// Stores an entry if `still` says so, which may look at the one that is there.
     pub fn put_at(
         &self,
         key: &RawKey,
         value: Option<&[u8]>,
         deadline: Timestamp,
-        still: impl Fn(Option<&EntryRef>) -> bool,
+        still: impl Fn(&Present) -> bool,
     ) -> Result<Written, Error> {
         loop {
             let record = NewEntry {
@@ -324,7 +339,11 @@ impl<'c> Entries<'c> {
             };
             let refused = Cell::new(false);
             let still = |partition: &PartitionRef| {
-                let holds = still(self.live(partition, key).as_ref());
+                let holds = still(&Present {
+                    entries: self,
+                    partition,
+                    key,
+                });
                 refused.set(!holds);
                 holds
             };

@@ -1,15 +1,10 @@
 //! An entry: a value and its deadline.
 
-use super::deadline::{self, Deadline};
+use super::deadline;
 use crate::pg::value::convert;
 use crate::pg::value::stored::Stored;
 
-/// An entry as it is stored. A value of None is a negative entry.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub value: Option<Stored>,
-    pub deadline: Deadline,
-}
+pub use crate::pg::value::entry::Entry;
 
 impl Entry {
     /// Whether its deadline is still to come, by the wall clock.

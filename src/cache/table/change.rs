@@ -13,10 +13,10 @@ use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::session;
 use crate::pg::spi::output::Output;
-use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::table::write::RowAction;
 use crate::pg::value::typed::Typed;
 
-pub use crate::pg::table::writer::Seek;
+pub use crate::pg::table::write::Seek;
 
 /// An insertion that conflicts so often with no row that can be seen is kept from it by a policy or
 /// a trigger.
@@ -34,7 +34,7 @@ pub fn change<R>(
     if versions::is_absent(cache, key) {
         let (action, answer) = decide(None);
         let done = match action {
-            RowAction::Put(New { value, deadline }) => ops::set(cache, key, value, deadline),
+            RowAction::Put(Entry { value, deadline }) => ops::set(cache, key, value, deadline),
             _ => true,
         };
         return done.then_some(answer);
@@ -89,10 +89,10 @@ fn is_done(
     locks: bool,
 ) -> bool {
     match (*action, present) {
-        (RowAction::Put(New { value, deadline }), Some(_)) => {
+        (RowAction::Put(Entry { value, deadline }), Some(_)) => {
             ops::overwrite(cache, key, value, deadline)
         }
-        (RowAction::Put(New { value, deadline }), None) => ops::add(cache, key, value, deadline),
+        (RowAction::Put(Entry { value, deadline }), None) => ops::add(cache, key, value, deadline),
         (RowAction::Revalue(value), Some(entry)) => {
             ops::overwrite(cache, key, value, entry.deadline)
         }

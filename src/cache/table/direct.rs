@@ -12,24 +12,14 @@ use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
-use crate::pg::session::clock::INFINITY;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::table::new_row::{New, RowAction};
-use crate::pg::table::read::{self, Row, UsePlan, VisibleRow};
+use crate::pg::table::read::{self, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
-use crate::pg::table::writer::Seek;
+use crate::pg::table::write::RowAction;
+use crate::pg::table::write::Seek;
 use crate::pg::table::{search, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
-
-impl From<Row> for Entry {
-    fn from(row: Row) -> Entry {
-        Entry {
-            value: row.value,
-            deadline: row.deadline.filter(|&deadline| deadline != INFINITY),
-        }
-    }
-}
 
 /// The entry under a key, live or not.
 pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
@@ -40,7 +30,7 @@ pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
 /// None of somebody else's row under a key whose entry the transaction has removed, see `versions`.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
-    stands.then(|| Entry::from(row))
+    stands.then_some(row)
 }
 
 /// The entries under several keys, live or not, all from one snapshot.
@@ -57,7 +47,7 @@ pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entr
 
 /// Inserts or overwrites.
 pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline) -> Option<()> {
-    let done = write::put_one(target, key.text(), &New { value, deadline });
+    let done = write::put_one(target, key.text(), &Entry { value, deadline });
     done.then(|| note(target, key, events::RowChange::Set))
 }
 
@@ -65,7 +55,7 @@ pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline)
 pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) -> Option<()> {
     let rows = entries.iter().map(|&(key, value)| {
         let value = Some(value);
-        (key.text(), New { value, deadline })
+        (key.text(), Entry { value, deadline })
     });
     let noted = |place: usize| {
         if let Some(&(key, _)) = entries.get(place) {
@@ -81,7 +71,7 @@ pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     if removed.is_some() {
         note(target, key, events::RowChange::Gone);
     }
-    Some(removed.map(Entry::from))
+    Some(removed)
 }
 
 /// A page of a table is read in the time of so many look-ups of a key in the index.
@@ -118,8 +108,8 @@ pub fn change<R>(
     mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Option<R> {
     let mut noted = None;
-    let decided = |row: Option<Row>| {
-        let (change, answer) = decide(row.map(Entry::from));
+    let decided = |row: Option<Entry>| {
+        let (change, answer) = decide(row);
         noted = match change {
             RowAction::Keep => None,
             RowAction::Put(_) | RowAction::Revalue(_) | RowAction::Redate(_) => {

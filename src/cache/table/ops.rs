@@ -23,7 +23,7 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::memory;
 use crate::pg::session::lock;
 use crate::pg::spi::output::Output;
-use crate::pg::table::new_row::{New, RowAction};
+use crate::pg::table::write::RowAction;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
@@ -202,7 +202,7 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
         return write(cache, Statement::Set, key, value, deadline);
     }
     let put = |present: Option<Entry>| match present {
-        None => (RowAction::Put(New { value, deadline }), true),
+        None => (RowAction::Put(Entry { value, deadline }), true),
         Some(_) => (RowAction::Keep, false),
     };
     change::directly(cache, key, Seek::Any, put)
@@ -215,7 +215,7 @@ pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadlin
         return false;
     }
     let put = |present: Option<Entry>| match present {
-        Some(_) => (RowAction::Put(New { value, deadline }), true),
+        Some(_) => (RowAction::Put(Entry { value, deadline }), true),
         None => (RowAction::Keep, false),
     };
     change::directly(cache, key, Seek::Visible, put)
@@ -251,7 +251,7 @@ pub fn increment(
             let value = Some(sum);
             let action = match present {
                 Some(_) => RowAction::Revalue(value),
-                None => RowAction::Put(New { value, deadline }),
+                None => RowAction::Put(Entry { value, deadline }),
             };
             (action, Ok(value))
         }

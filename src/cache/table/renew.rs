@@ -12,7 +12,7 @@ use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
-use crate::pg::table::new_row::RowAction;
+use crate::pg::table::write::RowAction;
 use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 

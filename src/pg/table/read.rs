@@ -11,18 +11,12 @@ use pgrx::pg_sys::{self, Datum};
 
 use super::target::Target;
 use crate::pg::memory::unguarded::{self, guarded};
-use crate::pg::session::clock::Timestamp;
+use crate::pg::session::clock::INFINITY;
 use crate::pg::session::transaction;
 use crate::pg::value::datum::{Text, ValueType};
+use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
-
-/// The columns `value, expires_at` of a row, copied and detoasted.
-#[derive(Clone, Copy)]
-pub struct Row {
-    pub value: Option<Stored>,
-    pub deadline: Option<Timestamp>,
-}
 
 /// The kept plan must be used instead: the table is not, or no longer, one for a direct access.
 /// Nothing was read or changed.
@@ -30,7 +24,7 @@ pub struct UsePlan;
 
 /// A row, and whether it is certainly the one that counts under its key: the transaction has
 /// written nothing, or has written this row. Where two are found, the transaction's own row counts.
-pub type VisibleRow = (Row, bool);
+pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.
 #[derive(Clone, Copy)]
@@ -221,7 +215,7 @@ pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
     entry
 }
 
-/// Copies our columns out of a slot, in the current memory context.
+/// Copies our columns out of a slot, detoasted, in the current memory context.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target, whose [`Target::value_type`] this is.
@@ -230,17 +224,18 @@ pub unsafe fn copy_row(
     slot: *mut pg_sys::TupleTableSlot,
     target: &Target,
     value_type: ValueType,
-) -> Row {
+) -> Entry {
     // SAFETY: the value is of this type, and a copy; the deadline is passed by value.
     unsafe {
         let value = unguarded::column(slot, target.value).map(|value| {
             let copy = unguarded::pg_detoast_datum_copy(value.cast_mut_ptr());
             Stored::new(Datum::from(copy), value_type)
         });
-        Row {
+        Entry {
             value,
             deadline: unguarded::column(slot, target.deadline)
-                .and_then(|datum| target.deadline_form.read(datum)),
+                .and_then(|datum| target.deadline_form.read(datum))
+                .filter(|&deadline| deadline != INFINITY),
         }
     }
 }

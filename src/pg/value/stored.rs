@@ -5,7 +5,7 @@
 //! session knows of a table is no help: whatever runs meanwhile (a loader, a trigger, another
 //! session) may have changed the type of its column. So a value carries its own, and whoever takes
 //! one asks for it: the statement for its parameters ([`crate::pg::value::typed`]), the direct
-//! write for the column as it is then (`table::new_row`), the tier for the cache's.
+//! write for the column as it is then (`table::write`), the tier for the cache's.
 //!
 //! There are three ways to one: from an argument or a conversion, from a row whose description
 //! names the type, and from the tier, which keeps the type with the bytes.

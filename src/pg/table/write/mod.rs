@@ -22,18 +22,24 @@
 //! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row`
 //! what is written.
 
+mod new_row;
+mod step;
+mod writer;
+
 use pgrx::pg_sys::Datum;
 
-use super::new_row::{New, RowAction};
-use super::read::{Row, UsePlan};
+pub use self::new_row::RowAction;
+use self::step::Step;
+pub use self::writer::Seek;
+use self::writer::Writer;
+use super::read::UsePlan;
 use super::search::RowPlace;
-use super::step::{self, Step};
 use super::target::Target;
-use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
+use crate::pg::value::entry::Entry;
 
 /// Whether the present transaction can write past the executor.
 pub fn possible() -> bool {
@@ -47,7 +53,7 @@ pub fn possible() -> bool {
 /// statement must do it, all of it: what has been written already is overwritten then.
 pub fn put_all(
     target: &Target,
-    rows: impl Iterator<Item = (Text, New)>,
+    rows: impl Iterator<Item = (Text, Entry)>,
     mut written: impl FnMut(usize),
 ) -> bool {
     let Some(mut writer) = Writer::of(target) else {
@@ -68,7 +74,7 @@ pub fn put_all(
 }
 
 /// Inserts or overwrites one row. False where the statement must do it.
-pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
+pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and
     // closes them.
@@ -87,7 +93,7 @@ pub fn put_one(target: &Target, key: Text, new: &New) -> bool {
 
 /// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as
 /// it was. An error where the statement must do it.
-pub fn remove(target: &Target, key: Text) -> Result<Option<Row>, UsePlan> {
+pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
     let removed = unsafe {
@@ -162,7 +168,7 @@ pub fn change<R>(
     target: &Target,
     key: Text,
     seek: Seek,
-    mut decide: impl FnMut(Option<Row>) -> (RowAction, R),
+    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Result<R, UsePlan> {
     let Some(mut writer) = Writer::of(target) else {
         return Err(UsePlan);
@@ -184,7 +190,7 @@ fn attempt<R>(
     writer: &mut Writer,
     key: Datum,
     seek: Seek,
-    decide: &mut impl FnMut(Option<Row>) -> (RowAction, R),
+    decide: &mut impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Result<R, Step> {
     // SAFETY: a sequence of plain values over the writer's open relations. Between this and the
     // next runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.

@@ -7,11 +7,11 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, TM_Result};
 
-use super::new_row::{New, RowAction, Version, fill};
-use super::read::Row;
+use super::new_row::{RowAction, Version, fill};
 use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;
+use crate::pg::value::entry::Entry;
 use crate::pg::version;
 
 /// What became of an attempt.
@@ -36,7 +36,7 @@ fn outcome(result: TM_Result::Type) -> Step {
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
+pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
     // SAFETY: inside of `guarded` and with the writer open, by the caller's word; a place is used
     // right after it was found, while the slot `present` still holds its row.
     unsafe {
@@ -58,7 +58,7 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &New) -> bool {
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Row>> {
+pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     // SAFETY: inside of `guarded` and with the writer open, by the caller's word. The row is copied
     // before it is removed, and is the one that was removed: had it changed, the result would be
     // TM_Updated.
@@ -86,7 +86,7 @@ pub unsafe fn lock(
     writer: &Writer,
     mut place: pg_sys::ItemPointerData,
     seek: Seek,
-) -> (Step, Option<Row>) {
+) -> (Step, Option<Entry>) {
     let mode = match seek {
         Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
         _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
@@ -197,7 +197,7 @@ unsafe fn update(
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
-unsafe fn insert(writer: &mut Writer, key: Datum, new: &New) -> Step {
+unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
     // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
     // A session that finds the speculative row waits for its token, which is held from before the
     // insertion until after its end; an abort lets go of it.

@@ -3,25 +3,19 @@
 use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
 
-use super::target::Target;
 use super::writer::Writer;
 use crate::pg::memory::unguarded;
 use crate::pg::session::clock::Timestamp;
+use crate::pg::table::target::Target;
+use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
-
-/// The columns of a row that is written.
-#[derive(Clone, Copy)]
-pub struct New {
-    pub value: Option<Stored>,
-    pub deadline: Option<Timestamp>,
-}
 
 /// What is to become of a row.
 #[derive(Clone, Copy)]
 pub enum RowAction {
     Keep,
     /// A new row, or a new version of the one that is there.
-    Put(New),
+    Put(Entry),
     /// A new version with this value and the same deadline.
     Revalue(Option<Stored>),
     /// A new version with this deadline and the same value.
@@ -36,9 +30,9 @@ pub struct Version {
     pub deadline: Option<Option<Timestamp>>,
 }
 
-impl From<&New> for Version {
+impl From<&Entry> for Version {
     #[inline(always)]
-    fn from(&New { value, deadline }: &New) -> Version {
+    fn from(&Entry { value, deadline }: &Entry) -> Version {
         Version {
             value: Some(value),
             deadline: Some(deadline),

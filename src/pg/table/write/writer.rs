@@ -7,11 +7,12 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum};
 
-use super::read::{Row, copy_row, key_equals};
-use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
+use crate::pg::table::read::{copy_row, key_equals};
+use crate::pg::table::target::Target;
 use crate::pg::value::datum::ValueType;
+use crate::pg::value::entry::Entry;
 use crate::pg::version::{self, Access};
 
 /// Which rows a search finds.
@@ -165,7 +166,7 @@ impl<'t> Writer<'t> {
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
-    pub unsafe fn present_row(&self) -> Row {
+    pub unsafe fn present_row(&self) -> Entry {
         // SAFETY: the slot holds a row, by the caller's word, so it can be made the slot's own; its
         // value is of the type that the column had when the table was opened, and the table is
         // still open.
