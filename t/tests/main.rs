@@ -51,6 +51,7 @@ mod fetch_windows;
 mod figures;
 mod fuzz;
 mod hidden;
+mod hidden_cursors;
 mod hostile_role;
 mod last_moment;
 mod leaks;

@@ -108,6 +108,10 @@ unsafe extern "C-unwind" {
     ) -> bool;
     pub fn func_volatile(function: Oid) -> std::ffi::c_char;
     pub fn datum_image_eq(one: Datum, other: Datum, by_value: bool, length: i32) -> bool;
+    pub fn MemoryContextRegisterResetCallback(
+        context: MemoryContext,
+        callback: *mut MemoryContextCallback,
+    );
     pub fn MemoryContextReset(context: MemoryContext);
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }

@@ -281,6 +281,8 @@ faults! {
     NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
+    /// A cursor shows expired rows if the session that fetches wants to see them.
+    ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets",
     /// Watchers are notified of changes rolled back to a savepoint.
     RollbackNotified => "watch::each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback",
 }

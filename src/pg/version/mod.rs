@@ -2,6 +2,7 @@
 
 pub mod auth_files;
 mod changes;
+mod executor;
 mod expressions;
 #[allow(dead_code, reason = "has the structures of every version")]
 pub mod hba_layout;
@@ -15,6 +16,7 @@ mod tables;
 mod waits;
 
 pub use changes::Access;
+pub use executor::on_statements;
 pub use expressions::{expand_generated, expression_tree_walker, restriction};
 pub use locks::{
     ADDIN_SHMEM_INIT_LOCK, has_lock, has_recovered_holder, holders_in_the_way, oldest_in_log,

@@ -14,8 +14,8 @@ use std::ffi::{CStr, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
+use super::begun::shows_expired;
 use super::cached::{Column, cached};
-use super::live::shows_expired;
 use super::writes::OURS;
 use crate::pg::catalog::relation;
 use crate::pg::events;

@@ -3,25 +3,15 @@
 //!
 //! C-level functions without pgrx's wrapper: the first runs for each row of each scan.
 
-use pgrx::guc::GucSetting;
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
+use super::begun;
 use super::cached::TO_BIGINT;
 use crate::pg::memory::pg_list;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::value::moment;
-
-/// `pgcache.show_expired`. Off: what has expired is gone.
-pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
-
-/// Whether the setting counts here: for the session's own statements. A SECURITY DEFINER function that
-/// asks whether a session of its application is still there shall not be answered as its caller sets.
-pub fn shows_expired() -> bool {
-    // SAFETY: reads variables of this process.
-    SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
-}
 
 /// Tells Postgres that the functions below use calling convention version 1.
 static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
@@ -42,11 +32,6 @@ pub extern "C" fn pg_finfo_live_support_wrapper() -> *const pg_sys::Pg_finfo_rec
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
-}
-
-unsafe extern "C-unwind" {
-    // Reads a variable of the process and raises nothing.
-    fn InNoForceRLSOperation() -> bool;
 }
 
 /// `pgcache.live(timestamptz) -> boolean`, STABLE. The clock is read once for each place of a plan
@@ -115,15 +100,12 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
 
 /// The first deadline that counts as live, never 0: the moment after this one.
 ///
-/// Every deadline does where the session asks to see expired rows, and for the queries of
-/// referential integrity, with what fires inside of them: a parent that goes must take its expired
-/// children with it, or the dump could not be restored. Postgres knows these queries by the one
-/// thing that it alone sets for them. Asked here and not while a query is planned, since plans are
-/// kept.
+/// Every deadline does in a statement that sees expired rows: decided when it begins, and not while it is
+/// planned, since plans are kept.
 fn first_live() -> Timestamp {
-    // SAFETY: as declared above.
-    let all =
-        shows_expired() || unsafe { InNoForceRLSOperation() } || fault::on(Fault::ExpiredNotHidden);
+    let all = begun::sees_all()
+        || fault::on(Fault::ExpiredNotHidden)
+        || (fault::on(Fault::ShownByFetch) && begun::shows_expired());
     match all {
         true => Timestamp::MIN,
         // 0 stands for "not asked yet"; a microsecond on 2000-01-01 does not matter.

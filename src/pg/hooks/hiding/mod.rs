@@ -6,6 +6,7 @@
 //! pgcache's own statement, and reads expired rows on purpose, says so in its text: see `OWN` in
 //! `cached.rs`.
 
+pub mod begun;
 mod cached;
 pub(super) mod copied;
 pub mod live;
@@ -29,7 +30,7 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
         return Some("the deadline column is a virtual generated column");
     }
-    if live::SHOW_EXPIRED.get() {
+    if begun::SHOW_EXPIRED.get() {
         return Some("pgcache.show_expired is on in this session");
     }
     let loads = PRELOADED.load(Ordering::Relaxed) || tier::loaded_by_sessions();
@@ -41,6 +42,7 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
 /// Hooks into the planner; called once while the library is loaded. Where that is in the midst of a
 /// session, plans that it has kept know nothing of it, and are made anew.
 pub fn register(preloading: bool) {
+    begun::register();
     scans::register();
     writes::register();
     PRELOADED.store(preloading, Ordering::Relaxed);

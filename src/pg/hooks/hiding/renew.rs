@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-use super::live::shows_expired;
+use super::begun::shows_expired;
 use super::writes::OURS;
 use crate::pg::catalog::columns;
 use crate::pg::events;

@@ -1,0 +1,80 @@
+//! The hooks into the begin and the run of a statement that was planned.
+
+use std::ffi::c_int;
+
+use pgrx::pg_sys;
+
+unsafe extern "C-unwind" {
+    // Called in place of hooks, which have no guard either.
+    fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
+    fn standard_ExecutorRun(
+        query: *mut pg_sys::QueryDesc,
+        direction: pg_sys::ScanDirection::Type,
+        rows: u64,
+        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))] only: bool,
+    );
+}
+
+/// Looks at a statement that the executor has begun.
+pub type Begun = unsafe fn(*mut pg_sys::QueryDesc);
+
+/// Returns whether a statement may run in parallel workers from here on.
+pub type MayBeParallel = unsafe fn(*mut pg_sys::QueryDesc) -> bool;
+
+static mut FORMER_START: pg_sys::ExecutorStart_hook_type = None;
+static mut FORMER_RUN: pg_sys::ExecutorRun_hook_type = None;
+static mut BEGUN: Option<Begun> = None;
+static mut MAY_BE_PARALLEL: Option<MayBeParallel> = None;
+
+/// Calls `begun` after each begin of a statement, and `may_be_parallel` before each run of one.
+///
+/// # Safety
+/// Called once, while the library is loaded. Both may raise only over frames that hold nothing to drop.
+pub unsafe fn on_statements(begun: Begun, may_be_parallel: MayBeParallel) {
+    // SAFETY: no other thread reads the variables; the functions live as long as the process.
+    unsafe {
+        BEGUN = Some(begun);
+        MAY_BE_PARALLEL = Some(may_be_parallel);
+        FORMER_START = pg_sys::ExecutorStart_hook;
+        FORMER_RUN = pg_sys::ExecutorRun_hook;
+        pg_sys::ExecutorStart_hook = Some(start);
+        pg_sys::ExecutorRun_hook = Some(run);
+    }
+}
+
+unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
+    // SAFETY: the arguments are Postgres' own and are passed on; no frame here holds anything to drop.
+    unsafe {
+        FORMER_START.unwrap_or(standard_ExecutorStart)(query, flags);
+        if let Some(begun) = BEGUN {
+            begun(query);
+        }
+    }
+}
+
+/// Postgres runs a statement without workers where it was run before. Up to 17 it may also read the last argument, whether
+/// this is the only run, and the minor releases from the end of 2024 on do not.
+unsafe extern "C-unwind" fn run(
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    rows: u64,
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))] mut only: bool,
+) {
+    // SAFETY: the arguments are Postgres' own and are passed on; no frame here holds anything to drop.
+    unsafe {
+        if MAY_BE_PARALLEL.is_some_and(|may| !may(query)) {
+            (*query).already_executed = true;
+            #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+            {
+                only = false;
+            }
+        }
+        FORMER_RUN.unwrap_or(standard_ExecutorRun)(
+            query,
+            direction,
+            rows,
+            #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
+            only,
+        );
+    }
+}
