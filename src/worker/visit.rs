@@ -133,6 +133,7 @@ impl Work {
             }
         };
         upkeep::expire_memory(self.shmem, &due.memory, interval / SHARE);
+        upkeep::compact_tier(interval / SHARE);
         let shmem = self.shmem;
         let job = |due: Due| {
             let state = shmem.sweep_state(due.cache);

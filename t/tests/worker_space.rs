@@ -399,3 +399,44 @@ fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
         });
     }
 }
+
+/// Bytes of the tier: holes, and those that no page uses.
+fn holes_and_free(session: &mut Client) -> (i64, i64) {
+    (
+        session.number("SELECT holes FROM pgcache.hot_tier"),
+        session.number("SELECT free FROM pgcache.hot_tier"),
+    )
+}
+
+#[test]
+fn large_values_fit_where_a_trim_has_left_holes() {
+    const EVICTIONS: &str = "SELECT evictions FROM pgcache.hot_tier";
+    let cluster = Cluster::with_tier(&[
+        "pgcache.hot_size = '32MB'",
+        "pgcache.expire_interval = '1s'",
+    ]);
+    let mut session = cluster.database().connect();
+    session.run("SELECT cache_create('m', storage => 'memory')");
+    session.run(
+        "SELECT cache_set_many(array_agg(n::text), array_agg(repeat('x', 500)), cache => 'm')
+         FROM generate_series(1, 40000) AS n",
+    );
+    session.run(
+        "SELECT cache_delete_many(array_agg(n::text), 'm') FROM generate_series(1, 40000) AS n WHERE n % 8 < 5",
+    );
+    let kept = session.number("SELECT cache_count('m')");
+    let evicted = session.number(EVICTIONS);
+    wait_until("the worker closes the holes", || {
+        let (holes, free) = holes_and_free(&mut session);
+        holes * 4 < free
+    });
+    assert_eq!(session.number("SELECT cache_count('m')"), kept);
+    let (_, free) = holes_and_free(&mut session);
+    let values = free * 9 / 10 / 100_000;
+    session.run(&format!(
+        "SELECT cache_set('large ' || n, repeat('y', 100000), cache => 'm') FROM generate_series(1, {values}) AS n"
+    ));
+    assert_eq!(session.number(EVICTIONS), evicted);
+    assert_eq!(session.number("SELECT cache_count('m')"), kept + values);
+    session.sums_up();
+}

@@ -108,6 +108,7 @@
 //! | `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` |
 //! | `PartitionMut::mark_to_renew(key, version) -> bool` | the same where a `set` may follow: an entry of this version keeps its memory, with the version 0 |
 //! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; `judge` says keep or remove, and why, for each entry |
+//! | `PartitionRef::has_holes() -> bool`, `PartitionMut::compact() -> bool` | gives one page to the pool by moving its runs into holes; removes no entry |
 //! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; one entry where there are few |
 //!
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A

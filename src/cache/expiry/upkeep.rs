@@ -18,6 +18,7 @@ use crate::guc;
 use crate::pg::catalog::{database, inheritance, relation};
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure::Failure;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, lock, subtransaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Figure;
@@ -219,6 +220,22 @@ fn trimmed(relation: Oid) -> i64 {
     tier()
         .and_then(|tier| Some(tier.slot(slots::find(tier, CacheId::of(relation))?)))
         .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
+}
+
+/// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write closes
+/// them, and only in the partitions from which it takes pages: a large value would evict entries although the tier
+/// has room.
+pub fn compact_tier(longest: Duration) {
+    let Some(tier) = tier().filter(|_| !fault::on(Fault::HolesStay)) else {
+        return;
+    };
+    let began = Instant::now();
+    for partition in 0..tier.partitions() {
+        if walk::compact_partition(tier, partition, || began.elapsed() < longest) {
+            return;
+        }
+        session::check_for_interrupts();
+    }
 }
 
 /// Removes expired entries of memory caches, partition by partition, for at most this long; the

@@ -65,6 +65,19 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
     }
 }
 
+/// Gives pages of a partition that are sparse to the whole tier, each under a lock of its own: so the lock is
+/// held for the time that it takes to move 64 runs, 4 kB together. Ends when `goes_on` says so; whether it did.
+pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool) -> bool {
+    let mut has_holes = tier.read_at(partition, |partition| partition.has_holes());
+    while has_holes {
+        if !goes_on() {
+            return true;
+        }
+        has_holes = tier.change(partition, |partition| partition.compact());
+    }
+    false
+}
+
 /// Removes about `excess` entries of a slot, those that are used least, spread over all partitions.
 pub fn remove_least_used(tier: &Tier, slot: u32, excess: i64) {
     let mut excess = u64::try_from(excess).unwrap_or(0);

@@ -283,6 +283,8 @@ faults! {
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
     /// A cursor shows expired rows if the session that fetches wants to see them.
     ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets",
+    /// The worker leaves holes in the tier.
+    HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
     /// Watchers are notified of changes rolled back to a savepoint.
     RollbackNotified => "watch::each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback",
 }

@@ -99,6 +99,9 @@ impl<'m> Model<'m> {
             Op::Vacate { partition } => self.with(u32::from(partition), |part| {
                 part.vacate_page();
             }),
+            Op::Compact { partition } => {
+                self.with(u32::from(partition), |part| while part.compact() {});
+            }
             Op::Check => self.check(),
         }
     }

@@ -60,6 +60,10 @@ pub enum Op {
     Vacate {
         partition: u8,
     },
+    /// Empty page after page, as far as holes go.
+    Compact {
+        partition: u8,
+    },
     Check,
 }
 
@@ -90,6 +94,7 @@ impl Op {
                 pages: b,
             },
             29 => Op::Vacate { partition: a },
+            30 if a % 2 == 1 => Op::Compact { partition: b },
             30 => Op::MarkToRenew { key },
             _ => Op::Check,
         }

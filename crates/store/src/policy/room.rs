@@ -8,16 +8,12 @@ use crate::arena::pool::Grant;
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
+use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
 
 /// Evictions between two attempts to empty a page by moving its runs. So each search for a hole,
 /// and each `reclaim`, moves at most 64 runs, and 64 more for each page it empties and for each
 /// eight entries it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
-/// A partition is sparse when one granule in so many is a hole. A page is then emptied for the pool
-/// at the first ratio, and at the second for a run that finds no hole, since the holes are of the
-/// wrong sizes then.
-const HOLE_RATIO_FOR_PAGES: u64 = 8;
-const HOLE_RATIO_FOR_RUNS: u64 = 32;
 /// Times that a write reclaims pages from its own partition before the caller is asked to go
 /// elsewhere.
 const LOCAL_ROUNDS: u32 = 8;
