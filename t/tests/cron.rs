@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
+use pgcache_tests::readme;
 use pgcache_tests::refusal::refused;
 use pgcache_tests::stage::Stage;
+use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const CONF: &[&str] = &[
@@ -81,6 +83,25 @@ fn forgets_old_runs(home: &mut Client) {
     assert_eq!(left, ["f|t", "t|f", "t|t"]);
 }
 
+/// The page's query finds runs, all of which have succeeded. Without preload no figure of ours shows them.
+fn runs_are_seen(home: &mut Client) {
+    assert_eq!(
+        home.number("SELECT count(last_sweep) FROM pgcache.stats"),
+        0
+    );
+    let page = readme::page("docs/faq.md");
+    let query = page
+        .split("```text\n")
+        .find(|block| block.starts_with("SELECT r.start_time"))
+        .and_then(|block| block.split("```").next())
+        .expect("the page has the query");
+    let runs = home.lines(&format!(
+        "SELECT DISTINCT status FROM ({}) AS runs",
+        query.trim().trim_end_matches(';')
+    ));
+    assert_eq!(runs, ["succeeded"]);
+}
+
 fn change_and_remove(session: &mut Client, others: &[String]) {
     session.run("SELECT cache_schedule_expiry('*/5 * * * *')");
     assert_eq!(
@@ -123,6 +144,11 @@ fn the_real_pg_cron_expires_caches_in_its_database_and_in_others() {
 
     wait_until_swept(&mut home);
     wait_until_swept(&mut elsewhere);
+    wait_until("pg_cron has written down a run", || {
+        home.holds("SELECT EXISTS (SELECT FROM cron.job_run_details WHERE runid < 1000 AND end_time IS NOT NULL)")
+    });
+    home.run("DELETE FROM cron.job_run_details WHERE runid >= 1000");
+    runs_are_seen(&mut home);
     change_and_remove(&mut home, &both[1..]);
     schedule_elsewhere(
         &mut elsewhere,
