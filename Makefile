@@ -35,6 +35,7 @@ help:
 	@echo 'make test-all        every test there is, on Postgres 15 to 19, those missing built from source'
 	@echo 'make cassert         make test on a Postgres 18 that checks itself, built once, and pgcache with all checks of Rust'
 	@echo 'make valgrind        the regression tests on a server under valgrind; SESSIONS="fetch:: leases::" of t/, too'
+	@echo 'make trust           both of these and Postgres 16 and 17 in parts, which a later run skips at the same commit'
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
 	@echo 'make citus-check     caches beside Citus, on a Postgres in which Citus is installed: PG_CONFIG=/path/to/pg_config'
@@ -62,7 +63,7 @@ demo:
 test:
 	@scripts/test.sh $(ONE)
 
-test-all cassert valgrind postgres-check upgrade-check citus-check leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
+test-all cassert valgrind trust postgres-check upgrade-check citus-check leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -84,7 +85,7 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind postgres-check upgrade-check citus-check leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind trust postgres-check upgrade-check citus-check leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS

@@ -11,6 +11,7 @@
 # library as it is shipped.
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
+. scripts/results.sh
 
 # `few-*` are the session tests for which that axis matters (below); the slow parts have all of them.
 quick='lint unit regress sessions few-over-plans few-without-preload tools'
@@ -32,21 +33,6 @@ need_files 4096 'make test'
 # Parts that did not run, because they cannot be had here or have not changed; listed at the end, and no failure.
 absent=()
 passed=0 failed=0 seconds=()
-
-# "PASSED FAILED" in a log of pg_regress, pg_isolation_regress, cargo test or sessions.py. A test's line of the first two is
-# "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on; of the others only the summary counts.
-results() {
-    awk '
-        /^(test|    ) .* \.\.\. ok +[0-9]+ ms/ || /^ok [0-9]+ .* ms$/      { passed++ }
-        /^(test|    ) .* \.\.\. FAILED.* ms/ || /^not ok [0-9]+ .* ms$/   { failed++ }
-        /^test result: / {
-            for (i = 2; i <= NF; i++) {
-                if ($i ~ /^passed/) passed += $(i - 1)
-                if ($i ~ /^failed/) failed += $(i - 1)
-            }
-        }
-        END { print passed + 0, failed + 0 }' "$1"
-}
 
 tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
 

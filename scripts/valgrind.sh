@@ -4,9 +4,11 @@
 # A Postgres with assertions tells valgrind which memory of its own is free and which is not yet written.
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
-# SESSIONS="fetch:: leases::" for session tests as well.
+# SESSIONS="fetch:: leases::" for session tests as well, PARTS=sessions for these alone.
 . "$(dirname "$0")/head.sh"
 . scripts/checked.sh
+. scripts/results.sh
+PARTS=" ${PARTS:-regress${SESSIONS:+ sessions}} "
 need rust server valgrind
 need_files 4096 'make valgrind'
 
@@ -55,11 +57,22 @@ trap stop_cluster EXIT
 step build nice make -s all PG_CONFIG="$PG_CONFIG"
 step stage scripts/stage.sh
 write_wrapper
-failed=0
-step valgrind-regress regress auto || failed=1
-step valgrind-regress-over-plans regress plan || failed=1
-stop_cluster
-[ -z "${SESSIONS:-}" ] || step valgrind-sessions sessions || failed=1
+good=0
+bad=0
+# NAME COMMAND...: a step that runs tests and reports each in its log.
+tests() {
+    local name=$1 passed unpassed status=0
+    step "$@" || status=$?
+    read -r passed unpassed < <(results "$LOG/$name.log")
+    [ $status = 0 ] || [ "$unpassed" -gt 0 ] || unpassed=1
+    good=$((good + passed)) bad=$((bad + unpassed))
+}
+if [[ $PARTS == *' regress '* ]]; then
+    tests valgrind-regress regress auto
+    tests valgrind-regress-over-plans regress plan
+    stop_cluster
+fi
+[[ $PARTS != *' sessions '* ]] || tests valgrind-sessions sessions
 
 logs=$(find "$found/logs" -name '*.log' | wc -l)
 [ "$logs" -gt 10 ] || die "only $logs processes ran under valgrind: see $LOG/valgrind-regress.log."
@@ -68,4 +81,5 @@ faults 1 >"$LOG/valgrind-pgcache.log"
 count() { grep -c FAULT "$LOG/valgrind-$1.log" || true; }
 head -n 200 "$LOG/valgrind-pgcache.log"
 say "valgrind: $(count pgcache) faults below pgcache and $(count postgres) in Postgres alone, in $logs processes (logs: $found/logs)"
-[ ! -s "$LOG/valgrind-pgcache.log" ] && [ $failed = 0 ]
+printf '%d passed, %d failed\n' "$good" $((bad + $(count pgcache)))
+[ ! -s "$LOG/valgrind-pgcache.log" ] && [ $bad = 0 ]
