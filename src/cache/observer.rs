@@ -7,6 +7,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use super::commit::marks::Extent;
 use super::commit::{changes, notify, publish, setup};
 use super::definition::{declare, routed};
+use super::distribute::two_phases;
 use super::expiry::vacuum_need;
 use super::lease::{held, lowering, unproven};
 use super::model::expiring::Expiring;
@@ -114,6 +115,7 @@ fn at_moment(moment: Moment) {
         // marks: a mark is for what is known then.
         Moment::BeforeCommit => {
             remove_what_depends();
+            two_phases::at_commit();
             notify::at_commit();
             setup::at_commit();
             if !fault::on(Fault::MarkedAfterCommit) {
@@ -142,6 +144,7 @@ fn at_moment(moment: Moment) {
             setup::forget();
             changes::forget();
             publish::forget();
+            two_phases::forget();
             held::end(true);
         }
         Moment::PreparedEnded => {
@@ -161,9 +164,11 @@ fn at_moment(moment: Moment) {
             changes::unmark(true);
             // Who hears of it finds no older entry any more.
             publish::send();
+            two_phases::forget();
             held::end(true);
         }
         Moment::Aborted => {
+            two_phases::forget();
             pending::forget();
             notify::forget();
             setup::forget();

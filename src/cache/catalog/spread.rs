@@ -171,10 +171,11 @@ impl Spread {
         shard.node == self.here
     }
 
-    /// A key that a node has, if it has any.
-    pub fn key_on(&self, node: i64) -> Text {
-        let meant = self.shards.iter().find(|shard| shard.node == node);
-        self.key_in(meant.unwrap_or(&self.shards[0]))
+    /// A key of another shard, if there is one: of the same node, where it has two.
+    pub fn key_beside(&self, shard: &Shard) -> Text {
+        let others = || self.shards.iter().filter(|other| *other != shard);
+        let same = others().find(|other| other.node == shard.node);
+        self.key_in(same.or_else(|| others().next()).unwrap_or(shard))
     }
 
     /// A key that a shard has, however few it may have: by it Citus finds the way there.

@@ -13,4 +13,4 @@ mod one;
 pub mod request;
 pub mod route;
 mod several;
-mod two_phases;
+pub mod two_phases;

@@ -42,7 +42,8 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         }
         if let Some(relation) = spread.table(&shard)? {
             if writes && request.sent.is_none() && transaction::is_writable() {
-                two_phases::wrote_here(&spread);
+                let key = key.unwrap_or_else(|| spread.key_in(&shard));
+                two_phases::wrote_here(&spread, key);
             }
             return Ok(Way::On {
                 relation,
@@ -61,10 +62,10 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             leave();
             return loads::answer(request, &spread, key);
         }
-        if writes {
-            two_phases::writes_elsewhere(&spread);
-        }
         let key = key.unwrap_or_else(|| spread.key_in(&shard));
+        if writes {
+            two_phases::writes_elsewhere(&spread, &shard, key);
+        }
         let mut arguments = request.printed();
         loads::patience(request, &mut arguments);
         if let Some(rows) = request.ask(&spread, shard.node, key, &arguments) {

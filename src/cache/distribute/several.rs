@@ -168,8 +168,10 @@ impl Gathering<'_, '_> {
             let here = self.spread.is_here(&part.shard);
             match here {
                 _ if request.sent.is_some() || request.route.only_reads() => {}
-                true => two_phases::wrote_here(self.spread),
-                false => two_phases::writes_elsewhere(self.spread),
+                true => two_phases::wrote_here(self.spread, self.key(part)),
+                false => {
+                    two_phases::writes_elsewhere(self.spread, &part.shard, self.key(part));
+                }
             }
             let arguments = self.arguments(&printed, part, left);
             let Some(found) = self.rows_of(part, here, &arguments)? else {
@@ -195,6 +197,14 @@ impl Gathering<'_, '_> {
         }))
     }
 
+    /// A key by which Citus finds the shard.
+    fn key(&self, part: &Part) -> Text {
+        match self.asked {
+            Some(asked) => asked.texts[part.keys[0]],
+            None => self.spread.key_in(&part.shard),
+        }
+    }
+
     fn rows_of(
         &self,
         part: &Part,
@@ -203,11 +213,7 @@ impl Gathering<'_, '_> {
     ) -> Result<Option<Vec<TextRow>>, Error> {
         let (request, shard) = (self.request, &part.shard);
         if !here {
-            let key = match self.asked {
-                Some(asked) => asked.texts[part.keys[0]],
-                None => self.spread.key_in(shard),
-            };
-            return Ok(request.ask(self.spread, shard.node, key, arguments));
+            return Ok(request.ask(self.spread, shard.node, self.key(part), arguments));
         }
         let table = self.spread.table(shard)?;
         let name: CString = table.and_then(relation::spelled).unwrap_or_default();

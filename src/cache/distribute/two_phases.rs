@@ -1,76 +1,137 @@
-//! Letting Citus know that a transaction has written on this node, too.
+//! Two phases for the commit of a transaction that writes on this node and on another.
 //!
-//! A call on a shard of this node goes past Citus. A transaction that also writes on one other node would look to it
-//! like one of that node alone, and be committed there first, in one phase: a crash of this node between that and its
-//! own commit would leave half. So Citus gets a statement of its own to run on this node, which changes nothing; it
-//! commits in two phases then. Only a transaction that writes here and elsewhere pays for it, once.
+//! Citus counts only the writes that it runs itself. A call on a shard of this node goes past it, and so does a write
+//! into a table of this node alone. If Citus then writes on one other node, for a call or for plain SQL, it commits
+//! there first, in one phase: a crash of this node before its own commit would leave half. So such a transaction ends
+//! with a statement that changes nothing and makes Citus commit in two phases. It runs right before the commit, when
+//! all writes are known, whoever made them and in whatever order.
 
-use std::cell::Cell;
-
-use crate::cache::catalog::spread::Spread;
+use crate::cache::catalog::spread::{Shard, Spread};
 use crate::cache::lease::held;
 use crate::cache::model::ddl;
-use crate::pg::catalog::{database, name, privilege::AsOwner};
-use crate::pg::session::transaction;
+use crate::pg::catalog::{database, distributed, name, privilege::AsOwner};
+use crate::pg::session::transaction_local::TransactionLocal;
+use crate::pg::session::{subtransaction, transaction};
+use crate::pg::value::datum::Text;
 
-/// What a transaction has done so far.
-#[derive(Clone, Copy, Default)]
+/// What the transaction has done so far.
+#[derive(Default)]
 struct Written {
-    /// Which one it is.
-    transaction: u32,
-    here: bool,
-    elsewhere: bool,
+    /// A key that it wrote on a shard of this node, past Citus.
+    here: Option<Vec<u8>>,
+    /// Keys of two shards, of which the first is one that it wrote on another node.
+    elsewhere: Option<[Vec<u8>; 2]>,
+    /// Citus' number of this node.
+    node: i64,
+    /// Citus commits in two phases.
     told: bool,
 }
 
 thread_local! {
-    static WRITTEN: Cell<Written> = const {
-        Cell::new(Written { transaction: 0, here: false, elsewhere: false, told: false })
-    };
+    static WRITTEN: TransactionLocal<Written> = TransactionLocal::default();
 }
 
-/// The transaction writes on a shard of this node, past Citus.
-pub fn wrote_here(spread: &Spread) {
-    note(spread, |written| written.here = true);
+/// Notes a write of a key on a shard of this node, past Citus.
+pub fn wrote_here(spread: &Spread, key: Text) {
+    WRITTEN.with(|written| {
+        written.change(|written| {
+            written.node = spread.here;
+            written.here.get_or_insert_with(|| key.bytes().to_vec());
+        });
+    });
+    tell_at_once();
 }
 
-/// The transaction writes on another node, by Citus.
-pub fn writes_elsewhere(spread: &Spread) {
+/// Notes a write that Citus is about to make on another node.
+pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     if !has_written_elsewhere() {
         held::count_lock(); // others may wait for it there: who waits for a lease here could not be seen
+        let keys = [key, spread.key_beside(shard)].map(|key| key.bytes().to_vec());
+        WRITTEN.with(|written| {
+            written.change(|written| {
+                written.node = spread.here;
+                written.elsewhere = Some(keys);
+            });
+        });
     }
-    note(spread, |written| written.elsewhere = true);
+    tell_at_once();
 }
 
 /// Whether the transaction has written on another node.
 pub fn has_written_elsewhere() -> bool {
-    let written = WRITTEN.get();
-    written.elsewhere && written.transaction == transaction::number()
+    WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
 
-fn note(spread: &Spread, change: impl FnOnce(&mut Written)) {
-    let transaction = transaction::number();
-    let mut written = match WRITTEN.get() {
-        same if same.transaction == transaction => same,
-        _ => Written {
-            transaction,
-            ..Written::default()
-        },
-    };
-    change(&mut written);
-    if written.here && written.elsewhere && !written.told {
-        tell(spread);
-        written.told = true;
+/// Right before the commit: tells Citus, if the transaction has written here and Citus has one of its own open.
+pub fn at_commit() {
+    let keys = WRITTEN.with(|written| {
+        let node = written.look(|written| (!written.told).then_some(written.node));
+        let is_split = node.is_some_and(|node| {
+            written.look(Written::is_ours)
+                && transaction::has_xid()
+                && distributed::coordinates(node)
+        });
+        is_split.then(|| written.look(Written::keys))
+    });
+    if let Some(keys) = keys {
+        let _writable = transaction::Writable::enter();
+        let _snapshot = transaction::Snapshot::enter();
+        tell(&keys);
     }
-    WRITTEN.set(written);
 }
 
-/// A statement over the table that has no rows, as its owner: others have no rights on it.
-fn tell(spread: &Spread) {
-    let key = spread.key_on(spread.here);
+/// The transaction has ended.
+pub fn forget() {
+    WRITTEN.with(|written| {
+        if written.look(Written::is_ours) {
+            written.change(|written| *written = Written::default());
+        }
+    });
+}
+
+impl Written {
+    fn is_ours(&self) -> bool {
+        self.here.is_some() || self.elsewhere.is_some()
+    }
+
+    /// Keys of the shards over which Citus is told. One of this node is enough. Without one it takes two shards,
+    /// because Citus writes one shard of another node in one phase.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        match (&self.here, &self.elsewhere) {
+            (Some(key), _) => vec![key.clone()],
+            (None, Some(keys)) => keys.to_vec(),
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
+/// Tells Citus before it evaluates more of its own statement, where it would write on another node outside of any
+/// transaction. In a subtransaction, because by that it takes itself to be in a transaction block.
+fn tell_at_once() {
+    let told = WRITTEN.with(|written| written.look(|written| written.told));
+    if told || !distributed::commits_at_once() {
+        return;
+    }
+    let keys = WRITTEN.with(|written| written.look(Written::keys));
+    if let Err(failure) = subtransaction::attempt(|| tell(&keys)) {
+        failure.raise();
+    }
+}
+
+/// A statement over the table that has no rows, as its owner, because the caller has no rights on it.
+fn tell(keys: &[Vec<u8>]) {
+    let is_one = |key: &Vec<u8>| {
+        [
+            b"key OPERATOR(pg_catalog.=) ",
+            &name::literal(key)[..],
+        ]
+        .concat()
+    };
+    let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();
     let _owner = AsOwner::to_maintain(database::internal_relation(c"distributed"));
     ddl::run(&[
-        b"DELETE FROM pgcache.distributed WHERE key OPERATOR(pg_catalog.=) ",
-        &name::literal(key.bytes()),
+        b"DELETE FROM pgcache.distributed WHERE ",
+        &conditions.join(&b" OR "[..]),
     ]);
+    WRITTEN.with(|written| written.change(|written| written.told = true));
 }

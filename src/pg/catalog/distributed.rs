@@ -9,6 +9,8 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
+use crate::pg::memory::pg_list;
+
 /// The schema `pg_catalog`, in which only a superuser can make anything.
 const PG_CATALOG: Oid = Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
 /// A row for each table: distributed, a reference table, or one on the coordinator alone.
@@ -51,6 +53,63 @@ pub fn is_part_of_a_query() -> bool {
             && (*portal).commandTag == pg_sys::CommandTag::CMDTAG_SELECT
     }
 }
+
+/// Whether the session's statement is one that Citus runs and that writes, outside of a transaction block. Citus
+/// evaluates its functions first, and what they and it write on other nodes is committed there at once, each for
+/// itself. Not in a trigger: that runs where the statement is under way.
+pub fn commits_at_once() -> bool {
+    use pg_sys::CmdType::{CMD_DELETE, CMD_INSERT, CMD_MERGE, CMD_UPDATE};
+    // SAFETY: reads variables of this process; a portal that runs has its statements, of which each is looked at
+    // after its tag. The depth of triggers is given without a look at the call.
+    unsafe {
+        let portal = pg_sys::ActivePortal;
+        !pg_sys::IsTransactionBlock()
+            && !portal.is_null()
+            && pg_sys::pg_trigger_depth(std::ptr::null_mut()).value() == 0
+            && pg_list::pointers::<pg_sys::PlannedStmt>((*portal).stmts)
+                .into_iter()
+                .any(|statement| {
+                    let (plan, utility) = ((*statement).planTree, (*statement).utilityStmt);
+                    let is = |node: *mut pg_sys::Node, tag| !node.is_null() && (*node).type_ == tag;
+                    let kind = (*statement).commandType;
+                    let writes = (*statement).hasModifyingCTE
+                        || matches!(kind, CMD_INSERT | CMD_UPDATE | CMD_DELETE | CMD_MERGE);
+                    writes && is(plan.cast(), pg_sys::NodeTag::T_CustomScan)
+                        || is(utility, pg_sys::NodeTag::T_ExplainStmt)
+                })
+    }
+}
+
+/// Whether a transaction over several nodes is open that this one coordinates.
+pub fn coordinates(node: i64) -> bool {
+    let number = |row: pg_sys::HeapTupleHeader, column| {
+        let mut null = true;
+        // SAFETY: a row that Citus' function gives, and one of its columns.
+        let value = unsafe { pg_sys::GetAttributeByNum(row, column, &mut null) };
+        (!null).then_some(value)
+    };
+    // SAFETY: a function without arguments, if Citus has it: only a superuser makes one in pg_catalog.
+    unsafe {
+        let name = CURRENT.into_iter().fold(std::ptr::null_mut(), |name, part| {
+            pg_sys::lappend(name, pg_sys::makeString(part.as_ptr().cast_mut()).cast())
+        });
+        let function = pg_sys::LookupFuncName(name, 0, std::ptr::null(), true);
+        if function == pg_sys::InvalidOid {
+            return false;
+        }
+        let row = pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid);
+        let row = pg_sys::pg_detoast_datum(row.cast_mut_ptr()).cast();
+        let by = number(row, INITIATOR).map(|by| i64::from(by.value() as i32));
+        by == Some(node) && number(row, NUMBER).is_some_and(|number| number.value() != 0)
+    }
+}
+
+/// Citus' function that says of which transaction over several nodes this is a part.
+const CURRENT: [&CStr; 2] = [c"pg_catalog", c"get_current_transaction_id"];
+/// The column with the node that coordinates it.
+const INITIATOR: i16 = 3;
+/// The column with its number; 0: there is none.
+const NUMBER: i16 = 4;
 
 /// How the application name of a connection begins that Citus makes from node to node.
 const INTERNAL: &[u8] = b"citus_internal";

@@ -181,11 +181,6 @@ pub fn began() -> crate::pg::session::clock::Timestamp {
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// A number that no other transaction of this process has. Several of one message begin at the same time.
-pub fn number() -> u32 {
-    crate::pg::version::local_transaction()
-}
-
 /// Waits until the record of an abort that this process has just written is on disk. For a
 /// transaction that made files of unlogged tables, before Postgres removes them.
 ///

@@ -24,7 +24,7 @@ pub use locks::{
 };
 pub use partitions::{PartitionKey, partition_key};
 pub use planner::{Jumble, Planning, on_each_relation, on_planning};
-pub use process::{fix_setting, local_transaction, on_signal, proc_exit};
+pub use process::{fix_setting, on_signal, proc_exit};
 pub use rights::{may_connect, may_use_schema, owns_relation};
 pub use rows::{
     UpdateIndexes, enter_inserted, enter_updated, enters_indexes, index_beginscan, inserted_by,

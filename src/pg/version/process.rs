@@ -51,17 +51,6 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
     }
 }
 
-/// The number of this process' transaction, which none of its others has; 0: none runs.
-pub fn local_transaction() -> u32 {
-    // SAFETY: the entry of this process, whose number it alone writes.
-    unsafe {
-        #[cfg(any(feature = "pg15", feature = "pg16"))]
-        return (*pg_sys::MyProc).lxid;
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        return (*pg_sys::MyProc).vxid.lxid;
-    }
-}
-
 /// Runs the exit callbacks and ends the process.
 ///
 /// # Safety
