@@ -5,6 +5,7 @@ mod attacks;
 mod door;
 mod loads;
 mod moves;
+mod phases;
 mod spread;
 
 use pgcache_tests::ask::Ask;

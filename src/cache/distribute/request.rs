@@ -10,9 +10,9 @@ use super::two_phases;
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
-use crate::pg::catalog::relation;
+use crate::pg::catalog::{distributed, relation};
 use crate::pg::session::settings::Held;
-use crate::pg::session::shard_lock;
+use crate::pg::session::{shard_lock, subtransaction};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
@@ -151,13 +151,20 @@ impl Request<'_> {
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
-        ask::node_of_key(
-            node,
-            key,
-            self.route.function,
-            &arguments,
-            self.call.columns(),
-        )
+        let ask = || {
+            ask::node_of_key(
+                node,
+                key,
+                self.route.function,
+                &arguments,
+                self.call.columns(),
+            )
+        };
+        if self.route.only_reads() || !distributed::commits_at_once() {
+            return ask();
+        }
+        // Citus takes a call for a write where it sees a block, as a subtransaction is one.
+        subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
     }
 
     /// The arguments, as texts.

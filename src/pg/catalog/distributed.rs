@@ -54,29 +54,38 @@ pub fn is_part_of_a_query() -> bool {
     }
 }
 
-/// Whether the session's statement is one that Citus runs and that writes, outside of a transaction block. Citus
-/// evaluates its functions first, and what they and it write on other nodes is committed there at once, each for
-/// itself. Not in a trigger: that runs where the statement is under way.
+/// Whether what is written on another node now would be committed there at once. It is outside of a transaction block
+/// where the session's statement is one that writes by Citus, which evaluates its functions first, and where no
+/// statement calls the function. Not in a trigger: that runs where the statement is under way.
 pub fn commits_at_once() -> bool {
-    use pg_sys::CmdType::{CMD_DELETE, CMD_INSERT, CMD_MERGE, CMD_UPDATE};
     // SAFETY: reads variables of this process; a portal that runs has its statements, of which each is looked at
     // after its tag. The depth of triggers is given without a look at the call.
     unsafe {
         let portal = pg_sys::ActivePortal;
         !pg_sys::IsTransactionBlock()
-            && !portal.is_null()
             && pg_sys::pg_trigger_depth(std::ptr::null_mut()).value() == 0
-            && pg_list::pointers::<pg_sys::PlannedStmt>((*portal).stmts)
-                .into_iter()
-                .any(|statement| {
-                    let (plan, utility) = ((*statement).planTree, (*statement).utilityStmt);
-                    let is = |node: *mut pg_sys::Node, tag| !node.is_null() && (*node).type_ == tag;
-                    let kind = (*statement).commandType;
-                    let writes = (*statement).hasModifyingCTE
-                        || matches!(kind, CMD_INSERT | CMD_UPDATE | CMD_DELETE | CMD_MERGE);
-                    writes && is(plan.cast(), pg_sys::NodeTag::T_CustomScan)
-                        || is(utility, pg_sys::NodeTag::T_ExplainStmt)
-                })
+            && (portal.is_null()
+                || pg_list::pointers::<pg_sys::PlannedStmt>((*portal).stmts)
+                    .into_iter()
+                    .any(|statement| is_writing_by_citus(statement)))
+    }
+}
+
+/// # Safety
+/// The statement is one that runs.
+unsafe fn is_writing_by_citus(statement: *const pg_sys::PlannedStmt) -> bool {
+    use pg_sys::CmdType::{CMD_DELETE, CMD_INSERT, CMD_MERGE, CMD_UPDATE};
+    let is = |node: *mut pg_sys::Node, tag| {
+        // SAFETY: every node begins with its tag.
+        !node.is_null() && unsafe { (*node).type_ } == tag
+    };
+    // SAFETY: as the caller says.
+    unsafe {
+        let kind = (*statement).commandType;
+        let writes = (*statement).hasModifyingCTE
+            || matches!(kind, CMD_INSERT | CMD_UPDATE | CMD_DELETE | CMD_MERGE);
+        writes && is((*statement).planTree.cast(), pg_sys::NodeTag::T_CustomScan)
+            || is((*statement).utilityStmt, pg_sys::NodeTag::T_ExplainStmt)
     }
 }
 

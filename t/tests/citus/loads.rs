@@ -17,7 +17,7 @@ fn spread() -> (Vec<Cluster>, Vec<Client>) {
 }
 
 /// A key that each node has, by the first session's word.
-fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
+pub fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
     let groups: Vec<i64> = sessions
         .iter_mut()
         .map(|session| session.number("SELECT groupid FROM pg_dist_local_group"))
