@@ -7,6 +7,7 @@ mod loads;
 mod moves;
 mod phases;
 mod spread;
+mod writes;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

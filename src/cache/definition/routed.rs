@@ -43,12 +43,19 @@ pub fn look_after(cache: Oid) {
             return;
         }
         ddl::run(&[b"DROP TRIGGER IF EXISTS pgcache_renew ON ", table]);
-    } else if let Some(key) = columns::key_name(cache) {
+    } else {
+        look_before_rows(cache, table);
+    }
+}
+
+/// Gives the cache of this name the trigger, for rows that are written where no plan of ours is asked.
+pub fn look_before_rows(cache: Oid, name: &[u8]) {
+    if let Some(key) = columns::key_name(cache) {
         ddl::run(&[
-            b"CREATE TRIGGER pgcache_renew BEFORE INSERT OR UPDATE OF ",
+            b"CREATE OR REPLACE TRIGGER pgcache_renew BEFORE INSERT OR UPDATE OF ",
             key.to_bytes(),
             b" ON ",
-            table,
+            name,
             b" FOR EACH ROW EXECUTE FUNCTION pgcache.renew_row()",
         ]);
     }

@@ -11,7 +11,7 @@ use pgrx::pg_sys::{INT8OID, OIDOID, Oid};
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::catalog::{sources, spread};
-use crate::cache::definition::{default, define};
+use crate::cache::definition::{default, define, routed};
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
@@ -52,6 +52,10 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
             .settings
             .changed(None, Some(part_of(most, shards)), None)?;
         define::alter(cache, each);
+    }
+    // Where Citus copies rows to a shard of the same node, it asks neither the planner nor COPY.
+    if let Some(name) = relation::spelled(cache.relation) {
+        routed::look_before_rows(cache.relation, name.to_bytes());
     }
     let argument = [Typed::oid(cache.relation)];
     query_once(SPREAD, &[OIDOID], &argument, |_| ());

@@ -4,11 +4,14 @@
 //! reads or writes it past the planner, or counts on its triggers, has nothing of them. Citus lists
 //! such tables in a catalog of its own; where there is none, the answer costs one look-up in memory.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::CStr;
+use std::mem::ManuallyDrop;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
+use crate::pg::catalog::invalidation::Watch;
 use crate::pg::memory::pg_list;
 
 /// The schema `pg_catalog`, in which only a superuser can make anything.
@@ -138,6 +141,41 @@ pub fn is_distributed(table: Oid) -> bool {
     column > 0
         && unsafe { pg_sys::get_atttype(catalog, column) } == pg_sys::REGCLASSOID
         && has_row(catalog, column, table)
+}
+
+/// The same, for a table that was asked about before without a look at the catalog. The answer holds until Citus says
+/// that the relation has changed.
+pub fn is_known(table: Oid) -> bool {
+    if !citus_is_loaded() {
+        return false;
+    }
+    let number = table.to_u32();
+    let known = |all: &BTreeMap<u32, Known>| {
+        let known = all.get(&number).filter(|known| !known.watch.is_stale());
+        known.map(|known| known.distributed)
+    };
+    if let Some(distributed) = KNOWN.with(|all| known(&all.borrow())) {
+        return distributed;
+    }
+    let watch = Watch::over(table);
+    let distributed = is_distributed(table);
+    KNOWN.with(|all| {
+        let mut all = all.borrow_mut();
+        all.retain(|_, known| !known.watch.is_stale());
+        all.insert(number, Known { watch, distributed });
+    });
+    distributed
+}
+
+/// What was found about a table.
+struct Known {
+    watch: Watch,
+    distributed: bool,
+}
+
+thread_local! {
+    /// Never dropped, because callbacks may come as long as the process lives.
+    static KNOWN: ManuallyDrop<RefCell<BTreeMap<u32, Known>>> = ManuallyDrop::default();
 }
 
 fn has_row(catalog: Oid, column: i16, table: Oid) -> bool {

@@ -17,6 +17,7 @@ use std::ffi::{c_char, c_int};
 use pgrx::pg_sys::{self, Oid};
 
 use super::cached::{Cached, Column, cached, is_own};
+use crate::pg::catalog::distributed;
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
@@ -85,6 +86,10 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
         return;
     };
+    // Citus plans the statement for shards, each of which is a cache, and has to know the key by then.
+    if distributed::is_known(table) {
+        return;
+    }
     // SAFETY: an action of MERGE, and ON CONFLICT DO UPDATE, have the columns that they write in a
     // list of their own. Nodes are made in the current memory context, which is the query's, and the
     // target of a statement that changes rows may be named in what it writes.
