@@ -33,6 +33,7 @@ impl Error {
             | Error::LimitNotPositive
             | Error::WindowNotPositive
             | Error::NodesNotPositive
+            | Error::ShardCountNotPositive
             | Error::UnknownValueType => Code::ERRCODE_INVALID_PARAMETER_VALUE,
             Error::OverShards(_)
             | Error::Undistributable(..)

@@ -180,6 +180,9 @@ impl Error {
                 "If the cache has its own triggers, foreign keys, rules or policies, do not run CLOSE ALL after a change of the source table."
             }
             Error::LimitNotPositive => "Pass a limit of at least 1.",
+            Error::ShardCountNotPositive => {
+                "Omit shard_count for the number of shards that citus.shard_count says."
+            }
             Error::NodesNotPositive => "Pass the number of servers over which the keys are spread.",
             Error::WindowNotPositive => "Pass the length of the window, such as '1 minute'.",
             Error::NoCron => {

@@ -37,6 +37,8 @@ pub enum Error {
     ArrayDimensions(&'static str),
     /// A number of servers is zero or negative.
     NodesNotPositive,
+    /// A number of shards is zero or negative.
+    ShardCountNotPositive,
     /// The relation is there, but is no cache.
     NotACache(String),
     /// Citus keeps the table's rows on other relations, its shards.

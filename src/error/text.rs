@@ -172,6 +172,7 @@ impl Error {
             }
             Error::NotADependency => "trigger does not name a cache and a key".into(),
             Error::LimitNotPositive => "max_hits must be positive".into(),
+            Error::ShardCountNotPositive => "shard_count must be positive".into(),
             Error::NodesNotPositive => "nodes must be positive".into(),
             Error::WindowNotPositive => "per must be positive".into(),
             Error::NoCron => "pg_cron is not installed".into(),

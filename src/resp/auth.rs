@@ -294,6 +294,8 @@ pub enum DecideFailure {
     NoName,
     /// No relation has this name.
     NoCache,
+    /// Citus keeps its entries on shards.
+    Distributed,
     /// The relation does not work as a cache.
     NotACache,
     /// The server has no hot tier, in which a memory cache's entries are.
@@ -318,6 +320,9 @@ impl DecideFailure {
             DecideFailure::NoName => "ERR pgcache.resp_caches has an empty name for this database",
             DecideFailure::NoCache => {
                 "ERR the cache of this database does not exist: see pgcache.resp_caches"
+            }
+            DecideFailure::Distributed => {
+                "ERR the cache of this database is distributed by Citus: use SQL, or SELECT another one"
             }
             DecideFailure::NotACache => {
                 "ERR the relation that pgcache.resp_caches names for this database is not a cache"
@@ -367,6 +372,7 @@ fn why_not(error: Error) -> DecideFailure {
         Error::NoSuchRelation(_) => DecideFailure::NoCache,
         Error::NoTier => DecideFailure::NoTier,
         Error::NoSlot => DecideFailure::NoSlot,
+        Error::OverShards(_) | Error::Distributed(_) => DecideFailure::Distributed,
         _ => DecideFailure::NotACache,
     }
 }

@@ -219,6 +219,15 @@ impl Decisions {
         }
     }
 
+    /// Whether the answer for a role and a database is that Citus has distributed the cache.
+    pub fn is_distributed(&self, role: Oid, database: u32) -> bool {
+        matches!(
+            self.entries.get(&(role.to_u32(), database)),
+            Some(Entry::Refused(Undecided::Refused(DecideFailure::Distributed), since))
+                if *since == Everything::now()
+        )
+    }
+
     fn ask(
         &mut self,
         queue: &Queue<Question, Answer>,

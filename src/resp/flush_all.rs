@@ -10,6 +10,7 @@ use pgcache_resp::{Command, Protocol, Writer};
 use pgrx::pg_sys::Oid;
 
 use super::admission::{self, Step};
+use super::auth::DecideFailure;
 use super::commands;
 use super::decisions::Decided;
 use super::session::{Flushing, Session, Waits};
@@ -70,10 +71,21 @@ fn begin(
 ) -> Step {
     let mut all = Vec::new();
     for database in 0..core.decisions.databases() as u32 {
+        let before = replies.as_bytes().len();
+        let role = session.role;
+        let is_distributed = |core: &Core| {
+            role.is_some_and(|role| core.decisions.is_distributed(role, database))
+        };
         match admission::decided_in(core, session, database, replies) {
             Ok(decided) => all.push(decided),
+            // The protocol serves none of its entries.
+            Err(Step::Done) if is_distributed(core) => replies.rewind(before),
             Err(step) => return step,
         }
+    }
+    if all.is_empty() {
+        replies.error(&[DecideFailure::Distributed.words().as_bytes()]);
+        return Step::Done;
     }
     if !all
         .iter()

@@ -84,6 +84,10 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT pgcache.node_of('c', 'k', 0)",
     ),
     (
+        "shard_count must be positive",
+        "SELECT cache_distribute('c', 0)",
+    ),
+    (
         "max_hits must be positive",
         "SELECT cache_rate_limit('k', 0, '1 s')",
     ),

@@ -19,8 +19,8 @@ pub fn answer(
     arguments: &Arguments,
 ) -> Result<Option<Vec<TextRow>>, Error> {
     let name = arguments.get(route.cache).copied().flatten();
-    let cache = name.and_then(ask::relation).ok_or(Error::NotSent)?;
-    spread::of(cache).ok_or(Error::NotSent)?;
+    let cache = ask::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
+    spread::of(cache).ok_or(Error::DefinitionChanged)?;
     let sent = Sent::begin(SentCall {
         node,
         function: route.function,

@@ -145,11 +145,12 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// The relation of this name, as the caller would spell it.
+/// The relation of this name, as the caller would spell it. Raises 42P01 where none has it, because that is what the
+/// caller of the function is then told.
 pub fn relation(name: Text) -> Option<Oid> {
-    let mut sql = b"SELECT pg_catalog.to_regclass(".to_vec();
+    let mut sql = b"SELECT ".to_vec();
     sql.extend_from_slice(&name::literal(name.bytes()));
-    sql.extend_from_slice(b")::pg_catalog.oid");
+    sql.extend_from_slice(b"::pg_catalog.regclass::pg_catalog.oid");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
     let _literals = literals();
     query_once(&sql, &[], &[], |output| output.oid(0, 0))

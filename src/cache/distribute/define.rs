@@ -30,11 +30,11 @@ fn with_triggers() -> Held {
 
 /// Spreads a cache, of which the caller is the owner and holds the strongest lock.
 pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Error> {
+    if shard_count.is_some_and(|count| count <= 0) {
+        return Err(Error::ShardCountNotPositive);
+    }
     if !distributed::citus_is_there() {
         return Err(Error::NoCitus);
-    }
-    if shard_count.is_some_and(|count| count <= 0) {
-        return Err(Error::NegativeCount("shard_count"));
     }
     check(cache)?;
     // Citus says, as a notice, that it copies rows, and what this function does about those that it leaves.

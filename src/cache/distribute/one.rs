@@ -78,5 +78,5 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         wait::sleep(PAUSE);
         spread = request.present(spread)?;
     }
-    Err(Error::NoNode(request.name()))
+    Err(request.no_node())
 }

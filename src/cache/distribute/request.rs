@@ -134,7 +134,10 @@ impl Request<'_> {
         shard_lock::hear();
         match spread.is_stale() {
             false => Ok(spread),
-            true => spread::of(self.cache).ok_or_else(|| Error::Distributed(self.name())),
+            true => spread::of(self.cache).ok_or_else(|| match relation::spelled(self.cache) {
+                Some(_) => Error::DefinitionChanged,
+                None => Error::NoSuchRelation(self.cache.to_u32()),
+            }),
         }
     }
 
@@ -183,8 +186,12 @@ impl Request<'_> {
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))
     }
 
-    pub fn name(&self) -> String {
-        relation::display_name(self.cache)
+    /// The error where no node answers for a key.
+    pub fn no_node(&self) -> Error {
+        match relation::spelled(self.cache) {
+            Some(_) => Error::NoNode(relation::display_name(self.cache)),
+            None => Error::NoSuchRelation(self.cache.to_u32()),
+        }
     }
 }
 

@@ -74,7 +74,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         wait::sleep(PAUSE);
         spread = request.present(spread)?;
     }
-    Err(Error::NoNode(request.name()))
+    Err(request.no_node())
 }
 
 /// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such

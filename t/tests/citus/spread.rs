@@ -1,5 +1,8 @@
 //! Caches that `cache_distribute` has spread: what functions do from each node, and what they refuse.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::needs::Needs::{Nothing, Trigger};
@@ -257,6 +260,35 @@ fn what_cannot_be_distributed_stays_as_it_is() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
+fn a_call_that_waited_while_the_cache_was_made_local_says_that_its_table_is_gone() {
+    let (nodes, mut sessions) = cluster();
+    let [first, second, ..] = &mut sessions[..] else {
+        unreachable!()
+    };
+    first.run("SELECT cache_create('c'); SELECT cache_distribute('c')");
+    first.run("SELECT cache_create('d')");
+    let error = refused(first.try_lines("SELECT cache_distribute('d', 0)"), "22023");
+    assert_eq!(error.message(), "shard_count must be positive");
+    first.run("BEGIN; SELECT undistribute_table('c')");
+    let (waits, gone) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| nodes[0].connect("postgres").try_lines("SELECT cache_set('k', 'v', cache => 'c')"));
+        let blocked = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
+        let begun = Instant::now();
+        while !first.holds(blocked) && begun.elapsed().as_secs() < 10 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let waits = first.holds(blocked);
+        first.run("COMMIT");
+        (waits, waiting.join().unwrap())
+    });
+    assert!(waits);
+    refused(gone, "42P01");
+    refused(second.try_lines("SELECT cache_get('k', 'c')"), "42P01");
+    assert_eq!(first.value("SELECT cache_get('k', 'c')"), None);
+}
+
+#[test]
+#[ignore = "needs Citus: make citus-check"]
 fn live_entries_move_to_shards_and_settings_count_everywhere() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run(
@@ -466,10 +498,11 @@ fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
             };
             let found = code(call("cache_get", arguments));
             assert!(
-                ["42501", "22023", "[\"\"]"].contains(&&found[..]),
+                ["42501", "22023", "42P01", "[\"\"]"].contains(&&found[..]),
                 "node {at}: {found}"
             );
         }
+        refused(call("cache_get", "'=k1', '=public.none'"), "42P01");
         let injected = "'=k1', '=public.c''); DROP TABLE public.c; --'";
         let error = call("cache_get", injected).unwrap_err();
         assert!(
