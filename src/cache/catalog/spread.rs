@@ -171,6 +171,15 @@ impl Spread {
         shard.node == self.here
     }
 
+    /// A number for the shards of a node, never 0, by which two nodes compare what they know.
+    pub fn sum_of_shards(&self, node: i64) -> i64 {
+        let shards = self.shards.iter().filter(|shard| shard.node == node);
+        let sum = shards.fold(0x811c_9dc5_u32, |sum, shard| {
+            (sum ^ shard.from as u32).wrapping_mul(0x0100_0193).rotate_left(5)
+        });
+        i64::from(sum >> 2 | 1)
+    }
+
     /// A key of another shard, if there is one: of the same node, where it has two.
     pub fn key_beside(&self, shard: &Shard) -> Text {
         let others = || self.shards.iter().filter(|other| *other != shard);

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 
 use super::ask::{self, Arguments};
-use super::request::{Route, Sent, SentCall};
+use super::request::{Addressee, Route, Sent, SentCall};
 use crate::cache::catalog::spread;
 use crate::error::Error;
 use crate::pg::value::call::TextRow;
@@ -21,8 +21,10 @@ pub fn answer(
     let name = arguments.get(route.cache).copied().flatten();
     let cache = ask::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
     spread::of(cache).ok_or(Error::DefinitionChanged)?;
+    let (node, all) = Addressee::parts(node);
     let sent = Sent::begin(SentCall {
         node,
+        all,
         function: route.function,
         cache,
         hash: spread::hash_of(key),

@@ -7,8 +7,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
+use std::rc::Rc;
 
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Oid, TEXTOID};
 
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
@@ -17,9 +18,10 @@ use crate::pg::catalog::name;
 use crate::pg::memory;
 use crate::pg::session::settings::Held;
 use crate::pg::spi::output::Output;
-use crate::pg::spi::plan::query_once;
+use crate::pg::spi::plan::{Paths, Plan, query_once};
 use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
+use crate::pg::value::typed::Typed;
 
 /// Arguments of a call, as texts.
 pub type Arguments = Vec<Option<Text>>;
@@ -64,28 +66,12 @@ pub fn decoded(coded: Text) -> Option<Text> {
     coded.bytes().strip_prefix(b"=").map(Text::new)
 }
 
-/// A call made on this node, on one relation: its rows. Each argument has the type that is declared, and so no function
-/// of somebody else's is meant, whatever it takes.
+/// A call made on this node, on one relation: its rows. Each argument has the type that is declared, so that no
+/// function of a user's is meant, whatever it takes. The plan is kept, because a call on all entries asks each shard.
 pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
-    let declared = declared(function, arguments.len())?;
-    let mut sql: Vec<u8> = b"SELECT x.* FROM ".to_vec();
-    sql.extend_from_slice(&declared.name);
-    sql.push(b'(');
-    for (at, (argument, of)) in arguments.iter().zip(&declared.types).enumerate() {
-        if at > 0 {
-            sql.push(b',');
-        }
-        match argument {
-            None => sql.extend_from_slice(b"NULL"),
-            Some(text) => sql.extend_from_slice(&name::literal(text.bytes())),
-        }
-        sql.extend_from_slice(b"::");
-        sql.extend_from_slice(of);
-    }
-    sql.extend_from_slice(b") AS x");
-    let sql = std::ffi::CString::new(sql).unwrap_or_default();
-    let _literals = literals();
-    Ok(query_once(&sql, &[], &[], rows))
+    let plan = declared(function, arguments.len())?;
+    let arguments: Vec<Typed> = arguments.iter().copied().map(Typed::from).collect();
+    Ok(plan.run(&arguments, rows))
 }
 
 /// While this lives, a backslash in a literal is one.
@@ -93,13 +79,11 @@ fn literals() -> Held {
     Held::set(c"standard_conforming_strings", c"on")
 }
 
-/// A function as it is declared: its name, and the types of its arguments, quoted and with their schemas.
-#[derive(Clone)]
+/// A function as it is declared.
 struct Declared {
     /// The state of functions and schemas in which it was found.
     found: Functions,
-    name: Vec<u8>,
-    types: Vec<Vec<u8>>,
+    plan: Rc<Plan>,
 }
 
 thread_local! {
@@ -107,13 +91,12 @@ thread_local! {
     static DECLARED: ManuallyDrop<RefCell<BTreeMap<&'static str, Declared>>> = ManuallyDrop::default();
 }
 
-/// The extension's function of this name.
-fn declared(function: &'static str, arguments: usize) -> Result<Declared, Error> {
-    let known = DECLARED.with(|all| all.borrow().get(function).cloned());
-    if let Some(known) = known
-        && known.found == Functions::now()
-    {
-        return Ok(known);
+/// A call of the extension's function of this name, with texts in place of its arguments.
+fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error> {
+    let is_current = |known: &&Declared| known.found == Functions::now();
+    let known = |known: &Declared| Rc::clone(&known.plan);
+    if let Some(plan) = DECLARED.with(|all| all.borrow().get(function).filter(is_current).map(known)) {
+        return Ok(plan);
     }
     let sql =
         format!("{DECLARATION} '{function}' AND p.pronargs OPERATOR(pg_catalog.=) {arguments}");
@@ -122,14 +105,33 @@ fn declared(function: &'static str, arguments: usize) -> Result<Declared, Error>
         Some((output.text(0, 0)?, output.texts(0, 1)?))
     });
     let (name, types) = found.ok_or(Error::DroppedExtension)?;
-    let types = types.elements("types")?;
+    let found = Functions::now();
+    let mut sql: Vec<u8> = b"SELECT x.* FROM ".to_vec();
+    sql.extend_from_slice(name.bytes());
+    for (at, of) in types.elements("types")?.into_iter().enumerate() {
+        sql.push(if at == 0 { b'(' } else { b',' });
+        sql.extend_from_slice(&read_as(at + 1, of.bytes()));
+    }
+    sql.extend_from_slice(b") AS x");
+    let sql = std::ffi::CString::new(sql).unwrap_or_default();
+    let plan = Rc::new(Plan::prepare(&sql, &vec![TEXTOID; arguments], Paths::Any));
     let declared = Declared {
-        found: Functions::now(),
-        name: name.bytes().to_vec(),
-        types: types.into_iter().map(|of| of.bytes().to_vec()).collect(),
+        found,
+        plan: Rc::clone(&plan),
     };
-    DECLARED.with(|all| all.borrow_mut().insert(function, declared.clone()));
-    Ok(declared)
+    let former = DECLARED.with(|all| all.borrow_mut().insert(function, declared));
+    drop(former);
+    Ok(plan)
+}
+
+/// A text as a value of this type. Postgres reads a relation's number in another way than a literal's.
+fn read_as(parameter: usize, of: &[u8]) -> Vec<u8> {
+    match of {
+        b"pg_catalog.regclass" => {
+            format!("pg_catalog.regclassin(pg_catalog.textout(${parameter}))").into_bytes()
+        }
+        _ => [format!("${parameter}::").as_bytes(), of].concat(),
+    }
 }
 
 const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(p.proname)), \

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::request::{ATTEMPTS, PAUSE, Request};
+use super::request::{ATTEMPTS, Addressee, PAUSE, Request};
 use super::{loads, two_phases};
 use crate::cache::catalog::spread::Spread;
 use crate::error::Error;
@@ -68,7 +68,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         }
         let mut arguments = request.printed();
         loads::patience(request, &mut arguments);
-        if let Some(rows) = request.ask(&spread, shard.node, key, &arguments) {
+        if let Some(rows) = request.ask(&spread, Addressee::of_key(shard.node), key, &arguments) {
             if !writes {
                 leave();
             }

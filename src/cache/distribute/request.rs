@@ -78,6 +78,38 @@ pub struct SentCall {
     pub cache: Oid,
     /// Of the key by which it was sent: its shard is meant, also by a call on all entries.
     pub hash: i64,
+    /// All shards of the node are meant, which these are by their sum.
+    pub all: Option<i64>,
+}
+
+/// To which node a call goes, and whether it is for one shard of it or for all.
+#[derive(Clone, Copy)]
+pub struct Addressee(i64);
+
+impl Addressee {
+    /// The sum stands beside the number of the node, which has 32 bits.
+    const NODE: i64 = 0xffff_ffff;
+
+    /// The node, for the shard of the key by which Citus finds it.
+    pub fn of_key(node: i64) -> Addressee {
+        Addressee(node)
+    }
+
+    /// The node, for all of its shards. It answers if it has the same: a move is not committed on all nodes at once.
+    pub fn all_of(spread: &Spread, node: i64) -> Addressee {
+        Addressee(node | spread.sum_of_shards(node) << 32)
+    }
+
+    /// As a call names it.
+    pub fn number(self) -> i64 {
+        self.0
+    }
+
+    /// The node that such a number names, and the sum where all of its shards are meant.
+    pub fn parts(number: i64) -> (i64, Option<i64>) {
+        let sum = number >> 32;
+        (number & Addressee::NODE, (sum != 0).then_some(sum))
+    }
 }
 
 thread_local! {
@@ -145,7 +177,7 @@ impl Request<'_> {
     pub fn ask(
         &self,
         spread: &Spread,
-        node: i64,
+        to: Addressee,
         key: Text,
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
@@ -156,7 +188,7 @@ impl Request<'_> {
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
         let ask = || {
             ask::node_of_key(
-                node,
+                to.number(),
                 key,
                 self.route.function,
                 &arguments,
@@ -168,6 +200,16 @@ impl Request<'_> {
         }
         // Citus takes a call for a write where it sees a block, as a subtransaction is one.
         subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
+    }
+
+    /// Whether one call may ask a node for all of its shards: where it reads, and no transaction over nodes is open or
+    /// begins by it, in which another connection could have written one of the shards, or could wait for it.
+    pub fn asks_nodes(&self, spread: &Spread) -> bool {
+        self.route.only_reads()
+            && self.sent.is_none()
+            && !distributed::is_in_block()
+            && !two_phases::has_written_elsewhere()
+            && !distributed::coordinates(spread.here)
     }
 
     /// The arguments, as texts.

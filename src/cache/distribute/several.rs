@@ -2,8 +2,9 @@
 //! than one node has written.
 //!
 //! A transaction may have several connections to a node, each with shards that it alone has written. Citus knows by the
-//! key of a call which is the one; so a call has the keys of one shard. Nodes and shards are asked in one order, so that
-//! two callers do not wait for each other crosswise.
+//! key of a call which is the one. So a call has the keys of one shard, unless it reads and no transaction over nodes is
+//! open: then one call asks a node for all its shards. Nodes and shards are asked in one order, so that two callers do
+//! not wait for each other crosswise.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Datum};
 
 use super::ask::{self, Arguments};
-use super::request::{ATTEMPTS, Kind, PAUSE, Request};
+use super::request::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
 use super::{one, two_phases};
 use crate::cache::catalog::spread::{self, Shard, Spread};
 use crate::cache::model::ddl;
@@ -38,7 +39,10 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         let mut parts = parts(&spread, &asked);
         if let (Some(sent), None) = (request.sent, &asked) {
             let meant = spread.shard_of(sent.hash);
-            parts.retain(|part| part.shard == meant);
+            parts.retain(|part| match sent.all {
+                Some(_) => spread.is_here(&part.shard),
+                None => part.shard == meant,
+            });
         }
         let kept: Vec<Place> = match request.sent.is_some() && attempt == 0 {
             true => Vec::new(), // as in `one`: the sender keeps them in place
@@ -51,13 +55,18 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             spread = request.present(spread)?;
             continue;
         }
-        let elsewhere = parts.iter().any(|part| !spread.is_here(&part.shard));
+        let sum = request.sent.and_then(|sent| sent.all);
+        let elsewhere = parts.iter().any(|part| !spread.is_here(&part.shard))
+            || sum.is_some_and(|sum| sum != spread.sum_of_shards(spread.here));
         if request.sent.is_some() && elsewhere {
             leave();
             if attempt > 0 {
                 return Ok(request.missed());
             }
             continue;
+        }
+        if request.asks_nodes(&spread) {
+            parts = by_node(parts, &spread);
         }
         let rows = Gathering {
             request,
@@ -115,10 +124,11 @@ struct Asked {
     values: Option<(usize, ValueType, Vec<Datum>)>,
 }
 
-/// A shard, and which of the keys are in it.
+/// A shard, and which of the keys are in it; or the first of several shards of another node, and the keys of all.
 struct Part {
     shard: Shard,
     keys: Vec<usize>,
+    of_node: bool,
 }
 
 /// By node, then by shard.
@@ -126,6 +136,7 @@ fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     let part = |shard: &Shard| Part {
         shard: *shard,
         keys: Vec::new(),
+        of_node: false,
     };
     let mut parts: Vec<Part> = spread.shards.iter().map(part).collect();
     if let Some(asked) = asked {
@@ -139,6 +150,23 @@ fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     }
     parts.sort_by_key(|part| (part.shard.node, part.shard.lock.index));
     parts
+}
+
+/// Parts in this order, with one for each other node.
+fn by_node(parts: Vec<Part>, spread: &Spread) -> Vec<Part> {
+    let mut joined: Vec<Part> = Vec::new();
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if last.of_node && last.shard.node == part.shard.node => {
+                last.keys.extend(part.keys);
+            }
+            _ => joined.push(Part {
+                of_node: !spread.is_here(&part.shard),
+                ..part
+            }),
+        }
+    }
+    joined
 }
 
 struct Gathering<'g, 'r> {
@@ -213,7 +241,11 @@ impl Gathering<'_, '_> {
     ) -> Result<Option<Vec<TextRow>>, Error> {
         let (request, shard) = (self.request, &part.shard);
         if !here {
-            return Ok(request.ask(self.spread, shard.node, self.key(part), arguments));
+            let to = match part.of_node {
+                true => Addressee::all_of(self.spread, shard.node),
+                false => Addressee::of_key(shard.node),
+            };
+            return Ok(request.ask(self.spread, to, self.key(part), arguments));
         }
         let table = self.spread.table(shard)?;
         let name: CString = table.and_then(relation::spelled).unwrap_or_default();

@@ -57,6 +57,12 @@ pub fn is_part_of_a_query() -> bool {
     }
 }
 
+/// Whether the session is in a transaction block, as Citus sees it.
+pub fn is_in_block() -> bool {
+    // SAFETY: reads variables of this process.
+    unsafe { pg_sys::IsTransactionBlock() }
+}
+
 /// Whether what is written on another node now would be committed there at once. It is outside of a transaction block
 /// where the session's statement is one that writes by Citus, which evaluates its functions first, and where no
 /// statement calls the function. Not in a trigger: that runs where the statement is under way.
@@ -65,7 +71,7 @@ pub fn commits_at_once() -> bool {
     // after its tag. The depth of triggers is given without a look at the call.
     unsafe {
         let portal = pg_sys::ActivePortal;
-        !pg_sys::IsTransactionBlock()
+        !is_in_block()
             && pg_sys::pg_trigger_depth(std::ptr::null_mut()).value() == 0
             && (portal.is_null()
                 || pg_list::pointers::<pg_sys::PlannedStmt>((*portal).stmts)
