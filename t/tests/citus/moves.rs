@@ -58,11 +58,39 @@ fn count(session: &mut Client, over: &AtomicBool) -> usize {
     done
 }
 
+/// Reads 60 keys at once, and all of their prefix, until it is over; how often.
+fn read(session: &mut Client, over: &AtomicBool) -> usize {
+    let mut done = 0;
+    while !over.load(Relaxed) {
+        for all in [
+            "SELECT count(*) FROM cache_keys('m', max_rows => 100, cache => 'counted')",
+            "SELECT count(*) FROM cache_get_many(ARRAY(SELECT 'm' || i FROM generate_series(1, 60) AS i), 'counted') AS found WHERE found IS NOT NULL",
+        ] {
+            match session.try_lines(all) {
+                Ok(found) => {
+                    if found != ["60"] {
+                        over.store(true, Relaxed);
+                        panic!("{all}: {found:?}");
+                    }
+                    done += 1;
+                }
+                Err(error) if is_deadlock(&error) => {}
+                Err(error) => {
+                    over.store(true, Relaxed);
+                    panic!("{error:?}");
+                }
+            }
+        }
+    }
+    done
+}
+
 #[test]
 #[ignore = "needs Citus: make citus-check"]
 fn counters_are_right_while_shards_move() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('counted'); SELECT cache_distribute('counted')");
+    sessions[0].run("SELECT cache_set('m' || i, '0', cache => 'counted') FROM generate_series(1, 60) AS i");
     let over = AtomicBool::new(false);
     let (counted, moved) = thread::scope(|scope| {
         let begin = |at: usize| {
@@ -71,6 +99,12 @@ fn counters_are_right_while_shards_move() {
             scope.spawn(move || count(&mut session, over))
         };
         let counting: Vec<_> = (0..6).map(begin).collect();
+        let begin = |at: usize| {
+            let mut session = nodes[at].connect("postgres");
+            let over = &over;
+            scope.spawn(move || read(&mut session, over))
+        };
+        let reading: Vec<_> = (0..2).map(begin).collect();
         let mut moved = 0;
         for number in 0..MOVES {
             if over.load(Relaxed) {
@@ -82,6 +116,9 @@ fn counters_are_right_while_shards_move() {
             }
         }
         over.store(true, Relaxed);
+        for reader in reading {
+            assert!(reader.join().unwrap() > 10);
+        }
         let counted: usize = counting.into_iter().map(|one| one.join().unwrap()).sum();
         (counted, moved)
     });
