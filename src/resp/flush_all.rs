@@ -73,9 +73,8 @@ fn begin(
     for database in 0..core.decisions.databases() as u32 {
         let before = replies.as_bytes().len();
         let role = session.role;
-        let is_distributed = |core: &Core| {
-            role.is_some_and(|role| core.decisions.is_distributed(role, database))
-        };
+        let is_distributed =
+            |core: &Core| role.is_some_and(|role| core.decisions.is_distributed(role, database));
         match admission::decided_in(core, session, database, replies) {
             Ok(decided) => all.push(decided),
             // The protocol serves none of its entries.

@@ -175,7 +175,9 @@ impl Spread {
     pub fn sum_of_shards(&self, node: i64) -> i64 {
         let shards = self.shards.iter().filter(|shard| shard.node == node);
         let sum = shards.fold(0x811c_9dc5_u32, |sum, shard| {
-            (sum ^ shard.from as u32).wrapping_mul(0x0100_0193).rotate_left(5)
+            (sum ^ shard.from as u32)
+                .wrapping_mul(0x0100_0193)
+                .rotate_left(5)
         });
         i64::from(sum >> 2 | 1)
     }

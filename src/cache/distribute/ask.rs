@@ -1,7 +1,7 @@
 //! Asking a node for a call of one of our functions.
 //!
 //! Citus delegates a bare call of `pgcache.at_key(key, ...)`, alone in the FROM clause and with a constant key, to the
-//! node that has the key, as a write of the transaction. Texts go as `=` and themselves, so that NULL can be told.
+//! node that has the key, as a write of the transaction. Texts go as `=` and themselves, so that NULL differs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::pg::value::typed::Typed;
 /// Arguments of a call, as texts.
 pub type Arguments = Vec<Option<Text>>;
 
-/// What the node of a key answers; None where it does not have it, or cannot be asked from here.
+/// The answer of the node of a key; None where it does not have it, or cannot be asked from here.
 pub fn node_of_key(
     node: i64,
     key: Text,
@@ -95,7 +95,9 @@ thread_local! {
 fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error> {
     let is_current = |known: &&Declared| known.found == Functions::now();
     let known = |known: &Declared| Rc::clone(&known.plan);
-    if let Some(plan) = DECLARED.with(|all| all.borrow().get(function).filter(is_current).map(known)) {
+    if let Some(plan) =
+        DECLARED.with(|all| all.borrow().get(function).filter(is_current).map(known))
+    {
         return Ok(plan);
     }
     let sql =
@@ -147,8 +149,8 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// The relation of this name, as the caller would spell it. Raises 42P01 where none has it, because that is what the
-/// caller of the function is then told.
+/// The relation of this name, as the caller would spell it. Raises 42P01 where none has it, because the caller of the
+/// function receives that error.
 pub fn relation(name: Text) -> Option<Oid> {
     let mut sql = b"SELECT ".to_vec();
     sql.extend_from_slice(&name::literal(name.bytes()));

@@ -116,7 +116,7 @@ thread_local! {
     /// The call that comes next was sent by another node: what is not here is not sent on. Calls of others on other
     /// caches, as of a trigger, are not it.
     static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
-    /// What was sent is not here.
+    /// The key of the call that was sent is on another node.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 

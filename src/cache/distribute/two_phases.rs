@@ -3,8 +3,8 @@
 //! Citus counts only the writes that it runs itself. A call on a shard of this node goes past it, and so does a write
 //! into a table of this node alone. If Citus then writes on one other node, for a call or for plain SQL, it commits
 //! there first, in one phase: a crash of this node before its own commit would leave half. So such a transaction ends
-//! with a statement that changes nothing and makes Citus commit in two phases. It runs right before the commit, when
-//! all writes are known, whoever made them and in whatever order.
+//! with a statement that changes nothing and makes Citus commit in two phases. It runs right before the commit, because
+//! all writes are known only then: calls and plain SQL, in any order.
 
 use crate::cache::catalog::spread::{Shard, Spread};
 use crate::cache::lease::held;
@@ -14,7 +14,7 @@ use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::session::{subtransaction, transaction};
 use crate::pg::value::datum::Text;
 
-/// What the transaction has done so far.
+/// The writes of the transaction so far.
 #[derive(Default)]
 struct Written {
     /// A key that it wrote on a shard of this node, past Citus.
@@ -45,7 +45,7 @@ pub fn wrote_here(spread: &Spread, key: Text) {
 /// Notes a write that Citus is about to make on another node.
 pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     if !has_written_elsewhere() {
-        held::count_lock(); // others may wait for it there: who waits for a lease here could not be seen
+        held::count_lock(); // a session may wait for it there, and no node would see the circle
         let keys = [key, spread.key_beside(shard)].map(|key| key.bytes().to_vec());
         WRITTEN.with(|written| {
             written.change(|written| {
@@ -94,8 +94,8 @@ impl Written {
         self.here.is_some() || self.elsewhere.is_some()
     }
 
-    /// Keys of the shards over which Citus is told. One of this node is enough. Without one it takes two shards,
-    /// because Citus writes one shard of another node in one phase.
+    /// Keys of the shards over which [`tell`] runs its statement. One of this node is enough. Without one it takes two
+    /// shards, because Citus writes one shard of another node in one phase.
     fn keys(&self) -> Vec<Vec<u8>> {
         match (&self.here, &self.elsewhere) {
             (Some(key), _) => vec![key.clone()],
@@ -120,13 +120,7 @@ fn tell_at_once() {
 
 /// A statement over the table that has no rows, as its owner, because the caller has no rights on it.
 fn tell(keys: &[Vec<u8>]) {
-    let is_one = |key: &Vec<u8>| {
-        [
-            b"key OPERATOR(pg_catalog.=) ",
-            &name::literal(key)[..],
-        ]
-        .concat()
-    };
+    let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();
     let _owner = AsOwner::to_maintain(database::internal_relation(c"distributed"));
     ddl::run(&[

@@ -108,9 +108,11 @@ pub fn coordinates(node: i64) -> bool {
     };
     // SAFETY: a function without arguments, if Citus has it: only a superuser makes one in pg_catalog.
     unsafe {
-        let name = CURRENT.into_iter().fold(std::ptr::null_mut(), |name, part| {
-            pg_sys::lappend(name, pg_sys::makeString(part.as_ptr().cast_mut()).cast())
-        });
+        let name = CURRENT
+            .into_iter()
+            .fold(std::ptr::null_mut(), |name, part| {
+                pg_sys::lappend(name, pg_sys::makeString(part.as_ptr().cast_mut()).cast())
+            });
         let function = pg_sys::LookupFuncName(name, 0, std::ptr::null(), true);
         if function == pg_sys::InvalidOid {
             return false;
@@ -173,7 +175,7 @@ pub fn is_known(table: Oid) -> bool {
     distributed
 }
 
-/// What was found about a table.
+/// Whether a table is distributed, until it changes.
 struct Known {
     watch: Watch,
     distributed: bool,

@@ -42,7 +42,10 @@ fn the_redis_protocol_gives_nothing_of_the_time_before_a_cache_was_distributed()
         &["MGET", "k", "l"],
     ] {
         let told = client.ask(words).error();
-        assert!(told.contains("is distributed by Citus"), "{words:?}: {told}");
+        assert!(
+            told.contains("is distributed by Citus"),
+            "{words:?}: {told}"
+        );
     }
     // The other caches are cleared, and this one is left as it is.
     assert_eq!(client.ask(&["SELECT", "0"]), Reply::status("OK"));

@@ -90,7 +90,9 @@ fn read(session: &mut Client, over: &AtomicBool) -> usize {
 fn counters_are_right_while_shards_move() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('counted'); SELECT cache_distribute('counted')");
-    sessions[0].run("SELECT cache_set('m' || i, '0', cache => 'counted') FROM generate_series(1, 60) AS i");
+    sessions[0].run(
+        "SELECT cache_set('m' || i, '0', cache => 'counted') FROM generate_series(1, 60) AS i",
+    );
     let over = AtomicBool::new(false);
     let (counted, moved) = thread::scope(|scope| {
         let begin = |at: usize| {

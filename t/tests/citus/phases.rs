@@ -144,11 +144,17 @@ fn who_writes_here_and_elsewhere_commits_in_two_phases_whoever_writes() {
     );
     for statements in IN_TWO {
         let (prepared, once) = watched.phases(statements);
-        assert!(prepared > 0 && once == 0, "{statements}: {prepared}, {once}");
+        assert!(
+            prepared > 0 && once == 0,
+            "{statements}: {prepared}, {once}"
+        );
     }
     for statements in IN_ONE {
         let (prepared, once) = watched.phases(statements);
-        assert!(prepared == 0 && once == 1, "{statements}: {prepared}, {once}");
+        assert!(
+            prepared == 0 && once == 1,
+            "{statements}: {prepared}, {once}"
+        );
     }
     // COPY, after a call and before it.
     let [here, there] = [&watched.keys[0], &watched.keys[1]].map(String::clone);
@@ -178,7 +184,8 @@ fn who_writes_here_and_elsewhere_commits_in_two_phases_whoever_writes() {
 fn a_node_without_shards_commits_in_two_phases_too() {
     let nodes = super::nodes();
     let mut sessions = super::sessions(&nodes);
-    sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c'); CREATE TABLE own (id int)");
+    sessions[0]
+        .run("SELECT cache_create('c'); SELECT cache_distribute('c'); CREATE TABLE own (id int)");
     let group = "SELECT groupid FROM pg_dist_local_group";
     let group = sessions[1].number(group);
     let key = sessions[0].text(&format!(

@@ -263,20 +263,28 @@ fn what_cannot_be_distributed_stays_as_it_is() {
 fn a_read_of_many_keys_or_of_all_is_one_message_to_each_node() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
-    sessions[0].run("SELECT cache_set('k' || i, 'v' || i, cache => 'c') FROM generate_series(1, 100) AS i");
+    sessions[0].run(
+        "SELECT cache_set('k' || i, 'v' || i, cache => 'c') FROM generate_series(1, 100) AS i",
+    );
     let (mut session, notices) = nodes[0].connect_hearing("postgres");
     session.run("SET citus.log_remote_commands = on");
     let keys = "ARRAY(SELECT 'k' || i FROM generate_series(100, 1, -1) AS i)";
     for read in [
-        format!("SELECT count(*) FROM unnest({keys}) WITH ORDINALITY AS k (key, at) JOIN cache_get_many({keys}, 'c') WITH ORDINALITY AS g (name, value, at) USING (at) WHERE value = replace(key, 'k', 'v')"),
-        format!("SELECT count(*) FROM cache_lookup_many({keys}, 'c') WHERE found AND value = replace(key, 'k', 'v')"),
+        format!(
+            "SELECT count(*) FROM unnest({keys}) WITH ORDINALITY AS k (key, at) JOIN cache_get_many({keys}, 'c') WITH ORDINALITY AS g (name, value, at) USING (at) WHERE value = replace(key, 'k', 'v')"
+        ),
+        format!(
+            "SELECT count(*) FROM cache_lookup_many({keys}, 'c') WHERE found AND value = replace(key, 'k', 'v')"
+        ),
         "SELECT cache_count('c')".into(),
         "SELECT count(*) FROM cache_scan(max_rows => 1000, cache => 'c')".into(),
     ] {
         notices.try_iter().for_each(drop);
         assert_eq!(session.number(&read), 100, "{read}");
         let sent = notices.try_iter();
-        let sent = sent.filter(|notice| notice.message().contains("at_key")).count();
+        let sent = sent
+            .filter(|notice| notice.message().contains("at_key"))
+            .count();
         assert_eq!(sent, 2, "{read}");
         // What the transaction has written it sees, by whichever connection.
         session.run("BEGIN; UPDATE c SET value = value WHERE key IN ('k1', 'k2', 'k3')");
@@ -298,7 +306,11 @@ fn a_call_that_waited_while_the_cache_was_made_local_says_that_its_table_is_gone
     assert_eq!(error.message(), "shard_count must be positive");
     first.run("BEGIN; SELECT undistribute_table('c')");
     let (waits, gone) = thread::scope(|scope| {
-        let waiting = scope.spawn(|| nodes[0].connect("postgres").try_lines("SELECT cache_set('k', 'v', cache => 'c')"));
+        let waiting = scope.spawn(|| {
+            nodes[0]
+                .connect("postgres")
+                .try_lines("SELECT cache_set('k', 'v', cache => 'c')")
+        });
         let blocked = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
         let begun = Instant::now();
         while !first.holds(blocked) && begun.elapsed().as_secs() < 10 {

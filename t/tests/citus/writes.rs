@@ -24,7 +24,10 @@ const WRITES: &[&str] = &[
 ];
 
 /// The same after this node has run a part of the transaction itself.
-const IN_BLOCKS: [&str; 2] = ["", "BEGIN; DELETE FROM c WHERE key = 'k1'; DELETE FROM c WHERE key = 'k2'; DELETE FROM c WHERE key = 'k3'; "];
+const IN_BLOCKS: [&str; 2] = [
+    "",
+    "BEGIN; DELETE FROM c WHERE key = 'k1'; DELETE FROM c WHERE key = 'k2'; DELETE FROM c WHERE key = 'k3'; ",
+];
 
 fn copy(session: &mut Client) {
     let mut copy = session.copy_in("COPY c (key, value) FROM STDIN").unwrap();
@@ -44,7 +47,8 @@ fn every_statement_takes_the_place_of_expired_rows_from_every_node() {
          SELECT create_distributed_table('source', 'key', colocate_with => 'c');
          INSERT INTO source SELECT 'k' || i, 'new' FROM generate_series(1, 20) AS i",
     );
-    sessions[0].run("INSERT INTO c SELECT 'k' || i, 'old', '-infinity' FROM generate_series(1, 20) AS i");
+    sessions[0]
+        .run("INSERT INTO c SELECT 'k' || i, 'old', '-infinity' FROM generate_series(1, 20) AS i");
     let all_expired = "UPDATE c SET value = 'old', expires_at = '-infinity'";
     let kept = "SELECT count(*) FROM c WHERE value = 'new'";
     let hits = "SELECT count(cache_get('k' || i, 'c')) FROM generate_series(1, 20) AS i";
@@ -73,7 +77,8 @@ fn every_statement_takes_the_place_of_expired_rows_from_every_node() {
         assert_eq!(session.lines("SELECT * FROM pgcache.verify('c')"), [""; 0]);
     }
     // Made local again it is a cache like any other.
-    sessions[0].run("SELECT undistribute_table('c'); SELECT cache_set('k1', 'local', cache => 'c')");
+    sessions[0]
+        .run("SELECT undistribute_table('c'); SELECT cache_set('k1', 'local', cache => 'c')");
     assert_eq!(sessions[0].text("SELECT cache_get('k1', 'c')"), "local");
     sessions[0].run("SELECT cache_distribute('c')");
     assert_eq!(sessions[1].text("SELECT cache_get('k1', 'c')"), "local");
