@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::auth::{self, DecideFailure};
 use super::question::{Answer, Question};
+use super::tally;
 use super::work::Bench;
 use crate::guc;
 use crate::pg::resp::commits;
@@ -110,18 +111,21 @@ impl Back {
     fn answer(&mut self, asked: Asked<Question>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
-        let patience = (!has_slow).then_some(QUICK);
+        // A tally is not worth waiting for a lock.
+        let is_tally = matches!(asked.question, Question::Tally { .. });
+        let patience = (!has_slow || is_tally).then_some(QUICK);
         let answered = match (answer(&asked.question, patience), &asked.question) {
             (Ok(answered), _) => answered,
             (Err(failure), Question::Decide { .. }) if failure.locked => {
                 Answer::Decided(Err(DecideFailure::Locked))
             }
+            (Err(failure), _) if failure.locked && is_tally => Answer::Failed,
             (Err(failure), _) if failure.locked && !has_slow => {
                 return self.queue.put_back(asked);
             }
             (Err(failure), question) => {
                 // Of an authentication nothing is logged: a password may stand where a name should.
-                if !matches!(question, Question::Authenticate { .. }) {
+                if matches!(question, Question::Decide { .. } | Question::Powers { .. }) {
                     failure.warn(
                         "could not determine the privileges of a client of the Redis protocol"
                             .into(),
@@ -132,6 +136,7 @@ impl Back {
             }
         };
         self.queue.answer(asked.place, answered);
+        self.bench.unreported |= is_tally;
         if asked.slow {
             self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
         }
@@ -207,6 +212,10 @@ fn answer(question: &Question, patience: Option<Duration>) -> Result<Answer, Fai
         }
         Question::Decide { role, cache } => Answer::Decided(auth::decide(*role, cache.as_bytes())),
         Question::Powers { role } => Answer::Powers(auth::powers(*role)),
+        Question::Tally { relation } => match tally::of(*relation) {
+            Some(tally) => Answer::Tallied(tally),
+            None => Answer::Failed,
+        },
     };
     let ask = || match patience {
         None => background::in_transaction(work),

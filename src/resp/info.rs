@@ -12,6 +12,7 @@ use super::admission::{self, Step};
 use super::decisions::Decided;
 use super::session::{Session, Waits};
 use super::shared::Core;
+use super::tally::Tally;
 use crate::cache::catalog::registry::Cache;
 use crate::guc::resp as settings;
 use crate::pg::resp::board::Figure;
@@ -32,6 +33,11 @@ pub fn run(core: &mut Core, session: &mut Session, asked: Args<'_>, replies: &mu
         Ok(caches) => caches,
         Err(step) => return step,
     };
+    if is_wanted(asked, "keyspace")
+        && let Err(step) = tally(core, session, &caches)
+    {
+        return step;
+    }
     core.show_figures();
     let text = info(core, &caches, asked);
     replies.text(text.as_bytes());
@@ -58,6 +64,30 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
     Ok(caches)
 }
 
+/// Asks for the number of entries of the tables. In the end what is known counts.
+fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Step> {
+    let waited = |since: Instant| since.elapsed() >= PATIENCE;
+    let waits = !session.in_exec && !session.under_way.is_some_and(waited);
+    let tables = caches
+        .iter()
+        .filter(|(_, decided)| decided.target.is_table());
+    let mut is_asked = false;
+    for (_, decided) in tables {
+        let relation = decided.target.cache.relation;
+        is_asked |= core
+            .tallies
+            .refresh(&core.queue, core.number, relation, session.id);
+    }
+    match is_asked && waits {
+        true => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        false => Ok(()),
+    }
+}
+
 /// Sections of INFO that are asked for by name only.
 const SECTIONS: [&str; 9] = [
     "server",
@@ -71,21 +101,20 @@ const SECTIONS: [&str; 9] = [
     "keyspace",
 ];
 
+fn is_wanted(asked: Args<'_>, section: &str) -> bool {
+    let named = |option: &[u8]| {
+        let mut names = ["all", "default", "everything", section].into_iter();
+        names.any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    asked.is_empty() || asked.iter().any(named)
+}
+
 fn info(core: &Core, caches: &Caches, asked: Args<'_>) -> String {
-    let is = |option: &[u8], word: &str| option.eq_ignore_ascii_case(word.as_bytes());
-    let all = |option: &[u8]| {
-        ["all", "default", "everything"]
-            .iter()
-            .any(|word| is(option, word))
-    };
-    let wanted = |section: &str| {
-        asked.is_empty()
-            || asked
-                .iter()
-                .any(|option| all(option) || is(option, section))
-    };
     let mut text = String::new();
-    for section in SECTIONS.into_iter().filter(|section| wanted(section)) {
+    for section in SECTIONS
+        .into_iter()
+        .filter(|section| is_wanted(asked, section))
+    {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
@@ -189,7 +218,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ]
         }
         "cluster" => vec![("cluster_enabled", "0".into())],
-        "keyspace" => return keyspace(caches),
+        "keyspace" => return keyspace(core, caches),
         _ => Vec::new(),
     };
     lines
@@ -203,20 +232,33 @@ fn used() -> usize {
     tier().map_or(0, |tier| tier.size())
 }
 
-/// The memory caches that have entries.
-fn keyspace(caches: &Caches) -> Vec<(String, String)> {
-    let memory = caches
-        .iter()
-        .filter(|(_, decided)| !decided.target.is_table());
-    memory
-        .filter_map(|(database, decided)| {
-            let entries = slot_of(&decided.target.cache)?
-                .entries
-                .load(Ordering::Relaxed);
-            let line = || format!("keys={entries},expires=0,avg_ttl=0");
-            (entries > 0).then(|| (format!("db{database}"), line()))
-        })
-        .collect()
+/// The caches that have entries.
+fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
+    let line = |(database, decided): &(u32, Rc<Decided>)| {
+        let tally = match decided.target.is_table() {
+            true => core.tallies.last(decided.target.cache.relation)?,
+            false => counted(slot_of(&decided.target.cache)?),
+        };
+        let Tally {
+            entries,
+            expiring,
+            time_left,
+        } = tally;
+        let line = || format!("keys={entries},expires={expiring},avg_ttl={time_left}");
+        (entries > 0).then(|| (format!("db{database}"), line()))
+    };
+    caches.iter().filter_map(line).collect()
+}
+
+/// The entries of a memory cache.
+fn counted(slot: &Slot) -> Tally {
+    let (expiring, mean) = slot.expiring();
+    let left = mean.saturating_mul(1000) - clock::now() / 1000;
+    Tally {
+        entries: slot.entries.load(Ordering::Relaxed).max(0) as u64,
+        expiring,
+        time_left: if expiring > 0 { left.max(0) as u64 } else { 0 },
+    }
 }
 
 fn slot_of(cache: &Cache) -> Option<&'static Slot> {

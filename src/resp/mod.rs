@@ -11,7 +11,8 @@
 //! - `tracking`: clients that hear of changes.
 //! - `shown`, `powers`, `pauses`: what others see of clients, who may see all of them, or end them, or hold
 //!   their commands back.
-//! - `commands`, `server_commands`, `client_commands`, `slow`, `refusal`: what it asks for.
+//! - `commands`, `server_commands`, `client_commands`, `info`, `slow`, `refusal`: what it asks for.
+//! - `tally`, `tallies`: how many entries tables have.
 //!
 //! Nothing of this runs, and nothing is asked for at the start, unless a port or a socket is set.
 
@@ -51,6 +52,8 @@ mod shown;
 mod slow;
 mod table_exec;
 mod tables;
+mod tallies;
+mod tally;
 mod target;
 mod tls;
 mod tracking;

@@ -5,6 +5,7 @@ use pgrx::pg_sys::Oid;
 use super::auth::{AuthFailure, Authenticated, DecideFailure, Decision, Peer, Powers};
 use super::certificate::Certificate;
 use super::short::Short;
+use super::tally::Tally;
 
 /// A role's name: Postgres has none that are longer.
 pub type RoleName = Short<64>;
@@ -31,12 +32,14 @@ pub enum Question {
     Decide { role: Oid, cache: CacheName },
     /// What a role may do besides.
     Powers { role: Oid },
+    /// How many entries a table has.
+    Tally { relation: Oid },
 }
 
 impl Question {
-    /// Whether it may take milliseconds: a password is hashed thousands of times.
+    /// Whether it may take milliseconds: a password is hashed thousands of times, blocks are read from the disk.
     pub fn is_slow(&self) -> bool {
-        matches!(self, Question::Authenticate { .. })
+        matches!(self, Question::Authenticate { .. } | Question::Tally { .. })
     }
 }
 
@@ -46,6 +49,7 @@ pub enum Answer {
     Authenticated(Result<Authenticated, AuthFailure>),
     Decided(Result<Decision, DecideFailure>),
     Powers(Powers),
+    Tallied(Tally),
     /// An error came in between, or the back ended: nothing is known.
     Failed,
 }

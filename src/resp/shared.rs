@@ -21,6 +21,7 @@ use super::powers::AllPowers;
 use super::question::{Answer, CacheName, Question, RoleName};
 use super::rate::Rate;
 use super::session::{Flushing, Implicit, Session, Waits};
+use super::tallies::Tallies;
 use super::tls::{Pace, Tls};
 use super::tracking::state::Tracking;
 use crate::cache::memory::raw;
@@ -172,6 +173,7 @@ pub struct Core {
     pub clients: Clients,
     pub decisions: Decisions,
     pub powers: AllPowers,
+    pub tallies: Tallies,
     pub pauses: Pauses,
     pub limits: Limits,
     pub tls: Tls,
@@ -222,6 +224,7 @@ impl Core {
             clients: Clients::default(),
             decisions: Decisions::new(number),
             powers: AllPowers::default(),
+            tallies: Tallies::default(),
             pauses: Pauses::default(),
             limits: Limits::read(),
             tls: Tls::new(),
@@ -448,7 +451,8 @@ impl Core {
     pub fn take_answers(&mut self) {
         while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
             self.figures.questions += 1;
-            let waiting = match self.powers.answered(ticket, &answer) {
+            let waiting = self.tallies.answered(ticket, &answer);
+            let waiting = match waiting.or_else(|| self.powers.answered(ticket, &answer)) {
                 None => self.decisions.answered(&self.queue, ticket, &answer),
                 waiting => waiting,
             };
@@ -529,7 +533,7 @@ impl Core {
     ) -> bool {
         let result = match answer {
             Answer::Authenticated(result) => Some(result),
-            Answer::Decided(_) | Answer::Powers(_) | Answer::Failed => None,
+            Answer::Decided(_) | Answer::Powers(_) | Answer::Tallied(_) | Answer::Failed => None,
         };
         match (session.waits, result) {
             (Waits::Implicit, Some(Ok(authenticated))) => {

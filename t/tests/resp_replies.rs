@@ -428,3 +428,88 @@ fn info_has_what_dashboards_draw() {
     assert!(watcher.reply().is_some());
     assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
 }
+
+/// The keys, those that expire, and their mean time left in seconds, of each database in INFO.
+fn keyspace(client: &mut Client) -> Vec<(String, [u64; 3])> {
+    let text = client.ask(&["INFO", "keyspace"]).text();
+    let line = |line: &str| {
+        let (database, fields) = line.split_once(':')?;
+        let fields = fields.replace(',', " ");
+        let number = |name| field(&fields, name).parse::<u64>().expect("a number");
+        let numbers = [number("keys"), number("expires"), number("avg_ttl") / 1000];
+        Some((database.to_owned(), numbers))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn info_counts_entries_of_all_caches_and_those_that_expire() {
+    let caches = "pgcache.resp_caches = 'public.door, public.tab, public.att, public.part, public.hidden, public.secret'";
+    let door = Door::start(&[caches, "autovacuum = off"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(
+        "SELECT cache_create('tab', value_type => 'bytea'), cache_create('secret');
+         CREATE TABLE att (k bigint PRIMARY KEY, v text, e timestamptz);
+         SELECT cache_attach('att', NULL, 'k', 'v', 'e');
+         CREATE TABLE part (key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key);
+         CREATE TABLE part_1 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+         CREATE TABLE part_2 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+         SELECT cache_attach('part');
+         SELECT cache_create('hidden'); ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
+         CREATE ROLE watcher LOGIN; GRANT SELECT ON door, tab, att, part, hidden TO watcher;
+         INSERT INTO att VALUES (1, 'a', NULL), (2, 'b', now() + '1000 s'), (3, 'c', now() - interval '1 s');
+         SELECT cache_set(k::text, 'v', CASE WHEN k < 3 THEN interval '2000 s' END, 'part') FROM generate_series(1, 9) k;
+         SELECT cache_set('a', '1', NULL, 'secret'), cache_set('a', '1', '5 s', 'hidden'), pg_stat_force_next_flush()",
+    );
+    let mut writer = door.client();
+    for database in ["0", "1"] {
+        writer.ask(&["SELECT", database]);
+        writer.ask(&["MSET", "a", "1", "b", "1", "c", "1", "d", "1", "e", "1"]);
+        writer.ask(&["SET", "a", "2", "EX", "100"]);
+        writer.ask(&["SET", "b", "2", "EX", "100"]);
+        writer.ask(&["EXPIRE", "c", "300"]);
+        writer.ask(&["PERSIST", "b"]);
+        writer.ask(&["SET", "e", "2", "EX", "100"]);
+        writer.ask(&["DEL", "e"]);
+        writer.ask(&["GET", "a"]);
+    }
+    // The first command of a connection, by a role that may not read one of the caches.
+    let mut watcher = door.client();
+    assert_eq!(watcher.ask(&["AUTH", "watcher", "x"]), ok());
+    let found = keyspace(&mut watcher);
+    let names: Vec<&str> = found.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names[..4], ["db0", "db1", "db2", "db3"], "{found:?}");
+    let [memory, table, attached, parts] = [0, 1, 2, 3].map(|at| found[at].1);
+    assert_eq!(memory[..2], [4, 2], "{found:?}");
+    assert_eq!(table[..2], [4, 2], "{found:?}");
+    assert!((195..=200).contains(&memory[2]), "{found:?}");
+    assert!((195..=200).contains(&table[2]), "{found:?}");
+    assert_eq!(attached[..2], [2, 1], "{found:?}");
+    assert_eq!(parts[..2], [9, 2], "{found:?}");
+    assert!(!names.contains(&"db5"), "{found:?}");
+    // Of rows that policies hide there is Postgres' public count, and no more.
+    pgcache_tests::wait::wait_for("it is counted", || {
+        let found = keyspace(&mut watcher);
+        let hidden = found.iter().find(|(name, _)| name == "db4");
+        hidden
+            .is_some_and(|(_, numbers)| *numbers == [1, 0, 0])
+            .then_some(())
+    });
+    // Of a large table some blocks are read.
+    session.run(
+        "SELECT pg_stat_force_next_flush();
+         INSERT INTO tab SELECT 'k' || k, 'v', CASE WHEN k % 2 = 0 THEN now() + '3000 s' END
+         FROM generate_series(1, 100000) k",
+    );
+    pgcache_tests::wait::wait_for("it is counted", || {
+        let (_, [keys, expires, left]) = keyspace(&mut watcher)[1];
+        let near = |number: u64, expected: u64| number.abs_diff(expected) < expected / 20;
+        (near(keys, 100_004) && near(expires, 50_002) && near(left, 3000)).then_some(())
+    });
+    let read = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'tab'";
+    let read = pgcache_tests::wait::wait_for("what was read is reported", || {
+        let read: u64 = session.text(read).parse().expect("a number");
+        (read > 0).then_some(read)
+    });
+    assert!(read < 50_000, "{read} rows were read");
+}

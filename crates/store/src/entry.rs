@@ -68,6 +68,7 @@ impl Header {
             cache: self.cache,
             version: self.version,
             bytes: granules * GRANULE as u64,
+            deadline: self.deadline,
             removed,
         }
     }

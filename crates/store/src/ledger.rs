@@ -31,6 +31,8 @@ pub struct EntryEvent {
     pub version: u64,
     /// Whole granules, header and key included; the same when the entry goes as when it came.
     pub bytes: u64,
+    /// The deadline, or `NO_DEADLINE`.
+    pub deadline: i64,
     /// Why it went; `None`: it was stored.
     pub removed: Option<RemovalCause>,
 }

@@ -153,7 +153,12 @@ impl PartitionMut<'_> {
     pub fn touch(&mut self, key: &Key, deadline: i64) -> bool {
         let found = self.find(key);
         if let Some((slot, entry)) = found {
+            let granules = entry.allocation().granules();
+            let former = entry.header();
             entry.set_deadline(deadline);
+            // The ledger sums deadlines, too.
+            self.report(former.event(granules, Some(RemovalCause::Overwritten)));
+            self.report(entry.header().event(granules, None));
             self.name(&entry, None);
             self.count_hit(slot);
         }

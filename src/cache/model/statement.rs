@@ -47,6 +47,8 @@ pub enum Statement {
     DeleteExpired,
     IsExpired,
     Look,
+    /// Counts the live rows of a chunk, those that expire, and their time left.
+    Tally,
     Expire,
     Census,
     Aged,
@@ -96,6 +98,7 @@ impl Statement {
     pub fn paths(self) -> Paths {
         match self {
             Statement::Look
+            | Statement::Tally
             | Statement::Expire
             | Statement::Census
             | Statement::Aged
@@ -128,7 +131,7 @@ impl Statement {
             }
             Statement::KeyFrom => &[Address],
             Statement::KeysOfBlocks => &[Address, Address],
-            Statement::Look => &[Address, Address, Deadline],
+            Statement::Look | Statement::Tally => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
             Statement::Census => &[Address, Address],
             Statement::Aged => &[Address, Address, Number],
@@ -275,6 +278,17 @@ impl Statement {
                  pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.<=) $3), \
                  pg_catalog.min($$euntil), \
                  pg_catalog.min($$euntil) FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3) \
+                 FROM $$only$$T AS pgcache_e WHERE $$chunk"
+            }
+            Statement::Tally => {
+                "SELECT pg_catalog.count(*) FILTER (WHERE $$euntil IS NULL \
+                 OR $$euntil OPERATOR(pg_catalog.>) $3), \
+                 pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.<=) $3), \
+                 pg_catalog.count(*) FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3 \
+                 AND pg_catalog.isfinite($$euntil)), \
+                 pg_catalog.sum(pg_catalog.date_part('epoch', $$euntil) \
+                 OPERATOR(pg_catalog.-) pg_catalog.date_part('epoch', $3)) \
+                 FILTER (WHERE $$euntil OPERATOR(pg_catalog.>) $3 AND pg_catalog.isfinite($$euntil))::pg_catalog.int8 \
                  FROM $$only$$T AS pgcache_e WHERE $$chunk"
             }
             Statement::Expire => {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use pgcache_store::{EntryEvent, RemovalCause};
+use pgcache_store::{EntryEvent, NO_DEADLINE, RemovalCause};
 use pgrx::pg_sys;
 
 /// Groups of counters, so that backends do not fight over one cache line.
@@ -51,6 +51,9 @@ pub struct Slot {
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
+    /// Entries that have a deadline, and the sum of the deadlines in seconds.
+    expiring: AtomicI64,
+    deadlines: AtomicI64,
     /// Mean time that loaders of this cache take, in microseconds.
     load_time: AtomicU64,
     evicted: AtomicU64,
@@ -88,12 +91,24 @@ impl Slot {
         self.entries.fetch_add(sign, Ordering::Relaxed);
         self.bytes
             .fetch_add(sign * change.bytes as i64, Ordering::Relaxed);
+        if change.deadline != NO_DEADLINE {
+            let seconds = seconds(change.deadline);
+            self.expiring.fetch_add(sign, Ordering::Relaxed);
+            self.deadlines.fetch_add(sign * seconds, Ordering::Relaxed);
+        }
         match change.removed {
             Some(RemovalCause::Evicted) => self.evicted.fetch_add(1, Ordering::Relaxed),
             Some(RemovalCause::Invalidated) => self.invalidated.fetch_add(1, Ordering::Relaxed),
             Some(RemovalCause::Expired) => self.expired.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };
+    }
+
+    /// How many entries have a deadline, and the mean of the deadlines in seconds since 2000.
+    pub fn expiring(&self) -> (u64, i64) {
+        let expiring = self.expiring.load(Ordering::Relaxed).max(0);
+        let sum = self.deadlines.load(Ordering::Relaxed);
+        (expiring as u64, sum.checked_div(expiring).unwrap_or(0))
     }
 
     /// The sum of a figure since the last reset.
@@ -159,6 +174,13 @@ impl Slot {
             counter.store(0, Ordering::Relaxed);
         }
     }
+}
+
+/// A deadline in seconds. Those beyond the year 2270 count as of that year, so that the sum of two thousand million of
+/// them fits.
+fn seconds(deadline: i64) -> i64 {
+    const LAST: i64 = 1 << 33;
+    (deadline / 1_000_000).clamp(0, LAST)
 }
 
 /// Spreads backends over the groups of counters.

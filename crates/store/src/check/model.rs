@@ -29,6 +29,8 @@ struct Stored {
 struct LedgerSums {
     bytes: BTreeMap<u32, i64>,
     entries: BTreeMap<u32, i64>,
+    /// The sum of the deadlines.
+    deadlines: BTreeMap<u32, i128>,
     /// Entries that went for space or time since the model last looked.
     lost: usize,
 }
@@ -38,6 +40,8 @@ impl LedgerSums {
         let sign = if event.removed.is_none() { 1 } else { -1 };
         *self.bytes.entry(event.cache).or_default() += sign * event.bytes as i64;
         *self.entries.entry(event.cache).or_default() += sign;
+        *self.deadlines.entry(event.cache).or_default() +=
+            i128::from(sign) * i128::from(event.deadline);
         self.lost += usize::from(
             event.removed == Some(RemovalCause::Evicted)
                 || event.removed == Some(RemovalCause::Expired),
@@ -335,8 +339,8 @@ impl<'m> Model<'m> {
         });
     }
 
-    /// Version and bytes of every entry of the store, by cache and key.
-    fn present(&mut self) -> HashMap<(u32, Vec<u8>), (u64, i64)> {
+    /// Version, bytes and deadline of every entry of the store, by cache and key.
+    fn present(&mut self) -> HashMap<(u32, Vec<u8>), (u64, i64, i64)> {
         let mut present = HashMap::new();
         for id in 0..self.memory.region.layout.partitions {
             self.with(id, |part| {
@@ -345,9 +349,8 @@ impl<'m> Model<'m> {
                     let mut key = vec![0; header.key_len as usize];
                     entry.copy_key(&mut key);
                     let bytes = entry.allocation().granules() as i64 * 64;
-                    present
-                        .insert((header.cache, key), (header.version, bytes))
-                        .is_none()
+                    let entry = (header.version, bytes, header.deadline);
+                    present.insert((header.cache, key), entry).is_none()
                 })
             });
         }
@@ -358,7 +361,7 @@ impl<'m> Model<'m> {
     /// model.
     fn check_losses_by_scan(&mut self) {
         let present = self.present();
-        for (key, (version, _)) in &present {
+        for (key, (version, _, _)) in &present {
             assert_eq!(
                 Some(*version),
                 self.stored.get(key).map(|stored| stored.version),
@@ -368,8 +371,15 @@ impl<'m> Model<'m> {
         self.stored.retain(|key, _| present.contains_key(key));
         self.sums.lost = 0;
         for cache in 0..3 {
-            let of_cache = present.iter().filter(|entry| entry.0.0 == cache);
-            let (count, bytes) = of_cache.fold((0, 0), |sum, entry| (sum.0 + 1, sum.1 + entry.1.1));
+            let of_cache = || present.iter().filter(|entry| entry.0.0 == cache);
+            let (count, bytes) =
+                of_cache().fold((0, 0), |sum, entry| (sum.0 + 1, sum.1 + entry.1.1));
+            let deadlines: i128 = of_cache().map(|entry| i128::from(entry.1.2)).sum();
+            assert_eq!(
+                self.sums.deadlines.get(&cache).copied().unwrap_or(0),
+                deadlines,
+                "deadlines of {cache}"
+            );
             assert_eq!(
                 self.sums.bytes.get(&cache).copied().unwrap_or(0),
                 bytes,

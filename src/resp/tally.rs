@@ -1,0 +1,128 @@
+//! How many entries a table has, as an executor estimates it for INFO.
+//!
+//! Guards that this costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for no lock.
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::{self, Cache, Storage};
+use crate::cache::model::statement::Statement;
+use crate::pg::catalog::inheritance;
+use crate::pg::session::{clock, lock, random};
+use crate::pg::table::storage;
+use crate::pg::value::typed::Typed;
+
+/// Blocks that are read for a tally: all of a small table, random ones of a larger table.
+const SAMPLED: usize = 32;
+
+/// The entries of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub entries: u64,
+    pub expiring: u64,
+    /// The mean time left of those, in milliseconds.
+    pub time_left: u64,
+}
+
+/// The rows of some blocks.
+#[derive(Default)]
+struct Sample {
+    live: i64,
+    expired: i64,
+    expiring: i64,
+    /// The sum of the times left, in seconds.
+    seconds: i64,
+    blocks: u64,
+}
+
+/// Estimates the entries of a table. None where that would wait, or where there is no such cache. Inside of a
+/// transaction.
+pub fn of(relation: Oid) -> Option<Tally> {
+    let _lock = lock::Brief::try_on(relation, lock::Mode::Read)?;
+    let cache = registry::find(relation).ok()?;
+    if cache.storage == Storage::Memory {
+        return None;
+    }
+    let tables = match cache.partitioned {
+        true => inheritance::leaves(relation),
+        false => vec![relation],
+    };
+    let rows = storage::counted_of(&tables).map_or(0, |counted| counted.live.max(0));
+    // Policies hide rows from the role. What Postgres counts is public.
+    if cache.row_security {
+        return Some(Tally {
+            entries: rows as u64,
+            ..Tally::default()
+        });
+    }
+    let mut sample = Sample::default();
+    let mut blocks = 0;
+    // Of many partitions some, each with one block.
+    let most = SAMPLED.min(tables.len()).max(1);
+    let first = (random::number() % tables.len().max(1) as u64) as usize;
+    let chosen = tables.iter().cycle().skip(first).take(most);
+    for &table in chosen {
+        blocks += match cache.partitioned {
+            true => sample.add_partition(table, SAMPLED / most)?,
+            false => sample.add(&cache, SAMPLED),
+        };
+    }
+    let is_whole = sample.blocks == blocks && most == tables.len();
+    Some(sample.tally(rows, blocks, is_whole))
+}
+
+impl Sample {
+    /// Adds blocks of a partition; returns how many it has.
+    fn add_partition(&mut self, table: Oid, most: usize) -> Option<u64> {
+        let _lock = lock::Brief::try_on(table, lock::Mode::Read)?;
+        let partition = registry::partition(table)?;
+        Some(self.add(&partition, most))
+    }
+
+    /// Adds at most so many blocks of a table; returns how many it has.
+    fn add(&mut self, cache: &Cache, most: usize) -> u64 {
+        let blocks = u64::from(storage::blocks(cache.relation));
+        if blocks <= most as u64 {
+            self.add_blocks(cache, 0, blocks as u32);
+            return blocks;
+        }
+        let mut chosen = vec![0; most];
+        chosen.fill_with(|| (random::number() % blocks) as u32);
+        chosen.sort_unstable();
+        chosen.dedup();
+        for block in chosen {
+            self.add_blocks(cache, block, block + 1);
+        }
+        blocks
+    }
+
+    fn add_blocks(&mut self, cache: &Cache, from: u32, until: u32) {
+        let plan = cache.plan(Statement::Tally);
+        let now = Typed::moment(Some(clock::now()));
+        let arguments = [Typed::address(from), Typed::address(until), now];
+        plan.run(&arguments, |output| {
+            let number = |column| output.number(0, column).unwrap_or(0);
+            self.live += number(0);
+            self.expired += number(1);
+            self.expiring += number(2);
+            self.seconds = self.seconds.saturating_add(number(3));
+        });
+        self.blocks += u64::from(until - from);
+    }
+
+    /// The tally of a table with so many rows by Postgres' count, 0 where it has none, and so many blocks.
+    fn tally(&self, rows: i64, blocks: u64, is_whole: bool) -> Tally {
+        let found = self.live + self.expired;
+        let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;
+        let entries = match (is_whole, rows) {
+            (true, _) => self.live as f64,
+            (false, 0) => share(self.live, self.blocks as i64) * blocks as f64,
+            (false, rows) if found > 0 => rows as f64 * share(self.live, found),
+            (false, rows) => rows as f64,
+        };
+        Tally {
+            entries: entries.round() as u64,
+            expiring: (entries * share(self.expiring, self.live)).round() as u64,
+            time_left: (share(self.seconds, self.expiring) * 1000.0).max(0.0) as u64,
+        }
+    }
+}
