@@ -207,6 +207,25 @@ pub fn decided_in(
     }
 }
 
+/// Whether a role has this name.
+pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
+    let Some(name) = RoleName::new(name) else {
+        return Ok(false);
+    };
+    match core
+        .role_names
+        .look_up(&core.queue, core.number, name, session.id)
+    {
+        Ok(is_role) => Ok(is_role),
+        Err(Undecided::Asked) => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        Err(_) => Err(Step::Starve),
+    }
+}
+
 /// What the client's role may do besides its commands on entries.
 pub fn powers(core: &mut Core, session: &mut Session) -> Result<Powers, Step> {
     let Some(role) = session.role else {

@@ -377,6 +377,12 @@ fn why_not(error: Error) -> DecideFailure {
     }
 }
 
+/// Whether a role has this name. Inside of a transaction.
+pub fn is_role(name: &[u8]) -> bool {
+    let name = name.get(..LONGEST_NAME).unwrap_or(name);
+    CString::new(name).is_ok_and(|name| login::role(hba::matching::role_named(&name)).is_some())
+}
+
 /// What a role may do besides its commands on entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Powers {

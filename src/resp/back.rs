@@ -212,6 +212,7 @@ fn answer(question: &Question, patience: Option<Duration>) -> Result<Answer, Fai
         }
         Question::Decide { role, cache } => Answer::Decided(auth::decide(*role, cache.as_bytes())),
         Question::Powers { role } => Answer::Powers(auth::powers(*role)),
+        Question::IsRole { name } => Answer::IsRole(auth::is_role(name.as_bytes())),
         Question::Tally { relation } => match tally::of(*relation) {
             Some(tally) => Answer::Tallied(tally),
             None => Answer::Failed,

@@ -212,6 +212,9 @@ enum Wrong<'a> {
     Redis(Failure<'a>),
     Words(&'static str),
     Type(&'a [u8]),
+    User(&'a [u8]),
+    /// Whether a user exists is to be asked.
+    Unknown(Step),
 }
 
 /// Whether a type of client is one that only replication has.
@@ -226,25 +229,26 @@ fn write_unknown_type(kind: &[u8], replies: &mut Writer) {
 
 impl<'a> Filter<'a> {
     /// Reads the options; otherwise writes the error.
-    fn read(options: Args<'a>, replies: &mut Writer) -> Option<Filter<'a>> {
-        match Filter::parse(options) {
-            Ok(filter) => Some(filter),
-            Err(Wrong::Redis(failure)) => {
-                failure.write(replies);
-                None
-            }
-            Err(Wrong::Words(words)) => {
-                replies.error(&[b"ERR ", words.as_bytes()]);
-                None
-            }
-            Err(Wrong::Type(kind)) => {
-                write_unknown_type(kind, replies);
-                None
-            }
+    fn read(
+        options: Args<'a>,
+        is_user: impl FnMut(&[u8]) -> Result<bool, Step>,
+        replies: &mut Writer,
+    ) -> Result<Filter<'a>, Step> {
+        match Filter::parse(options, is_user) {
+            Ok(filter) => return Ok(filter),
+            Err(Wrong::Unknown(step)) => return Err(step),
+            Err(Wrong::Redis(failure)) => failure.write(replies),
+            Err(Wrong::Words(words)) => replies.error(&[b"ERR ", words.as_bytes()]),
+            Err(Wrong::Type(kind)) => write_unknown_type(kind, replies),
+            Err(Wrong::User(name)) => replies.error(&[b"ERR No such user '", name, b"'"]),
         }
+        Err(Step::Done)
     }
 
-    fn parse(options: Args<'a>) -> Result<Filter<'a>, Wrong<'a>> {
+    fn parse(
+        options: Args<'a>,
+        mut is_user: impl FnMut(&[u8]) -> Result<bool, Step>,
+    ) -> Result<Filter<'a>, Wrong<'a>> {
         let mut filter = Filter::default();
         let mut left = options;
         while let (Some(option), Some(value)) = (left.get(0), left.get(1)) {
@@ -258,7 +262,11 @@ impl<'a> Filter<'a> {
                 }
                 () if is("addr") => filter.address = Some(value),
                 () if is("laddr") => filter.local_address = Some(value),
-                () if is("user") => filter.user = Some(value),
+                () if is("user") => match is_user(value) {
+                    Ok(true) => filter.user = Some(value),
+                    Ok(false) => return Err(Wrong::User(value)),
+                    Err(step) => return Err(Wrong::Unknown(step)),
+                },
                 () if is("type") && value.eq_ignore_ascii_case(b"normal") => {
                     filter.kind = Some(|shown| !reads_channels(shown));
                 }
@@ -309,6 +317,15 @@ fn may_end(session: &Session, powers: Powers, shown: &Shown) -> bool {
         || shown.role != 0 && is_own(session, shown)
 }
 
+/// Whether CLIENT KILL takes a name for that of a user: a role, or `default`.
+fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
+    let mut clients = core.board.clients();
+    if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
+        return Ok(true);
+    }
+    admission::is_role(core, session, name)
+}
+
 /// Ends clients of the same role; of all roles for a member of pg_signal_backend.
 fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut Writer) -> Step {
     let powers = match admission::powers(core, session) {
@@ -316,17 +333,26 @@ fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
         Err(step) => return step,
     };
     let old = options.len() == 1;
-    let filter = match old {
+    let mut filter = match old {
         true => Filter {
             address: options.get(0),
             includes_self: true,
             ..Filter::default()
         },
-        false => match Filter::read(options, replies) {
-            Some(filter) => filter,
-            None => return Step::Done,
-        },
+        false => {
+            let is_user = |name: &[u8]| is_user(core, session, name);
+            match Filter::read(options, is_user, replies) {
+                Ok(filter) => filter,
+                Err(step) => return step,
+            }
+        }
     };
+    let default = core.limits.default_role;
+    if filter.user == Some(b"default")
+        && let Some(default) = &default
+    {
+        filter.user = Some(default.as_bytes());
+    }
     let now = clock::now();
     let meant = |shown: &Shown| filter.means(shown, now) && may_end(session, powers, shown);
     let clients = core.board.clients().map(|(_, shown)| shown);

@@ -290,9 +290,11 @@ impl Decisions {
         let quiet = asking.since == Everything::now();
         let result = match *answer {
             Answer::Decided(result) => result.map_err(Undecided::Refused),
-            Answer::Authenticated(_) | Answer::Powers(_) | Answer::Tallied(_) | Answer::Failed => {
-                Err(Undecided::Failed)
-            }
+            Answer::Authenticated(_)
+            | Answer::Powers(_)
+            | Answer::IsRole(_)
+            | Answer::Tallied(_)
+            | Answer::Failed => Err(Undecided::Failed),
         };
         let entry = match result {
             Ok(decision) => {

@@ -9,7 +9,7 @@
 //! - `back`: does what can wait, for the fronts; `question` is what passes between them.
 //! - `auth`, `admission`, `decisions`, `target`: who a client is, and what it may do.
 //! - `tracking`: clients that hear of changes.
-//! - `shown`, `powers`, `pauses`: what others see of clients, who may see all of them, or end them, or hold
+//! - `shown`, `powers`, `role_names`, `pauses`: what others see of clients, who may see all of them, or end them, or hold
 //!   their commands back.
 //! - `commands`, `server_commands`, `client_commands`, `info`, `slow`, `refusal`: what it asks for.
 //! - `tally`, `tallies`: how many entries tables have.
@@ -44,6 +44,7 @@ mod question;
 mod rate;
 mod refusal;
 mod registration;
+mod role_names;
 mod server_commands;
 mod session;
 mod shared;

@@ -32,6 +32,8 @@ pub enum Question {
     Decide { role: Oid, cache: CacheName },
     /// What a role may do besides.
     Powers { role: Oid },
+    /// Whether a role has this name.
+    IsRole { name: RoleName },
     /// How many entries a table has.
     Tally { relation: Oid },
 }
@@ -49,6 +51,7 @@ pub enum Answer {
     Authenticated(Result<Authenticated, AuthFailure>),
     Decided(Result<Decision, DecideFailure>),
     Powers(Powers),
+    IsRole(bool),
     Tallied(Tally),
     /// An error came in between, or the back ended: nothing is known.
     Failed,

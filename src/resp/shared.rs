@@ -20,6 +20,7 @@ use super::pauses::Pauses;
 use super::powers::AllPowers;
 use super::question::{Answer, CacheName, Question, RoleName};
 use super::rate::Rate;
+use super::role_names::RoleNames;
 use super::session::{Flushing, Implicit, Session, Waits};
 use super::tallies::Tallies;
 use super::tls::{Pace, Tls};
@@ -174,6 +175,7 @@ pub struct Core {
     pub decisions: Decisions,
     pub powers: AllPowers,
     pub tallies: Tallies,
+    pub role_names: RoleNames,
     pub pauses: Pauses,
     pub limits: Limits,
     pub tls: Tls,
@@ -225,6 +227,7 @@ impl Core {
             decisions: Decisions::new(number),
             powers: AllPowers::default(),
             tallies: Tallies::default(),
+            role_names: RoleNames::default(),
             pauses: Pauses::default(),
             limits: Limits::read(),
             tls: Tls::new(),
@@ -451,8 +454,12 @@ impl Core {
     pub fn take_answers(&mut self) {
         while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
             self.figures.questions += 1;
-            let waiting = self.tallies.answered(ticket, &answer);
-            let waiting = match waiting.or_else(|| self.powers.answered(ticket, &answer)) {
+            let waiting = self
+                .powers
+                .answered(ticket, &answer)
+                .or_else(|| self.tallies.answered(ticket, &answer))
+                .or_else(|| self.role_names.answered(ticket, &answer));
+            let waiting = match waiting {
                 None => self.decisions.answered(&self.queue, ticket, &answer),
                 waiting => waiting,
             };
@@ -533,7 +540,11 @@ impl Core {
     ) -> bool {
         let result = match answer {
             Answer::Authenticated(result) => Some(result),
-            Answer::Decided(_) | Answer::Powers(_) | Answer::Tallied(_) | Answer::Failed => None,
+            Answer::Decided(_)
+            | Answer::Powers(_)
+            | Answer::IsRole(_)
+            | Answer::Tallied(_)
+            | Answer::Failed => None,
         };
         match (session.waits, result) {
             (Waits::Implicit, Some(Ok(authenticated))) => {

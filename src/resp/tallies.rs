@@ -56,7 +56,7 @@ impl Tallies {
         let now = Instant::now();
         let old = |known: &Known| known.since.is_none_or(|since| since + FRESH <= now);
         if !self.0.contains_key(&number) {
-            // Tables that are gone are forgotten together with others of which nobody has asked.
+            // Forgets tables that are gone, with all others that no client has asked about since.
             self.0
                 .retain(|_, known| !old(known) || known.waiting.is_some());
         }

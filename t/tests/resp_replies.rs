@@ -237,6 +237,40 @@ fn options_of_client_kill_are_checked() {
 }
 
 #[test]
+fn a_user_whose_clients_are_to_end_must_exist() {
+    let door = Door::start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = door.client();
+    let mut kill = |words: &[&str]| client.ask(&[&["CLIENT", "KILL"], words].concat());
+    let none = "ERR No such user 'nobody'";
+    assert_eq!(kill(&["USER", "nobody"]).error(), none);
+    assert_eq!(kill(&["USER", "nobody", "ID", "0"]).error(), none);
+    assert_eq!(kill(&["USER", "nobody", "OTHER"]).error(), none);
+    let wrong = kill(&["ID", "0", "USER", "nobody"]);
+    assert_eq!(wrong.error(), "ERR client-id should be greater than 0");
+    assert_eq!(kill(&["USER", ""]).error(), "ERR No such user ''");
+    let long = "n".repeat(200);
+    let reply = kill(&["USER", &long]);
+    assert_eq!(reply.error(), format!("ERR No such user '{long}'"));
+    // A role comes and goes.
+    session.run("CREATE ROLE nobody LOGIN");
+    pgcache_tests::wait::wait_for("the role is seen", || {
+        (kill(&["USER", "nobody"]) == integer(0)).then_some(())
+    });
+    session.run("DROP ROLE nobody");
+    pgcache_tests::wait::wait_for("its end is seen", || {
+        let reply = kill(&["USER", "nobody"]);
+        (reply != integer(0)).then(|| assert_eq!(reply.error(), none))
+    });
+    // `default` is the default role.
+    assert_eq!(kill(&["USER", "default"]), integer(0));
+    let mut other = door.client();
+    assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
+    assert_eq!(kill(&["USER", "default"]), integer(1));
+    assert_eq!(other.reply(), None);
+}
+
+#[test]
 fn a_client_is_listed_with_what_it_has_done() {
     let door = with_table(&[]);
     each(&door, |client, _| {

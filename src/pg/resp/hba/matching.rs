@@ -176,7 +176,8 @@ impl Peer {
     }
 }
 
-fn role_named(name: &CStr) -> Oid {
+/// The role of this name; 0 where there is none. Inside of a transaction.
+pub fn role_named(name: &CStr) -> Oid {
     // SAFETY: a syscache look-up inside of the caller's transaction, with a name that lives through
     // it; 0 for one that nobody has.
     unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
