@@ -39,6 +39,7 @@ pub fn is_heavy(command: &Command<'_>) -> bool {
             | Command::Delete { .. }
             | Command::Exists { .. }
             | Command::Increment { .. }
+            | Command::IncrementWithin(_)
             | Command::Expire { .. }
             | Command::TimeLeft { .. }
             | Command::Length { .. }

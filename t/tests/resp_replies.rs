@@ -547,3 +547,151 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
     });
     assert!(read < 50_000, "{read} rows were read");
 }
+
+#[test]
+fn increx_counts_within_bounds() {
+    let door = with_table(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE reader LOGIN; GRANT SELECT, INSERT ON door, tab TO reader");
+    let both = |value: i64, applied: i64| Reply::Array(vec![integer(value), integer(applied)]);
+    let floats =
+        |value: &str, applied: &str| Reply::Array([value, applied].map(Reply::bulk).to_vec());
+    each(&door, |client, database| {
+        let mut increx = |words: &[&str]| client.ask(&[&["INCREX", "n"], words].concat());
+        assert_eq!(increx(&[]), both(1, 1));
+        assert_eq!(increx(&["BYINT", "9"]), both(10, 9));
+        assert_eq!(increx(&["byint", "-4", "lbound", "0"]), both(6, -4));
+        // Out of bounds nothing changes.
+        assert_eq!(
+            increx(&["BYINT", "5", "UBOUND", "10", "EX", "100"]),
+            both(6, 0)
+        );
+        assert_eq!(
+            increx(&["BYINT", "-7", "LBOUND", "0", "PERSIST"]),
+            both(6, 0)
+        );
+        assert_eq!(increx(&["BYINT", "-1", "UBOUND", "2"]), both(6, 0));
+        assert_eq!(
+            increx(&["SATURATE", "BYINT", "5", "UBOUND", "10"]),
+            both(10, 4)
+        );
+        assert_eq!(
+            increx(&["BYINT", "-1", "UBOUND", "2", "SATURATE"]),
+            both(2, -8)
+        );
+        let (most, least) = (i64::MAX.to_string(), i64::MIN.to_string());
+        assert_eq!(increx(&["BYINT", &most]), both(2, 0));
+        assert_eq!(
+            increx(&["BYINT", &most, "SATURATE"]),
+            both(i64::MAX, i64::MAX - 2)
+        );
+        let error = increx(&["BYINT", &least, "UBOUND", "-2", "SATURATE"]);
+        assert_eq!(error.error(), "ERR applied increment would overflow");
+        // Lifetimes.
+        client.ask(&["SET", "n", "1"]);
+        let mut increx = |words: &[&str], left: i64| {
+            let reply = client.ask(&[&["INCREX", "n"], words].concat());
+            assert_eq!(client.ask(&["TTL", "n"]), integer(left), "{words:?}");
+            reply
+        };
+        assert_eq!(increx(&["EX", "100", "ENX"], 100), both(2, 1));
+        assert_eq!(increx(&["EX", "900", "ENX"], 100), both(3, 1));
+        assert_eq!(increx(&[], 100), both(4, 1));
+        assert_eq!(increx(&["EX", "900", "UBOUND", "4"], 100), both(4, 0));
+        assert_eq!(
+            increx(&["UBOUND", "4", "SATURATE", "PX", "200000"], 200),
+            both(4, 0)
+        );
+        assert_eq!(increx(&["PERSIST"], -1), both(5, 1));
+        assert_eq!(
+            increx(&["EXAT", "99999999999", "PERSIST"], -1).error(),
+            "ERR syntax error"
+        );
+        // One that is over removes the entry.
+        assert_eq!(increx(&["PXAT", "1"], -2), both(6, 1));
+        // A sum that is refused stores nothing.
+        assert_eq!(increx(&["UBOUND", "0"], -2), both(0, 0));
+        // Numbers with decimal places.
+        let mut increx = |words: &[&str]| client.ask(&[&["INCREX", "f"], words].concat());
+        assert_eq!(increx(&["BYFLOAT", "1.5"]), floats("1.5", "1.5"));
+        assert_eq!(
+            increx(&["BYFLOAT", "-0.25", "LBOUND", "0"]),
+            floats("1.25", "-0.25")
+        );
+        assert_eq!(
+            increx(&["BYFLOAT", "1", "UBOUND", "2"]),
+            floats("1.25", "0")
+        );
+        assert_eq!(
+            increx(&["BYFLOAT", "1", "UBOUND", "2", "SATURATE"]),
+            floats("2", "0.75")
+        );
+        for (words, error) in [
+            (
+                &["BYINT", "x"][..],
+                "value is not an integer or out of range",
+            ),
+            (&["BYFLOAT", "x"], "value is not a valid float"),
+            (
+                &["LBOUND", "1.5"],
+                "LBOUND is not an integer or out of range",
+            ),
+            (&["UBOUND", "x"], "UBOUND is not an integer or out of range"),
+            (
+                &["BYFLOAT", "1", "UBOUND", "x"],
+                "UBOUND is not a valid float",
+            ),
+            (
+                &["LBOUND", "2", "UBOUND", "1"],
+                "LBOUND can't be greater than UBOUND",
+            ),
+            (&["ENX"], "ENX flag requires an expiration"),
+            (&["ENX", "PERSIST"], "syntax error"),
+            (&["BYINT", "1", "BYFLOAT", "1"], "syntax error"),
+            (&["BYINT"], "syntax error"),
+            (&["EX", "1", "PX", "1"], "syntax error"),
+            (&["NX"], "syntax error"),
+            (&["KEEPTTL"], "syntax error"),
+            (&["EX", "0"], "invalid expire time in 'increx' command"),
+            (&["EX", "x"], "value is not an integer or out of range"),
+        ] {
+            assert_eq!(increx(words).error(), format!("ERR {error}"), "{words:?}");
+        }
+        client.ask(&["SET", "f", "1.5"]);
+        let no_integer = client.ask(&["INCREX", "f"]);
+        assert_eq!(
+            no_integer.error(),
+            "ERR value is not an integer or out of range"
+        );
+        // In a transaction, and by a role that may not update.
+        client.ask(&["MULTI"]);
+        client.ask(&["INCREX", "m", "EX", "100"]);
+        client.ask(&["INCREX", "m", "UBOUND", "1"]);
+        assert_eq!(
+            client.ask(&["EXEC"]),
+            Reply::Array(vec![both(1, 1), both(1, 0)])
+        );
+        client.ask(&["HELLO", "3"]);
+        let doubles = client.ask(&["INCREX", "m", "BYFLOAT", "0.5"]);
+        let expected = [",1.5", ",0.5"].map(|number| Reply::Other(number.into()));
+        assert_eq!(doubles, Reply::Array(expected.to_vec()));
+        let mut reader = door.client();
+        assert_eq!(reader.ask(&["AUTH", "reader", "x"]), ok());
+        reader.ask(&["SELECT", database]);
+        let error = reader.ask(&["INCREX", "m"]).error();
+        assert!(error.starts_with("NOPERM"), "{error}");
+    });
+    let mut client = door.client();
+    let Reply::Array(described) = client.ask(&["COMMAND", "INFO", "increx"]) else {
+        panic!("a description was to come");
+    };
+    let Reply::Array(row) = &described[0] else {
+        panic!("a row was to come: {described:?}");
+    };
+    assert_eq!(row[1..2], [integer(-2)]);
+    assert_eq!(row[3..6], [1, 1, 1].map(integer));
+    assert_eq!(
+        client.ask(&["INCREX"]).error(),
+        "ERR wrong number of arguments for 'increx' command"
+    );
+}

@@ -57,6 +57,12 @@ pub enum Failure<'a> {
     Digest,
     InvalidCondition,
     PairCount,
+    /// A bound of INCREX, by its name.
+    BoundNotInteger(&'static str),
+    BoundNotFloat(&'static str),
+    Bounds,
+    ExpirationMissing,
+    AppliedOverflow,
 }
 
 impl<'a> Failure<'a> {
@@ -101,6 +107,11 @@ impl<'a> Failure<'a> {
             Self::Digest => "must be exactly 16 hexadecimal characters",
             Self::InvalidCondition => "Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE",
             Self::PairCount => "wrong number of key-value pairs",
+            Self::BoundNotInteger(_) => "is not an integer or out of range",
+            Self::BoundNotFloat(_) => "is not a valid float",
+            Self::Bounds => "LBOUND can't be greater than UBOUND",
+            Self::ExpirationMissing => "ENX flag requires an expiration",
+            Self::AppliedOverflow => "applied increment would overflow",
             Self::NotAString => {
                 return (
                     "WRONGTYPE",
@@ -156,6 +167,9 @@ impl<'a> Failure<'a> {
                     b" in '"
                 };
                 replies.error(&[code, b" ", words, before, name.as_bytes(), b"' command"]);
+            }
+            Self::BoundNotInteger(bound) | Self::BoundNotFloat(bound) => {
+                replies.error(&[code, b" ", bound.as_bytes(), b" ", words]);
             }
             Self::UnsupportedOption(option) => {
                 replies.error(&[code, b" ", words, b" ", c_string(option, usize::MAX)]);

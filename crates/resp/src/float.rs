@@ -1,4 +1,4 @@
-//! INCRBYFLOAT's arithmetic: that of the 80-bit numbers of x86, in which Redis computes, without a type for them.
+//! The arithmetic of INCRBYFLOAT and INCREX: that of the 80-bit numbers of x86, in which Redis computes, without a type for them.
 //!
 //! A number is a mantissa of 64 bits times a power of two. What is read is rounded to it correctly, sums are rounded
 //! to the nearest (to the even one of two), and what is written has the 17 decimal places of C's `%.17Lf`, without
@@ -29,12 +29,124 @@ pub fn add_floats(value: &[u8], by: &[u8]) -> Result<String, Failure<'static>> {
     match (value, by) {
         (Some(value), Some(by)) => {
             let sum = add(value, by);
-            match sum.exponent + 64 > LARGEST && sum.mantissa != 0 {
+            match sum.is_infinite() {
                 true => Err(Failure::NotFinite),
                 false => Ok(write(sum)),
             }
         }
         _ => Err(Failure::NotFinite),
+    }
+}
+
+/// A number to add, and the bounds of the sum.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatSum {
+    by: Float,
+    lower: Float,
+    upper: Float,
+}
+
+/// A sum within bounds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Summed {
+    /// The new value, or the former one where the sum was out of bounds.
+    pub value: String,
+    /// The number that was added.
+    pub applied: String,
+    pub is_new: bool,
+}
+
+impl FloatSum {
+    /// Reads the number and the bounds.
+    pub fn read(
+        by: &[u8],
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Result<FloatSum, Failure<'static>> {
+        let bound = |text: Option<&[u8]>, name, negative| match text.map(read) {
+            None => Ok(Float {
+                negative,
+                ..LARGEST_FLOAT
+            }),
+            Some(Ok(Some(bound))) => Ok(bound),
+            Some(_) => Err(Failure::BoundNotFloat(name)),
+        };
+        let sum = FloatSum {
+            by: read(by)?.ok_or(Failure::NotFinite)?,
+            lower: bound(lower, "LBOUND", true)?,
+            upper: bound(upper, "UBOUND", false)?,
+        };
+        match sum.lower.is_above(sum.upper) {
+            true => Err(Failure::Bounds),
+            false => Ok(sum),
+        }
+    }
+
+    /// Adds it to a value. A sum out of bounds becomes the bound, or the value stays.
+    pub fn of(&self, value: &[u8], saturates: bool) -> Result<Summed, Failure<'static>> {
+        let former = read(value)?.ok_or(Failure::NotFinite)?;
+        let sum = add(former, self.by);
+        let within = match () {
+            () if sum.is_above(self.upper) => self.upper,
+            () if self.lower.is_above(sum) => self.lower,
+            () => sum,
+        };
+        if within == sum {
+            return Ok(Summed {
+                value: write(sum),
+                applied: write(self.by),
+                is_new: true,
+            });
+        }
+        if !saturates {
+            return Ok(Summed {
+                value: write(former),
+                applied: "0".into(),
+                is_new: false,
+            });
+        }
+        let applied = add(within, former.negated());
+        match applied.is_infinite() {
+            true => Err(Failure::NotFinite),
+            false => Ok(Summed {
+                value: write(within),
+                applied: write(applied),
+                is_new: true,
+            }),
+        }
+    }
+}
+
+/// The largest number.
+const LARGEST_FLOAT: Float = Float {
+    negative: false,
+    mantissa: u64::MAX,
+    exponent: LARGEST - 64,
+};
+
+impl Float {
+    fn negated(self) -> Float {
+        Float {
+            negative: !self.negative,
+            ..self
+        }
+    }
+
+    fn is_infinite(self) -> bool {
+        self.exponent + 64 > LARGEST && self.mantissa != 0
+    }
+
+    fn is_above(self, other: Float) -> bool {
+        let is_positive = |float: Float| float.mantissa != 0 && !float.negative;
+        let is_negative = |float: Float| float.mantissa != 0 && float.negative;
+        let size = |float: Float| (float.exponent, float.mantissa);
+        match () {
+            () if is_positive(self) && is_positive(other) => size(self) > size(other),
+            () if is_negative(self) && is_negative(other) => size(self) < size(other),
+            () => {
+                is_positive(self) && !is_positive(other) || is_negative(other) && !is_negative(self)
+            }
+        }
     }
 }
 
@@ -403,6 +515,69 @@ mod tests {
         ] {
             assert_eq!(sum(value, by), expected, "{value} + {by}");
         }
+    }
+
+    #[test]
+    fn sums_stay_within_bounds() {
+        let largest = write(LARGEST_FLOAT);
+        let within = |value: &str, by: &str, bounds: [&str; 2], saturates| {
+            let [lower, upper] =
+                bounds.map(|text| Some(text.as_bytes()).filter(|text| !text.is_empty()));
+            let sum = FloatSum::read(by.as_bytes(), lower, upper);
+            match sum.and_then(|sum| sum.of(value.as_bytes(), saturates)) {
+                Ok(summed) => format!("{} {} {}", summed.value, summed.applied, summed.is_new),
+                Err(failure) => format!("{failure:?}"),
+            }
+        };
+        for (value, by, bounds, kept, saturated) in [
+            ("1.5", "0.25", ["", ""], "1.75 0.25 true", "1.75 0.25 true"),
+            ("1.50", "1", ["", "2"], "1.5 0 false", "2 0.5 true"),
+            ("1", "1", ["-5", "2"], "2 1 true", "2 1 true"),
+            ("1", "-3", ["-1.5", ""], "1 0 false", "-1.5 -2.5 true"),
+            ("-1", "1", ["0", "0"], "0 1 true", "0 1 true"),
+            ("5", "-1", ["", "-1"], "5 0 false", "-1 -6 true"),
+            ("1000", "-1", ["", "200"], "1000 0 false", "200 -800 true"),
+            ("-7", "1", ["-3", "-2"], "-7 0 false", "-3 4 true"),
+            ("0", "0", ["2", "1"], "Bounds", "Bounds"),
+            ("0", "inf", ["", ""], "NotFinite", "NotFinite"),
+            ("0", "x", ["", ""], "NotFloat", "NotFloat"),
+            ("x", "1", ["", ""], "NotFloat", "NotFloat"),
+            (
+                "0",
+                "1",
+                ["x", ""],
+                "BoundNotFloat(\"LBOUND\")",
+                "BoundNotFloat(\"LBOUND\")",
+            ),
+            (
+                "0",
+                "1",
+                ["", "inf"],
+                "BoundNotFloat(\"UBOUND\")",
+                "BoundNotFloat(\"UBOUND\")",
+            ),
+        ] {
+            assert_eq!(
+                within(value, by, bounds, false),
+                kept,
+                "{value} {by} {bounds:?}"
+            );
+            assert_eq!(
+                within(value, by, bounds, true),
+                saturated,
+                "{value} {by} {bounds:?}"
+            );
+        }
+        assert_eq!(
+            within(&largest, &largest, ["", ""], true),
+            format!("{largest} 0 true")
+        );
+        assert_eq!(
+            within(&largest, &largest, ["", ""], false),
+            format!("{largest} 0 false")
+        );
+        let least = format!("-{largest}");
+        assert_eq!(within(&least, "1", [&largest, ""], true), "NotFinite");
     }
 
     #[test]

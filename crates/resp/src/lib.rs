@@ -38,7 +38,7 @@
 //! | `command` | commands with their arguments |
 //! | `describe` | the table of commands as COMMAND replies it |
 //! | `batch` | requests that came together, cut before the first is run |
-//! | `float` | sums of INCRBYFLOAT |
+//! | `float` | sums of INCRBYFLOAT and INCREX |
 //! | `failure`, `request` | Redis' errors; the parser |
 //! | `reply`, `table`, `inline`, `structures` | the writer; names, arity, flags, keys; requests typed by hand; names that are not served |
 //! | `args`, `number`, `glob` | arguments, integers, patterns |
@@ -60,12 +60,12 @@ mod table;
 pub use args::Args;
 pub use batch::Batch;
 pub use command::{
-    Command, Condition, CopyOptions, Expiry, Hello, Lifetime, Scan, Set, Unit, When,
-    check_client_name,
+    Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Scan, Set,
+    Unit, When, check_client_name,
 };
 pub use describe::{describe, describe_all, document, is_of_category};
 pub use failure::{Failure, write_verbatim_error};
-pub use float::add_floats;
+pub use float::{FloatSum, Summed, add_floats};
 pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
 pub use reply::{Protocol, Writer};

@@ -230,6 +230,14 @@ impl Writer {
         }
     }
 
+    /// A number with decimal places, as text.
+    pub fn double(&mut self, number: &str) {
+        match self.three() {
+            true => self.push(&[b",", number.as_bytes(), b"\r\n"]),
+            false => self.bulk(number.as_bytes()),
+        }
+    }
+
     /// Text for people, such as that of INFO.
     pub fn text(&mut self, text: &[u8]) {
         if !self.three() {
@@ -265,6 +273,10 @@ mod tests {
         assert_eq!(both(&|w| w.set(1)), bytes(b"*1\r\n", b"~1\r\n"));
         assert_eq!(both(&|w| w.push_message(3)), bytes(b"*3\r\n", b">3\r\n"));
         assert_eq!(both(&|w| w.boolean(true)), bytes(b":1\r\n", b"#t\r\n"));
+        assert_eq!(
+            both(&|w| w.double("1.5")),
+            bytes(b"$3\r\n1.5\r\n", b",1.5\r\n")
+        );
         assert_eq!(
             both(&|w| w.text(b"a")),
             bytes(b"$1\r\na\r\n", b"=5\r\ntxt:a\r\n")

@@ -97,6 +97,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
             Command::Increment { key, .. } | Command::IncrementFloat { key, .. } => {
                 self.at_least(key, NUMBER)
             }
+            Command::IncrementWithin(increment) => self.at_least(increment.key, NUMBER),
             Command::Rename { from, to, .. } => {
                 let length = self.length(from);
                 self.at_least(to, length)

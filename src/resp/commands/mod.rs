@@ -270,6 +270,9 @@ pub fn on_keys<'a, S: Served>(
         Command::IncrementFloat { key, by } => {
             strings::increment_float(call, key, by, buffers, out)?
         }
+        Command::IncrementWithin(increment) => {
+            strings::increment_within(call, increment, buffers, out)?
+        }
         Command::DeleteIf { key, condition } => {
             strings::delete_if(call, key, *condition, buffers, out)?
         }

@@ -1,6 +1,8 @@
 //! Commands on one value.
 
-use pgcache_resp::{Condition, Expiry, Failure, Set, Writer, integer};
+use pgcache_resp::{
+    Addend, Condition, Expiry, Failure, IncrementWithin, Set, Summed, Writer, integer,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::call::{Call, LONGEST, not_an_integer};
@@ -8,6 +10,7 @@ use super::refusal::{Done, Refusal};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
+use crate::cache::memory::raw::has_deadline;
 use crate::resp::target::Rights;
 
 /// GET.
@@ -427,4 +430,93 @@ pub fn increment_float<'a, S: Served>(
     })?;
     out.bulk(&buffers.made);
     Ok(())
+}
+
+/// INCREX.
+pub fn increment_within<'a, S: Served>(
+    call: &Call<'_, S>,
+    increment: &IncrementWithin<'a>,
+    buffers: &mut Buffers,
+    out: &mut Writer,
+) -> Done<'a> {
+    let entries = call.to_write(Rights::WRITE)?;
+    // Redis finds fault with a deadline before it looks at the entry.
+    if let Expiry::At(_) = increment.expiry {
+        call.deadline_of(&increment.expiry, None, "increx")?;
+    }
+    call.check_key(increment.key)?;
+    let key = entries.key(increment.key);
+    let sum = call.change(entries, &key, buffers, |present, made| {
+        let sum = Sum::of(increment, &present)?;
+        let Some(value) = sum.new_value() else {
+            return Ok((Change::Keep, sum));
+        };
+        made.extend_from_slice(value.as_bytes());
+        let present = seen_of(&present);
+        let keeps = match increment.expiry {
+            Expiry::Unsaid => true,
+            _ => increment.keeps_deadline && present.is_some_and(has_deadline),
+        };
+        let expiry = if keeps {
+            &Expiry::Keep
+        } else {
+            &increment.expiry
+        };
+        let deadline = call.deadline_of(expiry, present, "increx")?;
+        Ok((Change::Put(deadline), sum))
+    })?;
+    out.array(2);
+    match sum {
+        Sum::Integer { value, applied, .. } => {
+            out.integer(value);
+            out.integer(applied);
+        }
+        Sum::Float(summed) => {
+            out.double(&summed.value);
+            out.double(&summed.applied);
+        }
+    }
+    Ok(())
+}
+
+/// The outcome of INCREX.
+enum Sum {
+    Integer {
+        value: i64,
+        applied: i64,
+        is_new: bool,
+    },
+    Float(Summed),
+}
+
+impl Sum {
+    fn of<'a>(increment: &IncrementWithin<'_>, present: &Copied<'_>) -> Done<'a, Sum> {
+        let (by, lower, upper) = match increment.by {
+            Addend::Integer { by, lower, upper } => (by, lower, upper),
+            Addend::Float(sum) => {
+                let former = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
+                let summed = sum.of(former.unwrap_or(b"0"), increment.saturates)?;
+                return Ok(Sum::Float(summed));
+            }
+        };
+        let former = number(present)?;
+        let sum = i128::from(former) + i128::from(by);
+        let within = sum.clamp(lower.into(), upper.into());
+        let is_new = within == sum || increment.saturates;
+        let value = if is_new { within } else { former.into() };
+        let applied = i64::try_from(value - i128::from(former));
+        Ok(Sum::Integer {
+            value: i64::try_from(value).map_err(|_| Failure::IncrementOverflow)?,
+            applied: applied.map_err(|_| Failure::AppliedOverflow)?,
+            is_new,
+        })
+    }
+
+    /// The value to store; None where the sum was out of bounds.
+    fn new_value(&self) -> Option<String> {
+        match self {
+            Sum::Integer { value, is_new, .. } => is_new.then(|| value.to_string()),
+            Sum::Float(summed) => summed.is_new.then(|| summed.value.clone()),
+        }
+    }
 }

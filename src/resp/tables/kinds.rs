@@ -46,6 +46,7 @@ pub fn kind(command: &Command<'_>) -> Kind {
         | Command::SetRange { .. }
         | Command::Increment { .. }
         | Command::IncrementFloat { .. }
+        | Command::IncrementWithin(_)
         | Command::DeleteIf { .. }
         | Command::Delete { .. }
         | Command::Expire { .. }

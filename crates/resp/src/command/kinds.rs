@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::float::FloatSum;
 use crate::number::integer;
 use crate::reply::Protocol;
 use crate::table::Entry;
@@ -134,6 +135,7 @@ pub enum Command<'a> {
         key: &'a [u8],
         by: &'a [u8],
     },
+    IncrementWithin(IncrementWithin<'a>),
     DeleteIf {
         key: &'a [u8],
         condition: Condition<'a>,
@@ -292,6 +294,25 @@ pub struct Set<'a> {
     pub get: bool,
     /// The command's name, for its errors.
     pub command: &'static str,
+}
+
+/// INCREX with its options.
+#[derive(Clone, Copy, Debug)]
+pub struct IncrementWithin<'a> {
+    pub key: &'a [u8],
+    pub by: Addend,
+    /// A sum out of bounds becomes the bound; otherwise nothing is changed.
+    pub saturates: bool,
+    pub expiry: Expiry<'a>,
+    /// The lifetime counts only for an entry without a deadline.
+    pub keeps_deadline: bool,
+}
+
+/// The number that INCREX adds, and the bounds of the sum.
+#[derive(Clone, Copy, Debug)]
+pub enum Addend {
+    Integer { by: i64, lower: i64, upper: i64 },
+    Float(FloatSum),
 }
 
 /// The options of COPY as they were written: which are wrong depends on how many databases there are.

@@ -9,7 +9,10 @@ mod kinds;
 mod strings;
 
 pub use connection::check_client_name;
-pub use kinds::{Command, Condition, CopyOptions, Expiry, Hello, Lifetime, Scan, Set, Unit, When};
+pub use kinds::{
+    Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Scan, Set,
+    Unit, When,
+};
 
 use kinds::Reader;
 

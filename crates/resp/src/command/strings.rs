@@ -2,9 +2,12 @@
 
 use std::mem::discriminant;
 
-use super::kinds::{Command, Condition, Expiry, Lifetime, Reader, Set, Unit, is};
+use super::kinds::{
+    Addend, Command, Condition, Expiry, IncrementWithin, Lifetime, Reader, Set, Unit, is,
+};
 use crate::args::Args;
 use crate::failure::Failure;
+use crate::float::FloatSum;
 use crate::number::integer;
 use crate::table::Entry;
 
@@ -82,6 +85,7 @@ pub(super) const READERS: &[(&str, Reader)] = &[
             by: args.at(2),
         })
     }),
+    ("increx", increx),
     ("delex", delex),
     ("delifeq", |_, args| {
         Ok(Command::DeleteIf {
@@ -157,6 +161,26 @@ fn msetex<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
     })
 }
 
+fn increx<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
+    let mut options = Options::new(args.from(2), Kind::Increment);
+    options.read()?;
+    let is_timed = matches!(options.expiry, Expiry::At(_));
+    let keeps_deadline = options.sum.keeps_deadline;
+    if keeps_deadline && matches!(options.expiry, Expiry::Remove) {
+        return Err(Failure::Syntax);
+    }
+    if keeps_deadline && !is_timed {
+        return Err(Failure::ExpirationMissing);
+    }
+    Ok(Command::IncrementWithin(IncrementWithin {
+        key: args.at(1),
+        by: options.sum.addend()?,
+        saturates: options.sum.saturates,
+        expiry: options.expiry,
+        keeps_deadline,
+    }))
+}
+
 fn delex<'a>(entry: &'static Entry, args: Args<'a>) -> Read<'a> {
     let condition = match args.len() {
         2 => Condition::Always,
@@ -208,6 +232,51 @@ enum Kind {
     Set,
     Get,
     SetMany,
+    Increment,
+}
+
+/// The options of INCREX about the sum.
+#[derive(Default)]
+struct SumOptions<'a> {
+    integer: Option<&'a [u8]>,
+    float: Option<&'a [u8]>,
+    lower: Option<&'a [u8]>,
+    upper: Option<&'a [u8]>,
+    saturates: bool,
+    keeps_deadline: bool,
+}
+
+impl<'a> SumOptions<'a> {
+    /// The place for the value of an option; None for another word, and for an option that came before.
+    fn place(&mut self, option: &[u8]) -> Option<&mut Option<&'a [u8]>> {
+        let is_open = self.integer.is_none() && self.float.is_none();
+        let place = match option {
+            _ if is(option, "byint") && is_open => &mut self.integer,
+            _ if is(option, "byfloat") && is_open => &mut self.float,
+            _ if is(option, "lbound") => &mut self.lower,
+            _ if is(option, "ubound") => &mut self.upper,
+            _ => return None,
+        };
+        place.is_none().then_some(place)
+    }
+
+    fn addend(&self) -> Result<Addend, Failure<'a>> {
+        if let Some(by) = self.float {
+            return FloatSum::read(by, self.lower, self.upper).map(Addend::Float);
+        }
+        let by = self.integer.map_or(Some(1), integer);
+        let bound = |text: Option<&[u8]>, name, none| match text {
+            None => Ok(none),
+            Some(text) => integer(text).ok_or(Failure::BoundNotInteger(name)),
+        };
+        let by = by.ok_or(Failure::NotInteger)?;
+        let lower = bound(self.lower, "LBOUND", i64::MIN)?;
+        let upper = bound(self.upper, "UBOUND", i64::MAX)?;
+        match lower > upper {
+            true => Err(Failure::Bounds),
+            false => Ok(Addend::Integer { by, lower, upper }),
+        }
+    }
 }
 
 /// Options in any order. The same unit may come again, and counts where it comes last, as in Redis; two of one sort
@@ -218,6 +287,7 @@ struct Options<'a> {
     condition: Condition<'a>,
     expiry: Expiry<'a>,
     get: bool,
+    sum: SumOptions<'a>,
 }
 
 impl<'a> Options<'a> {
@@ -228,13 +298,18 @@ impl<'a> Options<'a> {
             condition: Condition::Always,
             expiry: Expiry::Unsaid,
             get: false,
+            sum: SumOptions::default(),
         }
     }
 
     fn read(&mut self) -> Result<(), Failure<'a>> {
         while let Some(option) = self.left.get(0) {
             self.left = self.left.from(1);
-            if !(self.flag(option) || self.lifetime(option) || self.comparison(option)) {
+            let is_read = self.flag(option)
+                || self.lifetime(option)
+                || self.comparison(option)
+                || self.bound(option);
+            if !is_read {
                 return Err(Failure::Syntax);
             }
         }
@@ -243,7 +318,7 @@ impl<'a> Options<'a> {
 
     /// Takes a word that stands alone; false: it is none, or not here.
     fn flag(&mut self, option: &[u8]) -> bool {
-        let writes = self.kind != Kind::Get;
+        let writes = matches!(self.kind, Kind::Set | Kind::SetMany);
         match option {
             _ if is(option, "nx")
                 && writes
@@ -256,6 +331,12 @@ impl<'a> Options<'a> {
                 && matches!(self.condition, Condition::Always | Condition::Present) =>
             {
                 self.condition = Condition::Present;
+            }
+            _ if is(option, "saturate") && self.kind == Kind::Increment => {
+                self.sum.saturates = true;
+            }
+            _ if is(option, "enx") && self.kind == Kind::Increment => {
+                self.sum.keeps_deadline = true;
             }
             _ if is(option, "get") && self.kind == Kind::Set => self.get = true,
             _ if is(option, "keepttl")
@@ -297,6 +378,19 @@ impl<'a> Options<'a> {
             absolute,
             amount,
         });
+        self.left = self.left.from(1);
+        true
+    }
+
+    /// Takes a number of INCREX.
+    fn bound(&mut self, option: &[u8]) -> bool {
+        let (Kind::Increment, Some(number)) = (self.kind, self.left.get(0)) else {
+            return false;
+        };
+        let Some(place) = self.sum.place(option) else {
+            return false;
+        };
+        *place = Some(number);
         self.left = self.left.from(1);
         true
     }

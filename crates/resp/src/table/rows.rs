@@ -119,6 +119,7 @@ pub static TABLE: &[Entry] = rows! {
     "incr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
     "incrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
     "incrbyfloat"       3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.6.0" string {};
+    "increx"           -2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "8.8.0" string {};
     "info"             -1 [LOADING STALE] 0 0 0 [DANGEROUS] "1.0.0" server {};
     "keys"              2 [READONLY] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" generic {};
     "lastsave"          1 [LOADING STALE FAST] 0 0 0 [ADMIN DANGEROUS] "1.0.0" server {};
