@@ -4,7 +4,7 @@
 # the frameworks are configured, by what docs/redis-clients.md shows. Then the recipes of docs/client-side-caching.md run
 # in the languages of these programs: a client's own cache over a table, and a row that changes.
 #
-# Usage: clients.sh PROGRAM...      redis-cli redis-py django django-tests node-redis node-redis-cached ioredis stores
+# Usage: clients.sh PROGRAM...      redis-cli redis-py django django-tests celery celery-table node-redis node-redis-cached ioredis stores
 #                                   go-redis rueidis rueidis-cached redis-rs jedis spring redis-rb rails phpredis predis laravel
 . "$(dirname "$0")/head.sh"
 page=docs/redis-clients.md
@@ -17,7 +17,7 @@ languages=()
 for program in "$@"; do
     case $program in
         redis-cli) ;;
-        redis-py | django | django-tests) languages+=(python) ;;
+        redis-py | django | django-tests | celery | celery-table) languages+=(python) ;;
         node-redis | node-redis-cached | ioredis | stores) languages+=(node) ;;
         go-redis | rueidis | rueidis-cached) languages+=(go) ;;
         redis-rs) languages+=(rust) ;;
@@ -91,6 +91,11 @@ run() {
             configured python Django >settings.py
             "$python/venv/bin/python" "$sources/python/django_cache.py"
             ;;
+        celery | celery-table)
+            { configured python Celery && block python Celery 2; } >celeryconfig.py
+            cp "$sources/python/celery_results.py" .
+            "$python/venv/bin/python" celery_results.py
+            ;;
         # Each test and how it ended; they set the database by themselves, and say all this to the standard error.
         django-tests)
             REDIS_URL=${REDIS_URL%/*} PYTHONPATH=$python "$python/venv/bin/python" "$python/tests/runtests.py" \
@@ -157,7 +162,8 @@ check() {
 
 # As the page says, with a database for each program besides, and a role that needs no password.
 start_door() {
-    local caches=pgcache.resp number conf
+    local caches=pgcache.resp number conf tables=0
+    for ((number = 1; number <= count; number++)); do [ "${programs[number - 1]}" != celery-table ] || tables=$number; done
     for ((number = 1; number <= count; number++)); do caches+=",public.c$number"; done
     caches+=,shop.product_pages
     {
@@ -173,7 +179,8 @@ start_door() {
 $(block sql Before)
 $(block sql Before 2)
 CREATE ROLE guest LOGIN;
-SELECT cache_create('public.c' || i, storage => 'memory', value_type => 'bytea') FROM generate_series(1, $count) AS i;
+SELECT cache_create('public.c' || i, storage => CASE i WHEN $tables THEN 'logged' ELSE 'memory' END, value_type => 'bytea')
+  FROM generate_series(1, $count) AS i;
 GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA public, pgcache TO guest;
 GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON ALL TABLES IN SCHEMA public TO app;
 $(page=$recipes block sql 'A table and its cache')
@@ -303,7 +310,7 @@ stop_all() {
 
 cluster=clients
 work=$RUN/clients-programs
-count=$#
+count=$# programs=("$@")
 trap stop_all EXIT
 stop_all
 mkdir -p "$work"

@@ -249,7 +249,7 @@ xa() {
 
 # Clients of Redis, unchanged, beside a Redis. Missing ones are listed at the end.
 clients() {
-    local programs=(redis-cli redis-py django django-tests redis-rs)
+    local programs=(redis-cli redis-py django django-tests celery celery-table redis-rs)
     clients_of node 'the clients in node' node-redis node-redis-cached ioredis stores
     clients_of go 'the clients in go' go-redis rueidis rueidis-cached
     clients_of maven 'the clients in java, which need Maven' jedis spring
