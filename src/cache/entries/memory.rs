@@ -224,9 +224,9 @@ impl Store for Entries<'_> {
     }
 }
 
-/// What must hold of the entry that is there, under the lock, for a change to be made.
+/// A condition on the present entry, checked under the lock before a change.
 trait Holds {
-    /// Whether it holds whatever is there.
+    /// Whether it holds for every entry.
     fn is_always(&self) -> bool {
         false
     }

@@ -3,8 +3,8 @@
 //!
 //! [`Store`] has two implementations: [`super::memory`] and [`super::table`]. A function of SQL and
 //! a command that do the same call the same function of it, so they cannot come to differ. A memory
-//! cache shows an entry as it is now, and refuses a change if somebody has changed the entry
-//! meanwhile. A table locks the row before it is judged.
+//! cache shows an entry as it is now, and refuses a change if another session has changed the entry
+//! meanwhile. A table locks the row before the decision.
 
 use super::buffers::Buffers;
 use crate::cache::model::key::Key;
@@ -18,7 +18,7 @@ use crate::pg::value::stored::Stored;
 
 pub use crate::cache::memory::raw::{EntryMeta, OutOfMemory};
 
-/// A value that is given: as a client spells it, or as a datum of the cache's type.
+/// A value to store or to compare: as a client spells it, or as a datum of the cache's type.
 #[derive(Clone, Copy)]
 pub enum Value<'v> {
     Spelled(&'v [u8]),
@@ -69,7 +69,7 @@ pub enum If<'v> {
 }
 
 impl If<'_> {
-    /// Whether the condition holds for what is there.
+    /// Whether the condition holds for an entry; None: there is none.
     #[inline]
     pub fn holds(&self, entry: Option<&dyn Present>) -> bool {
         match self {
@@ -83,19 +83,19 @@ impl If<'_> {
     }
 }
 
-/// What a change by the entry that is there decides.
+/// The decision about an entry.
 pub enum Change {
     Keep,
-    /// What was made is stored, until this deadline.
+    /// Stores the value that was made, until this deadline.
     Put(Timestamp),
-    /// The entry gets this deadline.
+    /// Gives the entry this deadline.
     Touch(Timestamp),
     Remove,
 }
 
-/// An entry that nobody can change while it is looked at.
+/// An entry under a lock, or a copy of one: no session changes it meanwhile.
 pub trait Present {
-    /// What the entry says beside its value.
+    /// Deadline and length of the entry.
     fn meta(&self) -> EntryMeta;
     /// Whether it has this value; a negative entry has none.
     fn has(&self, value: &Value) -> bool;
@@ -112,8 +112,8 @@ pub enum Failed {
     /// No entry can have this key.
     Key,
     OutOfMemory,
-    /// What was decided was not carried out: a policy or a trigger of the table's own keeps the entry
-    /// from being written.
+    /// The decision was not carried out: a policy or a trigger of the table keeps the entry from being
+    /// written.
     NotCarriedOut,
     /// The cache is not open to be changed.
     NotOpen,
@@ -171,7 +171,7 @@ pub trait Store: Sized {
     fn epoch(&self, _key: &Self::Key<'_>) -> u64 {
         0
     }
-    /// What a live entry says.
+    /// Deadline and length of a live entry.
     fn look(&self, key: &Self::Key<'_>) -> Result<Option<EntryMeta>, Failed>;
     /// The same of several keys, in their order.
     fn look_each<'k, E: From<Failed>>(
@@ -210,27 +210,28 @@ pub trait Store: Sized {
         self.put(key, new, condition)
     }
     /// Changes an entry by what it is, in one step. `decide` is given the entry and room for a value.
-    /// It is asked again if somebody changes the entry meanwhile. What was there is in `found` then.
+    /// It is called again if another session changes the entry meanwhile. Afterwards `found` has the
+    /// former value.
     fn change<R, E: From<Failed>>(
         &self,
         key: &Self::Key<'_>,
         buffers: &mut Buffers,
         decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
     ) -> Result<R, E>;
-    /// Gives a live entry another deadline if `allows` says so of it; whether it did.
+    /// Gives a live entry another deadline if `allows` says so; whether it did.
     fn touch(
         &self,
         key: &Self::Key<'_>,
         deadline: Timestamp,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Removes a live entry if `allows` says so of it; whether it was there and it did.
+    /// Removes a live entry if `allows` says so; whether it was removed.
     fn remove(
         &self,
         key: &Self::Key<'_>,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Removes a live entry on this condition; whether it was there and it did.
+    /// Removes a live entry on this condition; whether it was removed.
     fn remove_if(&self, key: &Self::Key<'_>, condition: If<'_>) -> Result<bool, Failed>;
     /// Removes an entry and copies it to `found`.
     fn take(&self, key: &Self::Key<'_>, buffers: &mut Buffers)
@@ -241,8 +242,8 @@ pub trait Store: Sized {
     /// Sorts keys in the order in which they are changed, so that two calls never wait for each
     /// other in a circle.
     fn in_order(&self, keys: &mut [&[u8]]);
-    /// Keeps others from changing the entries under these keys until the transaction ends. What is
-    /// not there may still come.
+    /// Keeps other sessions from changing the entries under these keys until the transaction ends. An
+    /// entry may still be added under a key that has none.
     fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed>;
     /// Stores several, of a key given twice the last; only if none of them is there with `new_only`.
     /// Whether it did: all or none.

@@ -41,7 +41,7 @@ pub struct Rows<'c> {
     /// The cache as it was found.
     pub cache: &'c Cache,
     opened: Opened<'c>,
-    /// Whether code of others may run: the transaction is one for that.
+    /// Whether user-defined triggers and policies may run: the transaction has the settings for that.
     pub others_code: bool,
     /// Of the reads that are not counted yet, those that a copy in the tier has answered.
     hot_hits: Cell<u64>,
@@ -115,7 +115,7 @@ impl<'c> Rows<'c> {
         Ok(key)
     }
 
-    /// What is to be stored, in the cache's own type.
+    /// A value in the cache's own type, to store it.
     pub fn stored(&self, value: &Value) -> Result<Stored, Failed> {
         let cache = self.opened().unwrap_or(self.cache);
         match (value, cache.value_type) {
@@ -191,7 +191,7 @@ impl<'c> Rows<'c> {
         Ok(())
     }
 
-    /// What is to become of the entry that is there, which is copied to `found`.
+    /// Has `decide` decide about an entry, which is copied to `found`.
     fn decided<R, E: From<Failed>>(
         &self,
         key: &Option<HashedKey>,
@@ -240,7 +240,7 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    /// A caller counts its hits as those of the tier. The rows know how many were copies.
+    /// A caller counts all hits as those of the tier; of these the rows know how many were copies.
     fn tally(&self, figure: Figure, times: u64) {
         if figure == Figure::HotHits {
             let hot = self.hot_hits.take().min(times);
@@ -307,8 +307,8 @@ impl Store for Rows<'_> {
         Ok(meta.map(|meta| (ROW + length + meta.length) as u64))
     }
 
-    /// Who may overwrite need not have the right to delete: an entry whose deadline is over is stored,
-    /// and has expired.
+    /// A role that may overwrite need not have the right to delete: an entry whose deadline is over is
+    /// stored, and has expired.
     fn put(
         &self,
         key: &Option<HashedKey>,
@@ -472,7 +472,7 @@ impl Store for Rows<'_> {
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !ops::add(cache, *key, Some(*value), deadline) {
-                // Somebody was faster since the look at the keys. Of ours nobody has seen any.
+                // Another session was faster since the look at the keys. No session has seen ours.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
                 delete_many(cache, own)?;
                 return Ok(false);
@@ -529,7 +529,7 @@ fn deadline_of(moment: Timestamp) -> Deadline {
     (moment != NO_DEADLINE).then_some(moment)
 }
 
-/// For who is told when what it has read ends.
+/// Notes the deadline for clients that are notified when an entry that they have read expires.
 fn note_deadline(entry: Option<&Entry>) {
     if let Some(deadline) = entry.and_then(|entry| entry.deadline) {
         raw::note_soonest(deadline);

@@ -99,12 +99,12 @@ pub fn set_many(
     Ok(entries.len() as i64)
 }
 
-/// Inserts if no live entry is there.
+/// Inserts if there is no live entry.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Absent)
 }
 
-/// Overwrites if a live entry is there.
+/// Overwrites a live entry.
 pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Present)
 }
@@ -151,8 +151,8 @@ pub fn increment(
     Ok(done)
 }
 
-/// Adds to a counter that is there; the sum, None where there is no live entry, or where a policy or
-/// trigger of the table's own keeps it from being written.
+/// Adds to the counter of a live entry; the sum. None without one, or if a policy or trigger of the
+/// table keeps it from being written.
 pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<i64>, Error> {
     if cache.storage == Storage::Memory {
         return count_in_memory(cache, key, delta, None);

@@ -1,8 +1,7 @@
-//! Entries of a memory cache: what each function does where the hot tier is all there is.
+//! A memory cache beside the changes of single entries: reads into datums, values of loaders, all
+//! entries at once, sweeps.
 //!
-//! Acts at once and is not rolled back. A decision that needs the old value (add, cas, incr ...) is
-//! made on a copy, outside of any lock, and carried out only if the entry is still the same; if
-//! not, it is made again.
+//! A change takes effect at once and is not rolled back.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;

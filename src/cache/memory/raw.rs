@@ -45,7 +45,7 @@ pub struct Entries<'c> {
     by_session: bool,
 }
 
-/// What an entry says beside its value.
+/// Deadline and length of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EntryMeta {
     /// [`NO_DEADLINE`]: it never expires.
@@ -88,7 +88,7 @@ pub enum Written {
     Gone,
 }
 
-/// What is under a key while its partition is locked.
+/// A key while its partition is locked.
 pub struct Present<'e, 'p> {
     entries: &'e Entries<'e>,
     partition: &'e PartitionRef<'p>,
@@ -107,7 +107,7 @@ impl<'p> Present<'_, 'p> {
 pub type RawKey<'k> = HotKey<'k>;
 
 impl<'c> Entries<'c> {
-    /// None while the cache has no slot: nobody has stored anything in it.
+    /// None while the cache has no slot: no session has stored anything in it.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
         Some(Entries {
@@ -281,7 +281,7 @@ impl<'c> Entries<'c> {
         piece
     }
 
-    /// What a live entry says. No use of it counts.
+    /// Deadline and length of a live entry. No use of it counts.
     pub fn look(&self, key: &RawKey) -> Option<EntryMeta> {
         self.look_at(key, |entry| EntryMeta::of(&entry.header()))
     }
@@ -321,7 +321,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Stores an entry if `still` says so, which may look at the one that is there.
+    /// Stores an entry if `still` says so, which may look at the present one.
     pub fn put_at(
         &self,
         key: &RawKey,
@@ -363,7 +363,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Removes a live entry if `still` says so of it; whether it was there and it did.
+    /// Removes a live entry if `still` says so; whether it was removed.
     pub fn remove_at(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
         self.handle.remove(key, |partition| {
             let entry = self.live(partition, key);
@@ -372,7 +372,7 @@ impl<'c> Entries<'c> {
     }
 
     /// Removes what is under a key, live or not, if `still` says so of the live entry, and voids the
-    /// key's lease: who computes it has begun before this. Whether it said so, and whether a live
+    /// key's lease: a session that computes it has begun before this. Whether it said so, and whether a live
     /// entry was removed.
     pub fn delete_at(
         &self,

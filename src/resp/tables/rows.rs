@@ -31,9 +31,9 @@ impl Served for Rows<'_> {
         Ok(())
     }
 
-    /// The first change of a transaction takes the lock that stays; whoever held it may have taken
-    /// the privileges away. Where the cache has come to run others' code while that was waited for,
-    /// the transaction ends here: it has not the settings for that, and may be run again.
+    /// The first change of a transaction takes the lock that stays; the session that held it may have taken
+    /// the privileges away. If the cache has received user-defined triggers or policies meanwhile,
+    /// the transaction ends here: it does not have the settings for those, and may be run again.
     fn open<'a>(&self, rights: Rights) -> Done<'a> {
         if self.opened().is_some() {
             return Ok(());
