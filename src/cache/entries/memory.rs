@@ -137,10 +137,13 @@ impl Store for Entries<'_> {
             let meta = Entries::get(self, key, &mut buffers.found).map_err(Failed::from)?;
             let present = meta.map(|meta| (meta, value(&meta, &buffers.found)));
             buffers.made.clear();
-            let (change, answer) = match self.value_type() {
-                ValueType::Json => decide_json(present, &mut buffers.made, &decide)?,
-                _ => decide(present, &mut buffers.made)?,
-            };
+            let is_json = self.value_type() == ValueType::Json;
+            let printed = present.filter(|_| is_json).map(printed);
+            let shown = printed.as_ref().map(|(meta, text)| (*meta, text.bytes()));
+            let (change, answer) = decide(shown.or(present), &mut buffers.made)?;
+            if is_json && matches!(change, Change::Put(_)) {
+                parse(&mut buffers.made)?;
+            }
             let is_it = |entry: &dyn Present| is_unchanged(Some(entry), present);
             let done = match change {
                 Change::Keep => true,
@@ -323,24 +326,20 @@ fn note(entries: &Entries<'_>, key: &RawKey, change: RowChange) {
     }
 }
 
-/// Shows `decide` a jsonb as text, and makes a jsonb of the text that it makes.
-fn decide_json<R, E: From<Failed>>(
-    present: Copied<'_>,
-    made: &mut Vec<u8>,
-    decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
-) -> Result<(Change, R), E> {
-    let printed = present.map(|(meta, value)| {
-        let json = Stored::copied(value, ValueType::Json);
-        (meta, convert::result::<Text>(json))
-    });
-    let shown = printed.as_ref().map(|(meta, text)| (*meta, text.bytes()));
-    let decided = decide(shown, made)?;
-    if let (Change::Put(_), _) = decided {
-        let json = convert::json(Text::new(made)).map_err(Failed::from)?;
-        made.clear();
-        made.extend_from_slice(json.bytes());
-    }
-    Ok(decided)
+/// A copy of a jsonb with its value as text, which is how callers spell it.
+#[cold]
+fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
+    let json = Stored::copied(value, ValueType::Json);
+    (meta, convert::result::<Text>(json))
+}
+
+/// Makes a jsonb of a text.
+#[cold]
+fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
+    let json = convert::json(Text::new(made))?;
+    made.clear();
+    made.extend_from_slice(json.bytes());
+    Ok(())
 }
 
 /// The jsonb that an entry must equal. It is compared on a copy: two that are equal may differ in
