@@ -194,6 +194,20 @@ CREATE FUNCTION cache_schedule_expiry(
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION cache_schedule_expiry(text, interval) IS
     'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';
+CREATE FUNCTION pgcache.copied_first(key text, copy integer, is_live boolean) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'copied_first_wrapper'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.copied_first(text, integer, boolean) IS
+    'Returns whether no expired row with this key came before in a COPY, where pgcache puts the call.';
+GRANT EXECUTE ON FUNCTION pgcache.copied_first(text, integer, boolean) TO PUBLIC;
+
+CREATE FUNCTION pgcache.copied_again(copied record, copy integer) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'copied_again_wrapper'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.copied_again(record, integer) IS
+    'Returns false; in the condition of a COPY, where pgcache puts the call, keeps the row, which is inserted when the COPY has ended.';
+GRANT EXECUTE ON FUNCTION pgcache.copied_again(record, integer) TO PUBLIC;
+
 CREATE FUNCTION pgcache.expire_for(max_time interval DEFAULT '5 seconds', OUT removed bigint, OUT done boolean) RETURNS record
     AS 'MODULE_PATHNAME', 'expire_for_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;

@@ -76,6 +76,20 @@ COMMENT ON FUNCTION pgcache.renew_copied(text, regclass) IS
     'Returns true; in the condition of a COPY, where pgcache puts the call, first removes the expired row under the key.';
 GRANT EXECUTE ON FUNCTION pgcache.renew_copied(text, regclass) TO PUBLIC;
 
+CREATE FUNCTION pgcache.copied_first(key text, copy integer, is_live boolean) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'copied_first_wrapper'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.copied_first(text, integer, boolean) IS
+    'Returns whether no expired row with this key came before in a COPY, where pgcache puts the call.';
+GRANT EXECUTE ON FUNCTION pgcache.copied_first(text, integer, boolean) TO PUBLIC;
+
+CREATE FUNCTION pgcache.copied_again(copied record, copy integer) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'copied_again_wrapper'
+    LANGUAGE C STABLE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgcache.copied_again(record, integer) IS
+    'Returns false; in the condition of a COPY, where pgcache puts the call, keeps the row, which is inserted when the COPY has ended.';
+GRANT EXECUTE ON FUNCTION pgcache.copied_again(record, integer) TO PUBLIC;
+
 -- Looks before each row of a cache that is a partition of a plain table.
 CREATE FUNCTION pgcache.renew_row() RETURNS trigger
     AS 'MODULE_PATHNAME', 'renew_row_wrapper'

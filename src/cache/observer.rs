@@ -35,6 +35,7 @@ pub fn register() {
         writing: renew::renew,
         copying: probe::begin,
         copied: probe::end,
+        held_back: renew::insert_held_back,
         died: vacuum_need::note_dead,
         truncated: |relation| {
             notify::note_clear(relation);

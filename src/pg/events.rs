@@ -2,8 +2,9 @@
 //! the end of transactions. This layer sees and reports; it decides nothing.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
@@ -19,6 +20,8 @@ pub struct Observer {
     pub copying: fn(table: Oid) -> usize,
     /// It has ended, without an error.
     pub copied: fn(number: usize),
+    /// It has held back these rows of this composite type, which the INSERT of one row is to write.
+    pub held_back: fn(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]),
     /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.

@@ -223,6 +223,12 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("live_support", Elsewhere, ""),
     ("renew", Nothing, "pgcache.renew('k', $c, NULL)"),
     ("renew_copied", Nothing, "pgcache.renew_copied('k', $c)"),
+    (
+        "copied_first",
+        Nothing,
+        "pgcache.copied_first('k', 1, false)",
+    ),
+    ("copied_again", Nothing, "pgcache.copied_again(ROW(1), 1)"),
     ("renew_row", Trigger, "pgcache.renew_row()"),
     ("depends", Nothing, "pgcache.depends($c, 'k')"),
     ("table_path_taken", Nothing, "pgcache.table_path_taken()"),

@@ -30,6 +30,7 @@ mod coherence_storm_sources;
 mod coherence_windows;
 mod coherence_writer;
 mod concurrency;
+mod copied;
 mod crash_tier;
 mod cron;
 mod definitions;

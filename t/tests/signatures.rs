@@ -49,6 +49,8 @@ const BY_HAND: &[&str] = &[
     "live_support_wrapper|f|f|0|internal|request internal",
     "renew_wrapper|f|f|0|text|key text,cache regclass,former text",
     "renew_copied_wrapper|f|f|0|boolean|key text,cache regclass",
+    "copied_first_wrapper|f|f|0|boolean|key text,copy integer,is_live boolean",
+    "copied_again_wrapper|f|f|0|boolean|copied record,copy integer",
 ];
 
 /// `T` of `Wrapper<T>` and of `Wrapper<T,E>`.

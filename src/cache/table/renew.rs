@@ -1,8 +1,9 @@
 //! Before a plain statement writes a row: the expired one under its key goes.
 
+use std::ffi::CStr;
 use std::rc::Rc;
 
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{Datum, Oid};
 
 use super::change::Seek;
 use super::{access_path, direct};
@@ -12,9 +13,11 @@ use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
+use crate::pg::spi::plan::{Paths, Plan};
 use crate::pg::table::write::RowAction;
 use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
+use crate::pg::value::typed::Typed;
 
 /// Removes the row under this key if it has expired. `written` is what the statement writes, and has locked: a
 /// cache, or partitions of one. A table that has come to be no cache keeps its rows.
@@ -32,6 +35,14 @@ pub fn renew(written: Oid, key: &[u8]) {
     };
     if asked.unwrap_or_else(|| finds_expired(&cache, key)) {
         remove(&cache, key);
+    }
+}
+
+/// Inserts rows that a COPY has held back, as the session's role.
+pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]) {
+    let plan = Plan::over(table, insert.to_owned(), &[row_type], Paths::Costed);
+    for &row in rows {
+        plan.change_as_of_now(&[Typed::row(row, row_type)]);
     }
 }
 

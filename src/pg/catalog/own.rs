@@ -48,6 +48,8 @@ pub const RENEW: Function = in_c(
     c"renew",
     &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
 );
+/// Keeps a row of a COPY for its end; from 0.5.0 on.
+pub const COPIED_AGAIN: Function = in_c(c"copied_again", &[pg_sys::RECORDOID, pg_sys::INT4OID]);
 /// Only asked for in the condition of a trigger that calls one of the two above.
 pub const DEPENDS: Function = Function {
     name: c"depends",

@@ -58,7 +58,7 @@ unsafe extern "C-unwind" fn run(
             completion,
         );
         if let Some(copy) = copy {
-            copied::end(copy);
+            copied::end(copy, completion);
         }
         prepared::end(transaction);
     }

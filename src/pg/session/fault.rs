@@ -283,6 +283,8 @@ faults! {
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
     /// A cursor shows expired rows if the session that fetches wants to see them.
     ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets",
+    /// COPY writes a row in the same batch as an expired one with its key.
+    CopiedTwiceNotHeld => "copied::copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert",
     /// The worker leaves holes in the tier.
     HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
     /// Watchers are notified of changes rolled back to a savepoint.

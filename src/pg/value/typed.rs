@@ -26,6 +26,11 @@ impl Typed {
         Typed(Some((Datum::from(number), pg_sys::INT8OID)))
     }
 
+    /// A row of this composite type.
+    pub fn row(row: Datum, kind: Oid) -> Typed {
+        Typed(Some((row, kind)))
+    }
+
     /// A timestamptz; None is NULL.
     pub fn moment(moment: Option<Timestamp>) -> Typed {
         Typed(moment.map(|moment| (Datum::from(moment), pg_sys::TIMESTAMPTZOID)))

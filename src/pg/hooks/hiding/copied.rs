@@ -8,6 +8,9 @@
 //! Not for a table that is empty when COPY begins, as it is in a restore: no expired row is in the
 //! way there.
 //!
+//! A row of the same COPY may be in the way, too, and while it waits in a batch no look finds it. So `twice`
+//! holds back each row whose key came before with a deadline that had passed, and inserts it at the end.
+//!
 //! Called by `utility`.
 
 use std::ffi::{CStr, c_int};
@@ -15,7 +18,8 @@ use std::ffi::{CStr, c_int};
 use pgrx::pg_sys::{self, Oid};
 
 use super::begun::shows_expired;
-use super::cached::{Column, cached};
+use super::cached::{Cached, Column, cached};
+use super::twice;
 use super::writes::OURS;
 use crate::pg::catalog::relation;
 use crate::pg::events;
@@ -28,6 +32,9 @@ pub struct Renewing {
     pub statement: *mut pg_sys::PlannedStmt,
     /// By which the observer knows it.
     number: usize,
+    /// By which `twice` knows it; 0 where it holds nothing back.
+    copy: i32,
+    table: Oid,
 }
 
 /// A statement begins. None where nothing is renewed: it runs as it is, and there is no end to tell of.
@@ -40,22 +47,36 @@ pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
         if !is_copy_from((*given).utilityStmt) {
             return None;
         }
-        let (statement, table) = pg_sys::panic::pgrx_extern_c_guard(|| renewing(given))?;
+        let (statement, table, copy) = pg_sys::panic::pgrx_extern_c_guard(|| renewing(given))?;
         let mut number = 0;
         let begin = || events::emit(|observer| number = (observer.copying)(table));
         pg_sys::panic::pgrx_extern_c_guard(begin);
-        Some(Renewing { statement, number })
+        Some(Renewing {
+            statement,
+            number,
+            copy,
+            table,
+        })
     }
 }
 
-/// It has ended without an error.
+/// It has ended without an error. Counts the rows that were held back among those that it has written.
 ///
 /// # Safety
-/// In a frame that holds nothing to drop, called from C.
-pub unsafe fn end(renewing: Renewing) {
-    let end = || events::emit(|observer| (observer.copied)(renewing.number));
+/// In a frame that holds nothing to drop, called from C. The completion is NULL or the statement's.
+pub unsafe fn end(renewing: Renewing, completion: *mut pg_sys::QueryCompletion) {
+    let end = || {
+        events::emit(|observer| (observer.copied)(renewing.number));
+        // SAFETY: the statement is that of `begin`, which lives as long as the given one.
+        unsafe { twice::end(renewing.copy, renewing.statement, renewing.table) }
+    };
     // SAFETY: as the caller says.
-    unsafe { pg_sys::panic::pgrx_extern_c_guard(end) };
+    unsafe {
+        let inserted = pg_sys::panic::pgrx_extern_c_guard(end);
+        if !completion.is_null() {
+            (*completion).nprocessed += inserted;
+        }
+    }
 }
 
 /// # Safety
@@ -73,7 +94,9 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
-unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> Option<(*mut pg_sys::PlannedStmt, Oid)> {
+unsafe fn renewing(
+    former: *mut pg_sys::PlannedStmt,
+) -> Option<(*mut pg_sys::PlannedStmt, Oid, i32)> {
     // SAFETY: as the caller says. The table gets the lock that COPY takes next, under its name too,
     // before it is looked at. What is changed is a copy: the statement may be kept.
     unsafe {
@@ -90,7 +113,12 @@ unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> Option<(*mut pg_sys::Pla
         }
         let found = unguarded::guarded(|| cached(table));
         let (found, key) = found.and_then(|found| Some((found, found.key?)))?;
-        if found.renew == pg_sys::InvalidOid || is_empty(table) {
+        let number = match twice::has_functions() && !twice::has_generated_column(table) {
+            true => twice::begin(),
+            false => 0,
+        };
+        let renews = found.renew != pg_sys::InvalidOid && !is_empty(table);
+        if !renews && number == 0 {
             return None;
         }
         let statement: *mut pg_sys::PlannedStmt =
@@ -107,8 +135,13 @@ unsafe fn renewing(former: *mut pg_sys::PlannedStmt) -> Option<(*mut pg_sys::Pla
         }
         (*(*copy).relation).schemaname = schema;
         (*(*copy).relation).relname = name;
-        (*copy).whereClause = and_renewed((*copy).whereClause, key, table);
-        Some((statement, table))
+        if renews {
+            (*copy).whereClause = and((*copy).whereClause, renewed(key, table));
+        }
+        if number != 0 {
+            (*copy).whereClause = and((*copy).whereClause, held_back(found, key, table, number));
+        }
+        Some((statement, table, number))
     }
 }
 
@@ -130,32 +163,86 @@ unsafe fn is_empty(table: Oid) -> bool {
     }
 }
 
-/// `condition AND pgcache.renew_copied(key, cache)`, as the parser leaves it to be analysed.
+/// `condition AND other`, as the parser leaves it to be analysed.
+///
+/// # Safety
+/// The first is NULL or has not been analysed, nor has the other.
+unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg_sys::Node {
+    if condition.is_null() {
+        return other;
+    }
+    // SAFETY: nodes in the current memory context.
+    unsafe {
+        let both = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
+        let both = pg_sys::lappend(both, other.cast());
+        pg_sys::makeBoolExpr(pg_sys::BoolExprType::AND_EXPR, both, -1).cast()
+    }
+}
+
+/// `pgcache.renew_copied(key, cache)`.
 ///
 /// The key is a variable that has been analysed, which the analysis lets pass: named by its column it
-/// would need the right to read that, and who may insert need not have it. The executor compares its
+/// would need the right to read that, and a role that may insert need not have it. The executor compares its
 /// type with the column's.
 ///
 /// # Safety
-/// The key is a column of the table, and the condition is NULL or has not been analysed.
-unsafe fn and_renewed(condition: *mut pg_sys::Node, key: Column, cache: Oid) -> *mut pg_sys::Node {
+/// The key is a column of the table.
+unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
     // SAFETY: nodes in the current memory context, with what each kind of them has. COPY knows one
     // relation, under the number 1.
     unsafe {
-        let arguments = pg_sys::lappend(std::ptr::null_mut(), text_of(key.of_row(1).cast(), key));
-        let cache = constant(cache.to_u32() as c_int);
-        let call = pg_sys::makeFuncCall(
-            pg_sys::lappend(name(c"pgcache"), name_part(c"renew_copied")),
-            pg_sys::lappend(arguments, cache.cast()),
+        let key = text_of(key.of_row(1).cast(), key);
+        let cache = constant(cache.to_u32() as c_int).cast();
+        call(c"renew_copied", &[key, cache])
+    }
+}
+
+/// `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that the row
+/// is only put together where it is held back.
+///
+/// # Safety
+/// Both are columns of the table.
+unsafe fn held_back(found: Cached, key: Column, table: Oid, copy: i32) -> *mut pg_sys::Node {
+    // SAFETY: as above; a row has the type of its table, and the number 0 among the columns.
+    unsafe {
+        let deadline = found.deadline.of_row(1).cast();
+        let is_live = match found.kind.per_second() {
+            None => call(c"live", &[deadline]),
+            Some(per_second) => call(c"live_unix", &[deadline, constant(per_second).cast()]),
+        };
+        let key = text_of(key.of_row(1).cast(), key);
+        let first = call(
+            c"copied_first",
+            &[key, constant(copy).cast(), is_live.cast()],
+        );
+        let kind = pg_sys::get_rel_type_id(table);
+        let row = pg_sys::makeVar(1, 0, kind, -1, pg_sys::InvalidOid, 0);
+        let again = call(c"copied_again", &[row.cast(), constant(copy).cast()]);
+        let either = pg_sys::lappend(std::ptr::null_mut(), first.cast());
+        let either = pg_sys::lappend(either, again.cast());
+        pg_sys::makeBoolExpr(pg_sys::BoolExprType::OR_EXPR, either, -1).cast()
+    }
+}
+
+/// A call of one of our functions.
+///
+/// # Safety
+/// The arguments are nodes, and the function takes as many.
+unsafe fn call(function: &CStr, arguments: &[*mut std::ffi::c_void]) -> *mut pg_sys::Node {
+    // SAFETY: nodes in the current memory context.
+    unsafe {
+        let list = arguments
+            .iter()
+            .fold(std::ptr::null_mut(), |list, &argument| {
+                pg_sys::lappend(list, argument)
+            });
+        pg_sys::makeFuncCall(
+            pg_sys::lappend(name(c"pgcache"), name_part(function)),
+            list,
             pg_sys::CoercionForm::COERCE_EXPLICIT_CALL,
             OURS,
-        );
-        if condition.is_null() {
-            return call.cast();
-        }
-        let both = pg_sys::lappend(std::ptr::null_mut(), condition.cast());
-        let both = pg_sys::lappend(both, call.cast());
-        pg_sys::makeBoolExpr(pg_sys::BoolExprType::AND_EXPR, both, -1).cast()
+        )
+        .cast()
     }
 }
 

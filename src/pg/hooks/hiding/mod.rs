@@ -12,6 +12,7 @@ pub(super) mod copied;
 pub mod live;
 mod renew;
 mod scans;
+mod twice;
 mod writes;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -131,7 +131,7 @@ unsafe fn renew(
 ///
 /// # Safety
 /// `function` is what a call was given.
-unsafe fn place_of(function: *const pg_sys::FmgrInfo) -> c_int {
+pub unsafe fn place_of(function: *const pg_sys::FmgrInfo) -> c_int {
     // SAFETY: NULL, or what the function is called by: NULL or an expression.
     unsafe {
         if function.is_null() {

@@ -1,0 +1,263 @@
+//! Keys that come twice in one COPY, the first time in a row that has expired: the later row is held back and
+//! inserted when COPY has ended, by an INSERT that replaces the expired row as any INSERT does.
+//!
+//! COPY puts rows into a batch before it writes them, so the later row would meet the earlier one at the unique
+//! index (23505). Only rows of which an expired one came before are held back: none in a dump.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_void};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::ManuallyDrop;
+
+use pgrx::pg_sys::{self, Datum, Oid};
+use pgrx::prelude::*;
+
+use super::renew::place_of;
+use super::writes::OURS;
+use crate::pg::catalog::own;
+use crate::pg::events;
+use crate::pg::memory;
+use crate::pg::memory::pg_list;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::value::datum::varlena_bytes;
+
+/// As many keys of expired rows are remembered; a COPY with more is refused for a later one (23505).
+const MOST_KEYS: usize = 1_000_000;
+
+/// What a COPY that runs has met.
+struct Copy {
+    number: i32,
+    /// Hashes of the keys of its expired rows. Two keys with one hash only hold a row back for nothing.
+    expired: HashSet<u64>,
+    /// The rows that are held back, in the memory of the transaction or savepoint.
+    rows: Vec<Datum>,
+}
+
+thread_local! {
+    static NUMBER: Cell<i32> = const { Cell::new(0) };
+    static COPIES: ManuallyDrop<RefCell<Vec<Copy>>> = ManuallyDrop::default();
+}
+
+/// Nothing is called while it is borrowed that could come back here.
+fn with<R>(change: impl FnOnce(&mut Vec<Copy>) -> R) -> Option<R> {
+    COPIES.with(|copies| Some(change(&mut *copies.try_borrow_mut().ok()?)))
+}
+
+fn of_copy<R>(number: i32, change: impl FnOnce(&mut Copy) -> R) -> Option<R> {
+    with(|copies| {
+        let copy = copies.iter_mut().rev().find(|copy| copy.number == number)?;
+        Some(change(copy))
+    })
+    .flatten()
+}
+
+/// Whether the database has the functions, which older versions of the extension lack.
+pub fn has_functions() -> bool {
+    own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
+}
+
+/// Whether a column of the table is generated: COPY refuses conditions on such a row.
+///
+/// # Safety
+/// The table is locked.
+pub unsafe fn has_generated_column(table: Oid) -> bool {
+    // SAFETY: it is open while its columns are read.
+    unsafe {
+        let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
+        let constraints = (*(*open).rd_att).constr;
+        let found = !constraints.is_null() && has_generated(constraints);
+        pg_sys::table_close(open, pg_sys::NoLock as i32);
+        found
+    }
+}
+
+/// # Safety
+/// Constraints of a table that is open.
+unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        #[cfg(any(feature = "pg18", feature = "pg19"))]
+        if (*constraints).has_generated_virtual {
+            return true;
+        }
+        (*constraints).has_generated_stored
+    }
+}
+
+/// A COPY begins; the number is not that of any other.
+pub fn begin() -> i32 {
+    let number = NUMBER.get().wrapping_add(1).max(1);
+    NUMBER.set(number);
+    // SAFETY: whatever ends the transaction or savepoint in which COPY runs calls the callback first.
+    unsafe {
+        let size = size_of::<pg_sys::MemoryContextCallback>();
+        let context = pg_sys::CurTransactionContext;
+        let callback: *mut pg_sys::MemoryContextCallback =
+            pg_sys::MemoryContextAllocZero(context, size).cast();
+        (*callback).func = Some(forget);
+        (*callback).arg = number as usize as *mut c_void;
+        pg_sys::MemoryContextRegisterResetCallback(context, callback);
+    }
+    with(|copies| {
+        let (expired, rows) = (HashSet::new(), Vec::new());
+        memory::push(
+            copies,
+            Copy {
+                number,
+                expired,
+                rows,
+            },
+        );
+    });
+    number
+}
+
+unsafe extern "C-unwind" fn forget(number: *mut c_void) {
+    with(|copies| copies.retain(|copy| copy.number != number as usize as i32));
+}
+
+/// It has ended: inserts the rows that were held back, in their order, and returns how many.
+///
+/// # Safety
+/// The statement is that COPY, and the table the one that it has written.
+pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) -> u64 {
+    let rows = with(|copies| {
+        let place = copies.iter().position(|copy| copy.number == number)?;
+        Some(copies.remove(place).rows)
+    });
+    let rows = rows.flatten().unwrap_or_default();
+    if rows.is_empty() {
+        return 0;
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        let insert = insert(statement, table);
+        let kind = pg_sys::get_rel_type_id(table);
+        events::emit(|observer| (observer.held_back)(table, &insert, kind, &rows));
+    }
+    rows.len() as u64
+}
+
+/// `INSERT` of one row, the first parameter, into the columns that COPY has written.
+///
+/// # Safety
+/// The statement is a COPY into the table.
+unsafe fn insert(statement: *mut pg_sys::PlannedStmt, table: Oid) -> CString {
+    // SAFETY: a list of columns has names; the table is locked, and open while its columns are read.
+    unsafe {
+        let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
+        let quoted = |name: *const std::ffi::c_char| {
+            let quoted = CStr::from_ptr(pg_sys::quote_identifier(name));
+            quoted.to_bytes().to_vec()
+        };
+        let named = pg_list::pointers::<pg_sys::String>((*copy).attlist);
+        let columns: Vec<Vec<u8>> = match named.is_empty() {
+            false => named.iter().map(|&name| quoted((*name).sval)).collect(),
+            true => {
+                let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
+                let columns = pgrx::PgTupleDesc::from_pg_unchecked((*open).rd_att);
+                let kept = columns.iter().filter(|column| !column.attisdropped);
+                let names = kept
+                    .map(|column| quoted(column.attname.data.as_ptr()))
+                    .collect();
+                pg_sys::table_close(open, pg_sys::NoLock as i32);
+                names
+            }
+        };
+        let values: Vec<Vec<u8>> = columns
+            .iter()
+            .map(|column| [b"($1).", column.as_slice()].concat())
+            .collect();
+        let relation = (*copy).relation;
+        let table = [quoted((*relation).schemaname), quoted((*relation).relname)].join(&b'.');
+        let text = [
+            b"INSERT INTO ".as_slice(),
+            &table,
+            b" (",
+            &columns.join(b", ".as_slice()),
+            b") OVERRIDING SYSTEM VALUE VALUES (",
+            &values.join(b", ".as_slice()),
+            b")",
+        ];
+        CString::new(text.concat()).unwrap_or_default()
+    }
+}
+
+/// Tells Postgres that the functions below use calling convention version 1.
+static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
+/// Tells Postgres the calling convention of `pgcache.copied_first()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_copied_first_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// Tells Postgres the calling convention of `pgcache.copied_again()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// `pgcache.copied_first(key text, copy integer, is_live boolean) -> boolean`, STABLE.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: Postgres gives a valid call with three arguments of these types.
+    unsafe {
+        let arguments = (*call).args.as_slice(3);
+        let [key, copy, is_live] = [&arguments[0], &arguments[1], &arguments[2]];
+        (*call).isnull = false;
+        let is_asked = !key.isnull && !copy.isnull && place_of((*call).flinfo) == OURS;
+        let is_live = is_live.isnull || is_live.value.value() != 0;
+        let is_first = !is_asked
+            || of_copy(copy.value.value() as i32, |copy| {
+                copy.is_first(key.value, is_live)
+            })
+            .unwrap_or(true);
+        Datum::from(is_first)
+    }
+}
+
+impl Copy {
+    /// # Safety
+    /// The key is a text.
+    unsafe fn is_first(&mut self, key: Datum, is_live: bool) -> bool {
+        if is_live && self.expired.is_empty() || fault::on(Fault::CopiedTwiceNotHeld) {
+            return true;
+        }
+        let mut hasher = DefaultHasher::new();
+        varlena_bytes(key).hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.expired.contains(&hash) {
+            return false;
+        }
+        if !is_live && self.expired.len() < MOST_KEYS && self.expired.try_reserve(1).is_ok() {
+            self.expired.insert(hash);
+        }
+        true
+    }
+}
+
+/// `pgcache.copied_again(copied record, copy integer) -> boolean`, which is false, STABLE.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn copied_again_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    // SAFETY: Postgres gives a valid call with two arguments of these types. A row is one piece of memory with its
+    // length in front; the copy is as well aligned as the memory of Postgres always is.
+    unsafe {
+        let arguments = (*call).args.as_slice(2);
+        let [row, copy] = [&arguments[0], &arguments[1]];
+        (*call).isnull = false;
+        if !row.isnull && !copy.isnull && place_of((*call).flinfo) == OURS {
+            let former = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = pg_sys::CurTransactionContext;
+            let kept = pg_sys::datumCopy(row.value, false, -1);
+            pg_sys::CurrentMemoryContext = former;
+            of_copy(copy.value.value() as i32, |copy| {
+                memory::push(&mut copy.rows, kept);
+            });
+        }
+        Datum::from(false)
+    }
+}
