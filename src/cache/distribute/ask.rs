@@ -75,7 +75,7 @@ pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow
 }
 
 /// While this lives, a backslash in a literal is one.
-fn literals() -> Held {
+pub fn literals() -> Held {
     Held::set(c"standard_conforming_strings", c"on")
 }
 

@@ -6,6 +6,9 @@
 //! with a statement that changes nothing and makes Citus commit in two phases. It runs right before the commit, because
 //! all writes are known only then: calls and plain SQL, in any order.
 
+use pgrx::pg_sys::InvalidOid;
+
+use super::ask;
 use crate::cache::catalog::spread::{Shard, Spread};
 use crate::cache::lease::held;
 use crate::cache::model::ddl;
@@ -122,7 +125,12 @@ fn tell_at_once() {
 fn tell(keys: &[Vec<u8>]) {
     let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();
-    let _owner = AsOwner::to_maintain(database::internal_relation(c"distributed"));
+    let table = database::internal_relation(c"distributed");
+    if table == InvalidOid {
+        return; // the transaction has dropped it, which Citus commits in two phases
+    }
+    let _literals = ask::literals();
+    let _owner = AsOwner::to_maintain(table);
     ddl::run(&[
         b"DELETE FROM pgcache.distributed WHERE ",
         &conditions.join(&b" OR "[..]),
