@@ -290,8 +290,11 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
             .get(count)
             .and_then(integer)
             .and_then(|count| usize::try_from(count).ok());
-        let places = (first..args.len()).step_by(step).take(count.unwrap_or(0));
-        places.collect::<Vec<_>>()
+        let mut places: Vec<_> = (first..args.len()).step_by(step).collect();
+        // More keys than arguments are none.
+        let count = count.filter(|count| *count <= places.len());
+        places.truncate(count.unwrap_or(0));
+        places
     };
     let places = match entry.name {
         "eval" | "evalsha" => counted(2, 3, 1),
