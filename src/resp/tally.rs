@@ -47,7 +47,7 @@ pub fn of(relation: Oid) -> Option<Tally> {
         false => vec![relation],
     };
     let rows = storage::counted_of(&tables).map_or(0, |counted| counted.live.max(0));
-    // Policies hide rows from the role. What Postgres counts is public.
+    // Policies hide rows from the role. The count of Postgres is public.
     if cache.row_security {
         return Some(Tally {
             entries: rows as u64,

@@ -317,7 +317,7 @@ impl Everybody<'_> {
         }
     }
 
-    /// Tells a client of a key that it has read. One that has turned to prefixes since hears of that key by these.
+    /// Notifies a client of a key that it has read, unless it follows prefixes by now: these report the key.
     fn tell_reader(&mut self, id: u64, told: Told<'_>, author: u64) {
         let mode = self.tracked(id).map(|tracked| tracked.mode);
         if mode != Some(Mode::Broadcast) {
