@@ -39,6 +39,7 @@ help:
 	@echo 'make postgres-check  the tests of Postgres itself, with pgcache preloaded and without'
 	@echo 'make upgrade-check   pg_upgrade and dump of a server with caches, from Postgres 15 to 17 (FROM=, TO=)'
 	@echo 'make citus-check     caches beside Citus, on a Postgres in which Citus is installed: PG_CONFIG=/path/to/pg_config'
+	@echo 'make redis-suite     the Tcl suites of Redis and Valkey over the Redis protocol, on memory caches and tables'
 	@echo 'make bench           every benchmark and one page (most of a day; BENCH_OPTS=--quick: 50 minutes)'
 	@echo 'make leaks           every function 200,000 times, and what its backend then holds (CALLS=1000000)'
 	@echo 'make soak            a mixed load under random kills for five minutes (SOAK_SECONDS=3600)'
@@ -63,7 +64,7 @@ demo:
 test:
 	@scripts/test.sh $(ONE)
 
-test-all cassert valgrind trust postgres-check upgrade-check citus-check leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
+test-all cassert valgrind trust postgres-check upgrade-check citus-check redis-suite leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
 	@scripts/$@.sh
 
 soak:
@@ -85,7 +86,7 @@ clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind trust postgres-check upgrade-check citus-check leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
+.PHONY: all help demo test test-all cassert valgrind trust postgres-check upgrade-check citus-check redis-suite leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
 	fresh-check clean clean-checkout
 
 export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS

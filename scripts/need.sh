@@ -307,6 +307,7 @@ install() {
         server | cron) "need_$1" ;;
         pgbouncer) PATH=$PATH:/usr/sbin program pgbouncer pgbouncer ;;
         redis) program redis-server redis-server && program redis-benchmark redis-tools ;;
+        tcl) program tclsh tcl ;;
         memcached | valgrind | debootstrap | sqlsmith | shellcheck) program "$1" "$1" ;;
         etcd) program etcd etcd-server ;; # the benchmark brings its own client
         charts) module matplotlib python3-matplotlib ;;

@@ -35,5 +35,8 @@ for major in ${MAJORS:-15 16 17 18 19}; do
         note "its own tests FAILED"
     fi
 done
+if [ "$tested" -gt 0 ]; then
+    scripts/redis-suite.sh || failed=1
+fi
 printf '%s\n' "${lines[@]}"
 [ "$failed" = 0 ] && [ "$tested" -gt 0 ]
