@@ -1,11 +1,11 @@
-//! What `src/error` says of each of its errors: the name of the SQLSTATE, the message, the hint.
+//! What `src/error.rs` says of each of its errors: the name of the SQLSTATE, the message, the hint.
 
 use std::collections::BTreeMap;
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::visit::{self, Visit};
-use syn::{Arm, ImplItemFn, Item, Pat};
+use syn::parse::{Parse, ParseStream};
+use syn::{Attribute, Ident, Item, Token, token};
 
 use crate::tree::Crate;
 
@@ -14,89 +14,66 @@ pub struct ErrorText {
     pub code: String,
     /// What is filled in stands as an ellipsis.
     pub message: String,
-    pub hint: Option<String>,
+    pub hint: String,
 }
 
-/// By the names of the variants of the enum `Error` in the module `error`; an error where one has no code or no message.
+/// By the names of the variants, from the macro `errors!` in the module `error`.
 pub fn errors(files: &Crate) -> Result<BTreeMap<String, ErrorText>, String> {
-    let of_errors = files
-        .iter()
-        .filter(|(module, _)| module.first().is_some_and(|name| name == "error"));
-    let items: Vec<&Item> = of_errors.flat_map(|(_, source)| &source.items).collect();
-    let mut arms = Arms::default();
-    items.iter().for_each(|item| arms.visit_item(item));
-    let variants = items.iter().find_map(|item| match item {
-        Item::Enum(item) if item.ident == "Error" => Some(&item.variants),
-        _ => None,
+    let source = &files.get(["error".to_owned()].as_slice());
+    let table = source.and_then(|source| {
+        source.items.iter().find_map(|item| match item {
+            Item::Macro(item) if item.mac.path.is_ident("errors") => Some(&item.mac),
+            _ => None,
+        })
     });
-    let mut errors = BTreeMap::new();
-    for variant in variants.ok_or("there is no enum Error")? {
-        let name = variant.ident.to_string();
-        let of = |function: &str| arms.behind.get(&(function.to_owned(), name.clone()));
-        let code = of("code")
-            .and_then(|arm| first(arm, &code_name))
-            .ok_or(format!("{name} has no code"))?;
-        let message = of("message")
-            .and_then(|arm| first(arm, &text))
-            .ok_or(format!("{name} has no message"))?;
-        let hint = of("hint").and_then(|arm| first(arm, &text));
-        errors.insert(
-            name,
-            ErrorText {
-                code,
-                message,
-                hint,
-            },
-        );
-    }
-    Ok(errors)
+    let table = table.ok_or("there is no errors! in src/error.rs")?;
+    let table: Table = table.parse_body().map_err(|error| error.to_string())?;
+    Ok(table.0)
 }
 
-/// What stands behind the arrow, by function and variant.
-#[derive(Default)]
-struct Arms {
-    function: String,
-    behind: BTreeMap<(String, String), TokenStream>,
-}
+struct Table(BTreeMap<String, ErrorText>);
 
-impl Visit<'_> for Arms {
-    fn visit_impl_item_fn(&mut self, function: &ImplItemFn) {
-        self.function = function.sig.ident.to_string();
-        visit::visit_impl_item_fn(self, function);
-    }
-
-    fn visit_arm(&mut self, arm: &Arm) {
-        for variant in variants(&arm.pat) {
-            self.behind
-                .insert((self.function.clone(), variant), arm.body.to_token_stream());
+/// `Variant(field: Type) => ERRCODE_X { message "..."; hint "..."; }`
+impl Parse for Table {
+    fn parse(input: ParseStream) -> syn::Result<Table> {
+        let mut errors = BTreeMap::new();
+        while !input.is_empty() {
+            input.call(Attribute::parse_outer)?;
+            let variant: Ident = input.parse()?;
+            if input.peek(token::Paren) || input.peek(token::Brace) {
+                input.parse::<Group>()?;
+            }
+            input.parse::<Token![=>]>()?;
+            let code: Ident = input.parse()?;
+            let words = input.parse::<Group>()?.stream();
+            let of = |label: &str| {
+                let missing =
+                    || syn::Error::new(variant.span(), format!("{variant} has no {label}"));
+                text_after(&words, label).ok_or_else(missing)
+            };
+            let text = ErrorText {
+                code: code.to_string(),
+                message: of("message")?,
+                hint: of("hint")?,
+            };
+            errors.insert(variant.to_string(), text);
         }
+        Ok(Table(errors))
     }
 }
 
-fn variants(pattern: &Pat) -> Vec<String> {
-    let path = match pattern {
-        Pat::Or(any) => return any.cases.iter().flat_map(variants).collect(),
-        Pat::Path(path) => &path.path,
-        Pat::TupleStruct(tuple) => &tuple.path,
-        Pat::Struct(fields) => &fields.path,
-        _ => return Vec::new(),
-    };
-    path.segments
-        .last()
-        .map(|name| name.ident.to_string())
-        .into_iter()
-        .collect()
+/// The first text behind the label that is more than a place to fill in.
+fn text_after(words: &TokenStream, label: &str) -> Option<String> {
+    let mut tokens = words.clone().into_iter();
+    tokens.find(|token| matches!(token, TokenTree::Ident(word) if word == label))?;
+    first_text(tokens)
 }
 
-fn first(tokens: &TokenStream, want: &dyn Fn(&TokenTree) -> Option<String>) -> Option<String> {
-    tokens.clone().into_iter().find_map(|token| match &token {
-        TokenTree::Group(group) => first(&group.stream(), want),
-        token => want(token),
+fn first_text(mut tokens: impl Iterator<Item = TokenTree>) -> Option<String> {
+    tokens.find_map(|token| match token {
+        TokenTree::Group(group) => first_text(group.stream().into_iter()),
+        token => text(&token).filter(|text| text != "…"),
     })
-}
-
-fn code_name(token: &TokenTree) -> Option<String> {
-    Some(token.to_string()).filter(|name| name.starts_with("ERRCODE_"))
 }
 
 fn text(token: &TokenTree) -> Option<String> {
