@@ -26,7 +26,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "scripts/prose-counts"
 SOURCES = "bench binaries crates demo docker examples scripts specs sql src stores t".split()
-NOT_OURS = re.compile(r"bench/results/|scripts/postgres-attached/")
+NOT_OURS = re.compile(r"bench/results/")
 BUILT = {".git", "build", "node_modules", "target", "vendor", "venv"}
 
 

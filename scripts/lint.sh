@@ -2,7 +2,7 @@
 # `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages, the prose. Cargo.toml and
 # clippy.toml hold the rules for the sources.
 #
-# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose; all of them when none is given
+# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose compare; all of them when none is given
 . "$(dirname "$0")/head.sh"
 need rust server python
 
@@ -45,7 +45,10 @@ pages() { scripts/lint-pages.py; }
 
 prose() { scripts/lint-prose.py; }
 
-[ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages prose
+# The rules by which postgres-check.sh compares the outputs of Postgres' own tests.
+compare() { scripts/postgres-attached/test_compare.py; }
+
+[ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages prose compare
 failed=0
 for part in "$@"; do
     say "$part"

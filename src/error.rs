@@ -49,7 +49,7 @@ macro_rules! errors {
             hint $hint:literal $(, $hint_value:expr)?;
         }
     )*) => {
-        /// What can go wrong, in the words of the user.
+        /// An error of our own, in the words of the user.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Error {
             $(

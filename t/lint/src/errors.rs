@@ -1,4 +1,4 @@
-//! What `src/error.rs` says of each of its errors: the name of the SQLSTATE, the message, the hint.
+//! Reads the table of `src/error.rs`: the name of the SQLSTATE, the message and the hint of each error.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::tree::Crate;
 pub struct ErrorText {
     /// `ERRCODE_NULL_VALUE_NOT_ALLOWED`
     pub code: String,
-    /// What is filled in stands as an ellipsis.
+    /// An ellipsis stands for each value that is filled in.
     pub message: String,
     pub hint: String,
 }

@@ -4,7 +4,7 @@
 //! - [`tree`]: the files of a crate as its `mod` lines name them, without those of tests.
 //! - [`names`]: which file names which other.
 //! - [`floors`]: that names point down only, and in no circle.
-//! - [`externs`], [`errors`]: the functions that SQL calls, and what `src/error` says.
+//! - [`externs`], [`errors`]: the functions that SQL calls, and the table of `src/error.rs`.
 
 pub mod errors;
 pub mod externs;
