@@ -11,7 +11,6 @@ use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
 use crate::error::Error;
 use crate::pg::memory;
-use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{ArrayOf, Bytes, Text};
 use crate::pg::value::rows::Stream;

@@ -11,7 +11,6 @@ use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::name;
 use crate::pg::session::transaction;
-use crate::pg::value::call::functions;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;

@@ -9,7 +9,6 @@ use crate::cache::limit;
 use crate::cache::model::deadline;
 use crate::error::Error;
 use crate::pg::session::clock;
-use crate::pg::value::call::functions;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;

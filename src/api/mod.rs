@@ -4,6 +4,19 @@
 //! `cache`. The SQL declarations are written by hand; a wrong one would be undefined behaviour, so
 //! `t/tests/signatures.rs` compares each with its function here.
 
+/// Declares functions on entries; see [`crate::pg::value::call::functions`].
+macro_rules! functions {
+    ($($functions:tt)*) => {
+        $crate::pg::value::call::functions! {
+            $crate::pg::catalog::distributed::citus_is_loaded,
+            $crate::cache::distribute::route::choose,
+            $crate::cache::distribute::route::leave,
+            $crate::cache::distribute::request::Route;
+            $($functions)*
+        }
+    };
+}
+
 pub mod batch;
 pub mod definition;
 pub mod depend;

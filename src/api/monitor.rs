@@ -21,7 +21,6 @@ use crate::pg::resp::board::Board;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};
-use crate::pg::value::call::functions;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;

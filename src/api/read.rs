@@ -16,7 +16,6 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::session::clock;
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::key_type::KeyType;

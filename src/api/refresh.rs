@@ -11,7 +11,6 @@ use crate::cache::open;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text};
 use crate::pg::value::rows::OutRow;

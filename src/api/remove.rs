@@ -9,7 +9,6 @@ use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
-use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text};
 

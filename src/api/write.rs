@@ -15,7 +15,6 @@ use crate::cache::model::deadline::{self, FOREVER_MONTHS};
 use crate::cache::model::key::Key;
 use crate::cache::open;
 use crate::error::Error;
-use crate::pg::value::call::functions;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::stored::Stored;

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-use super::store::{EntryMeta, Failed};
-use crate::cache::memory::raw;
+use super::failed::Failed;
+use crate::cache::memory::raw::{self, EntryMeta};
 
 /// Bytes that are kept of a buffer from one command to the next; of the process, not of a
 /// connection. No long value fits in them.

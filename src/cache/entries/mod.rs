@@ -5,6 +5,7 @@
 //! of the tier straight into a datum.
 
 pub mod buffers;
+mod failed;
 mod memory;
 pub mod read;
 pub mod store;

@@ -16,6 +16,7 @@ use crate::pg::shmem::slot::Figure;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Stored;
 
+pub use super::failed::Failed;
 pub use crate::cache::memory::raw::{EntryMeta, OutOfMemory};
 
 /// A value to store or to compare: as a client spells it, or as a datum of the cache's type.
@@ -103,45 +104,6 @@ pub trait Present {
 
 /// A copy of an entry: what it says, and its value in a client's spelling.
 pub type Copied<'v> = Option<(EntryMeta, &'v [u8])>;
-
-/// Why an entry was not read or changed.
-#[derive(Debug)]
-pub enum Failed {
-    /// The cache was dropped, or has no place in the tier.
-    Gone,
-    /// No entry can have this key.
-    Key,
-    OutOfMemory,
-    /// The decision was not carried out: a policy or a trigger of the table keeps the entry from being
-    /// written.
-    NotCarriedOut,
-    /// The cache is not open to be changed.
-    NotOpen,
-    Error(Error),
-}
-
-impl From<OutOfMemory> for Failed {
-    fn from(_: OutOfMemory) -> Failed {
-        Failed::OutOfMemory
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        Failed::Error(error)
-    }
-}
-
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Error {
-        match failed {
-            Failed::Error(error) => error,
-            Failed::Key => Error::KeyBeyondColumn,
-            Failed::OutOfMemory => Error::OutOfMemory(0),
-            Failed::Gone | Failed::NotOpen | Failed::NotCarriedOut => Error::DefinitionChanged,
-        }
-    }
-}
 
 /// The entries of a cache. `E` is the error of the caller.
 pub trait Store: Sized {

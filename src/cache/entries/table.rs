@@ -13,19 +13,21 @@ use super::read::{self, Look};
 use super::store::{
     Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
 };
-use super::write::{delete_many, last_of_each, set_many, take};
 use crate::cache::catalog::registry::Cache;
+use crate::cache::commit::changes;
 use crate::cache::memory::raw;
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::{self, Key};
-use crate::cache::open::{self, removal};
+use crate::cache::open::{self, again, removal};
 use crate::cache::table::change::{self, Seek};
 use crate::cache::table::ops;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
+use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
@@ -418,7 +420,7 @@ impl Store for Rows<'_> {
         let Some(key) = key else {
             return Ok(None);
         };
-        let taken = take(cache, key.key, |entry| *entry)?;
+        let taken = take(cache, key.key);
         // The entry is gone by now: without memory for it that is undone.
         Ok(
             taken.map(|entry| match copy_out(&entry, &mut buffers.found) {
@@ -430,8 +432,8 @@ impl Store for Rows<'_> {
 
     fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed> {
         let cache = self.changed()?;
-        let keys = keys.filter_map(|key| Some(self.key(key)?.key));
-        Ok(delete_many(cache, keys)?)
+        let keys = keys.filter_map(|key| Some((self.key(key)?.key, ())));
+        Ok(delete_all(cache, keys))
     }
 
     fn in_order(&self, keys: &mut [&[u8]]) {
@@ -466,21 +468,72 @@ impl Store for Rows<'_> {
         }
         let (cache, deadline) = (self.changed()?, deadline_of(deadline));
         if !new_only {
-            set_many(cache, entries.into_iter(), deadline)?;
+            set_many(cache, &last_of_each(entries.into_iter()), deadline)?;
             return Ok(true);
         }
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !ops::add(cache, *key, Some(*value), deadline) {
                 // Another session was faster since the look at the keys. No session has seen ours.
-                let own = entries.iter().take(at).map(|&(key, _)| key);
-                delete_many(cache, own)?;
+                delete_all(cache, entries.iter().take(at).map(|&(key, _)| (key, ())));
                 return Ok(false);
             }
         }
         self.tally(Figure::Sets, entries.len() as u64);
         Ok(true)
     }
+}
+
+/// Removes an entry; says whether it was live.
+pub fn delete(cache: &Cache, key: Key) -> bool {
+    note_deletion(cache, key);
+    let done = ops::delete(cache, key);
+    cache.count(Figure::Deletes, u64::from(done));
+    done
+}
+
+/// Removes an entry and gives it, if it was live.
+pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
+    note_deletion(cache, key);
+    let taken = ops::take(cache, key);
+    cache.count(Figure::Deletes, u64::from(taken.is_some()));
+    taken
+}
+
+/// Removes several; says how many were live.
+fn delete_all(cache: &Cache, keys: impl Iterator<Item = (Key, ())>) -> i64 {
+    let mut removed = 0;
+    for (key, ()) in last_of_each(keys) {
+        removed += i64::from(delete(cache, key));
+        session::check_for_interrupts();
+    }
+    removed
+}
+
+/// Inserts or overwrites several, given in the order of their keys, each key once.
+pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
+    ops::set_many(cache, entries, deadline)?;
+    cache.count(Figure::Sets, entries.len() as u64);
+    Ok(())
+}
+
+/// A deletion that finds no row still says that what is being computed for the key is out of date.
+fn note_deletion(cache: &Cache, key: Key) {
+    if fault::on(Fault::DeletionNotNoted) {
+        return;
+    }
+    changes::note_deletion(cache.relation, key.text().bytes());
+    again::ask_for_end(cache);
+}
+
+/// In the order of the keys, each key once: what comes last of it.
+pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
+    let mut numbered = memory::collect(entries.enumerate());
+    numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
+        (key.bytes(), other_at).cmp(&(other.bytes(), at))
+    });
+    numbered.dedup_by(|(_, (key, _)), (_, (last, _))| key.bytes() == last.bytes());
+    memory::collect(numbered.into_iter().map(|(_, entry)| entry))
 }
 
 /// An entry whose row is locked, or was read.

@@ -7,7 +7,7 @@ use super::buffers::with_buffers;
 use super::memory::{self as in_memory, judge_copy};
 use super::read::{self, Entry, Look};
 use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
-use super::table::Rows;
+use super::table::{self as in_table, Rows, last_of_each};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::commit::changes;
 use crate::cache::memory::raw::Entries;
@@ -19,10 +19,8 @@ use crate::cache::open::again;
 use crate::cache::table::change::{self, Seek};
 use crate::cache::table::{ops as table, remove_many};
 use crate::error::Error;
-use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
-use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
@@ -94,8 +92,7 @@ pub fn set_many(
         }
         return Ok(entries.len() as i64);
     }
-    table::set_many(cache, &entries, deadline)?;
-    cache.count(Figure::Sets, entries.len() as u64);
+    in_table::set_many(cache, &entries, deadline)?;
     Ok(entries.len() as i64)
 }
 
@@ -245,10 +242,7 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
             Ok(in_memory::delete(entries, &entries.key_of(&key)))
         });
     }
-    note_deletion(cache, key);
-    let done = table::delete(cache, key);
-    cache.count(Figure::Deletes, u64::from(done));
-    Ok(done)
+    Ok(in_table::delete(cache, key))
 }
 
 /// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it
@@ -265,10 +259,7 @@ pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result
             )
         });
     }
-    note_deletion(cache, key);
-    let taken = table::take(cache, key).as_ref().map(project);
-    cache.count(Figure::Deletes, u64::from(taken.is_some()));
-    Ok(taken)
+    Ok(in_table::take(cache, key).as_ref().map(project))
 }
 
 /// Removes several; says how many were live.
@@ -279,16 +270,6 @@ pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64
         session::check_for_interrupts();
     }
     Ok(removed)
-}
-
-/// In the order of the keys, each key once: what comes last of it.
-pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
-    let mut numbered = memory::collect(entries.enumerate());
-    numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
-        (key.bytes(), other_at).cmp(&(other.bytes(), at))
-    });
-    numbered.dedup_by(|(_, (key, _)), (_, (last, _))| key.bytes() == last.bytes());
-    memory::collect(numbered.into_iter().map(|(_, entry)| entry))
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.
@@ -304,13 +285,4 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     };
     cache.count(Figure::Deletes, removed as u64);
     Ok(removed)
-}
-
-/// A deletion that finds no row still says that what is being computed for the key is out of date.
-fn note_deletion(cache: &Cache, key: Key) {
-    if fault::on(Fault::DeletionNotNoted) {
-        return;
-    }
-    changes::note_deletion(cache.relation, key.text().bytes());
-    again::ask_for_end(cache);
 }

@@ -5,7 +5,7 @@
 //! decided is what was done: a policy, or a trigger of the user's own, may keep a row from being
 //! written.
 
-use super::{access_path, direct, ops, row, versions};
+use super::{direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
@@ -39,7 +39,7 @@ pub fn change<R>(
         };
         return done.then_some(answer);
     }
-    if let Some(answer) = directly(cache, key, seek, &mut decide) {
+    if let Some(answer) = direct::change_live(cache, key, seek, &mut decide) {
         return Some(answer);
     }
     // A lock on a row needs the right to overwrite it. Who may only remove compares the value.
@@ -65,19 +65,6 @@ pub fn change<R>(
         }
     }
     None
-}
-
-/// The same past the executor; None where only statements can do it.
-pub fn directly<R>(
-    cache: &Cache,
-    key: Key,
-    seek: Seek,
-    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
-) -> Option<R> {
-    let target = access_path::to_write(cache)?;
-    direct::change(target, key, seek, |entry| {
-        decide(entry.filter(Entry::is_live))
-    })
 }
 
 /// Does what was decided by the live entry; whether it came to that.

@@ -5,6 +5,8 @@
 //! after the row is locked. A function here gives None where only the statement can do it; nothing
 //! has happened then that the statement would not do again.
 
+use super::access_path;
+use crate::cache::catalog::registry::Cache;
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
@@ -98,6 +100,19 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
         });
     };
     write::remove_all(target, &rows, key_of, removed).then_some(())
+}
+
+/// Changes the live entry under a key as `decide` says, which is given it, or None, once it is locked.
+pub fn change_live<R>(
+    cache: &Cache,
+    key: Key,
+    seek: Seek,
+    mut decide: impl FnMut(Option<Entry>) -> (RowAction, R),
+) -> Option<R> {
+    let target = access_path::to_write(cache)?;
+    change(target, key, seek, |entry| {
+        decide(entry.filter(Entry::is_live))
+    })
 }
 
 /// Changes the row under a key as `decide` says, which is shown it, live or not, once it is locked.

@@ -7,7 +7,6 @@
 
 use pgrx::datum::Interval;
 
-use super::change::{self, Seek};
 use super::versions::{self, Removal};
 use super::{access_path, copies, direct, row};
 use crate::cache::catalog::reading::Reading;
@@ -23,7 +22,7 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::memory;
 use crate::pg::session::lock;
 use crate::pg::spi::output::Output;
-use crate::pg::table::write::RowAction;
+use crate::pg::table::write::{RowAction, Seek};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
@@ -205,7 +204,7 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
         None => (RowAction::Put(Entry { value, deadline }), true),
         Some(_) => (RowAction::Keep, false),
     };
-    change::directly(cache, key, Seek::Any, put)
+    direct::change_live(cache, key, Seek::Any, put)
         .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
 }
 
@@ -218,7 +217,7 @@ pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadlin
         Some(_) => (RowAction::Put(Entry { value, deadline }), true),
         None => (RowAction::Keep, false),
     };
-    change::directly(cache, key, Seek::Visible, put)
+    direct::change_live(cache, key, Seek::Visible, put)
         .unwrap_or_else(|| overwrite(cache, key, value, deadline))
 }
 
@@ -256,7 +255,7 @@ pub fn increment(
             (action, Ok(value))
         }
     };
-    if let Some(done) = change::directly(cache, key, Seek::Any, put) {
+    if let Some(done) = direct::change_live(cache, key, Seek::Any, put) {
         return done;
     }
     Ok(cache.plan(Statement::Increment).run(
@@ -278,7 +277,7 @@ pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
         Some(Entry { value, .. }) => (RowAction::Redate(deadline), Some(Entry { value, deadline })),
         None => (RowAction::Keep, None),
     };
-    if let Some(done) = change::directly(cache, key, Seek::Visible, redate) {
+    if let Some(done) = direct::change_live(cache, key, Seek::Visible, redate) {
         return done;
     }
     let at = versions::to_change(cache, key);
@@ -333,7 +332,7 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
         Some(entry) if entry.has_value(expected) => (RowAction::Remove, true),
         _ => (RowAction::Keep, false),
     };
-    if let Some(done) = change::directly(cache, key, Seek::ToRemove, remove_it) {
+    if let Some(done) = direct::change_live(cache, key, Seek::ToRemove, remove_it) {
         return done;
     }
     let touched = |output: &Output| (output.processed > 0).then_some(());

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::change::Seek;
 use super::{access_path, direct};
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::entry::Entry;
@@ -14,7 +13,7 @@ use crate::cache::model::statement::Statement;
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
 use crate::pg::spi::plan::{Paths, Plan};
-use crate::pg::table::write::RowAction;
+use crate::pg::table::write::{RowAction, Seek};
 use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;

@@ -386,9 +386,11 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
     }
 }
 
-/// Declares functions of SQL on the entries of a cache:
+/// Declares functions of SQL on the entries of a cache, after the paths of three functions and a type
+/// that find the way of a call ([`enter`]):
 ///
 /// ```text
+/// is_loaded, choose, leave, Route;
 /// [1, READ, TO_READ]
 /// fn cache_get<Text>, cache_get_json<Json>, cache_get_bytes<Bytes>:
 ///     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> { ... }
@@ -399,13 +401,13 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
 /// nodes of Citus that have its entries, and what its caller needs on the cache. Postgres calls each by
 /// the symbol `NAME_wrapper`. Where Citus is not loaded, that costs a look at one variable.
 macro_rules! functions {
-    ($($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
+    ($is_loaded:path, $choose:path, $leave:path, $route:path;
+     $($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
        fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
         /// How calls of these functions find their nodes.
-        pub const ROUTES: &[&$crate::cache::distribute::request::Route] =
-            &[$($(&$name::ROUTE),+),*];
+        pub const ROUTES: &[&$route] = &[$($(&$name::ROUTE),+),*];
         $($($crate::pg::value::call::function! {
-            [$cache, $kind, $needs]
+            $is_loaded, $choose, $leave, $route; [$cache, $kind, $needs]
             $name $($value)? $arguments $result, $body
         })+)*
     };
@@ -414,12 +416,12 @@ pub(crate) use functions;
 
 /// One of [`functions`].
 macro_rules! function {
-    ([$cache:literal, $kind:expr, $needs:expr] $name:ident $($value:ident)?
+    ($is_loaded:path, $choose:path, $leave:path, $route:path;
+     [$cache:literal, $kind:expr, $needs:expr] $name:ident $($value:ident)?
      ($($argument:ident: $type:ty),* $(,)?) $result:ty, $body:block) => {
         mod $name {
             #[allow(unused_imports)] // each body uses some of them
             use super::*;
-            use $crate::cache::distribute::{request::Route, route};
 
             $(type V = $value;)?
 
@@ -432,6 +434,8 @@ macro_rules! function {
                     Err(_) => c"",
                 }
             };
+
+            use $route as Route;
 
             pub static ROUTE: Route = Route {
                 function: stringify!($name),
@@ -455,11 +459,10 @@ macro_rules! function {
             unsafe extern "C-unwind" fn by_any_way(
                 call: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
-                use $crate::pg::catalog::distributed::citus_is_loaded;
                 // SAFETY: Postgres' call, by the declaration of this function.
                 unsafe {
                     $crate::pg::value::call::enter(
-                        call, here, citus_is_loaded, route::choose, &ROUTE, route::leave,
+                        call, here, $is_loaded, $choose, &ROUTE, $leave,
                     )
                 }
             }

@@ -27,9 +27,9 @@ pub fn externs(files: &Crate) -> Vec<Extern> {
         source.items.iter().flat_map(|item| match item {
             Item::Fn(function) if is_extern(function) => vec![of(&source.path, function)],
             Item::Macro(item) if item.mac.path.is_ident("functions") => {
-                let families: Families = item.mac.parse_body().expect("a list of functions");
+                let families = item.mac.parse_body::<Families>().map(|families| families.0);
+                let families = families.unwrap_or_default();
                 families
-                    .0
                     .iter()
                     .flat_map(|family| family.of(&source.path))
                     .collect()

@@ -1,0 +1,43 @@
+//! Why a call on entries did nothing.
+
+use crate::cache::memory::raw::OutOfMemory;
+use crate::error::Error;
+
+/// Why an entry was not read or changed.
+#[derive(Debug)]
+pub enum Failed {
+    /// The cache was dropped, or has no place in the tier.
+    Gone,
+    /// No entry can have this key.
+    Key,
+    OutOfMemory,
+    /// The decision was not carried out: a policy or a trigger of the table keeps the entry from being
+    /// written.
+    NotCarriedOut,
+    /// The cache is not open to be changed.
+    NotOpen,
+    Error(Error),
+}
+
+impl From<OutOfMemory> for Failed {
+    fn from(_: OutOfMemory) -> Failed {
+        Failed::OutOfMemory
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Error(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        match failed {
+            Failed::Error(error) => error,
+            Failed::Key => Error::KeyBeyondColumn,
+            Failed::OutOfMemory => Error::OutOfMemory(0),
+            Failed::Gone | Failed::NotOpen | Failed::NotCarriedOut => Error::DefinitionChanged,
+        }
+    }
+}
