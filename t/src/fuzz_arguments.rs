@@ -289,6 +289,7 @@ pub(crate) fn argument(rng: &mut Rng, kind: &str) -> String {
         }
         "boolean" => (*rng.pick(&["true", "false", "NULL"])).into(),
         "bigint" if rng.below(4) == 0 => (*rng.pick(BIG_NUMBERS)).into(),
+        "record" => format!("ROW({})", rng.pick(NUMBERS)),
         "bigint" | "integer" | "oid" => (*rng.pick(NUMBERS)).into(),
         _ => (*rng.pick(&["NULL", "'1'", "'k'"])).into(),
     };

@@ -25,7 +25,7 @@ use crate::pg::value::datum::varlena_bytes;
 /// As many keys of expired rows are remembered; a COPY with more is refused for a later one (23505).
 const MOST_KEYS: usize = 1_000_000;
 
-/// What a COPY that runs has met.
+/// A COPY that runs.
 struct Copy {
     number: i32,
     /// Hashes of the keys of its expired rows. Two keys with one hash only hold a row back for nothing.
