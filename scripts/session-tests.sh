@@ -9,7 +9,7 @@ session_tests() {
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$RUN/t"
     program=$(session_program) || return
     (
-        cd "$ROOT/t"
+        cd "$ROOT/t" || exit
         PGCACHE_BINDIR=${PGCACHE_BINDIR:-$BINDIR} PGCACHE_RUN=$RUN/t PGCACHE_SERVER_USER=$SERVER_USER \
             nice "$ROOT/scripts/sessions.py" "$RUN/t" "$program" "$@"
     )

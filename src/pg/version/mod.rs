@@ -30,7 +30,9 @@ pub use rows::{
     UpdateIndexes, enter_inserted, enter_updated, enters_indexes, index_beginscan, inserted_by,
     stays_in_page,
 };
-pub use tables::{enable_always, has_new_file, is_virtual, primary_key_index, truncate};
+pub use tables::{
+    enable_always, has_generated, has_new_file, is_virtual, primary_key_index, truncate,
+};
 pub use waits::{
     RESP_WAIT_EVENT, idle_wait_event, request_wait_event, resp_wait_event, wait_event,
 };

@@ -86,3 +86,18 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }
+
+/// Whether a column is generated.
+///
+/// # Safety
+/// Constraints of a table that is open.
+pub unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
+    // SAFETY: as the caller says.
+    unsafe {
+        #[cfg(any(feature = "pg18", feature = "pg19"))]
+        if (*constraints).has_generated_virtual {
+            return true;
+        }
+        (*constraints).has_generated_stored
+    }
+}

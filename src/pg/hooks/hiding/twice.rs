@@ -21,6 +21,7 @@ use crate::pg::memory;
 use crate::pg::memory::pg_list;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::value::datum::varlena_bytes;
+use crate::pg::version;
 
 /// As many keys of expired rows are remembered; a COPY with more is refused for a later one (23505).
 const MOST_KEYS: usize = 1_000_000;
@@ -66,22 +67,9 @@ pub unsafe fn has_generated_column(table: Oid) -> bool {
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let constraints = (*(*open).rd_att).constr;
-        let found = !constraints.is_null() && has_generated(constraints);
+        let found = !constraints.is_null() && version::has_generated(constraints);
         pg_sys::table_close(open, pg_sys::NoLock as i32);
         found
-    }
-}
-
-/// # Safety
-/// Constraints of a table that is open.
-unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
-    // SAFETY: as the caller says.
-    unsafe {
-        #[cfg(any(feature = "pg18", feature = "pg19"))]
-        if (*constraints).has_generated_virtual {
-            return true;
-        }
-        (*constraints).has_generated_stored
     }
 }
 
