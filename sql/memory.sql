@@ -141,6 +141,10 @@ SELECT cache_set('big', repeat('x', 2000000), cache => 'mem');
 SELECT cache_create('MEM', storage => 'memory', if_not_exists => true);
 \set VERBOSITY sqlstate
 
+-- A negative entry counts as 0.
+SELECT cache_set_json('none', NULL, cache => 'memj'), cache_incr_existing('none', 2, cache => 'memj'), cache_incr('none', 3, cache => 'memj'),
+       cache_get_json('none', 'memj'), cache_set_json('none', NULL, cache => 'memj'), cache_cas('none', NULL, '1', cache => 'memj'),
+       cache_set_json('none', NULL, cache => 'memj'), cache_delete_if('none', NULL, 'memj'), cache_take('none', 'memj');
 -- jsonb: parsed, printed, compared as jsonb.
 SELECT cache_set_json('k', '{"b": [1, 2], "a": {"n": null}}', cache => 'memj'), cache_get_json('k', 'memj'), cache_get_json('k', 'memj') -> 'b' -> 1 AS two, cache_get('k', 'memj');
 SELECT cache_cas('k', '{"a":{"n":null},"b":[1.0,2]}', '[1]', cache => 'memj'), cache_get('k', 'memj'), cache_delete_if('k', ' [ 1 ] ', 'memj');

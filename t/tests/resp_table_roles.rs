@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::sqlstate;
-use pgcache_tests::resp::{Door, Reply};
+use pgcache_tests::resp::{CACHE, Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
 
@@ -455,4 +455,37 @@ fn what_a_policy_prevents_is_an_error_or_nothing() {
         assert!(session.holds(&call), "{call}");
     }
     assert_eq!(client.ask(&["GET", "counter"]), Reply::bulk("5"));
+}
+
+/// Every process that works on tables waits for a locked row or has more of such work queued.
+#[test]
+fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
+    let door = start(&["pgcache.resp_backs = 3"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE late LOGIN");
+    session.run(&format!("GRANT SELECT ON {CACHE} TO late"));
+    let keys: Vec<String> = (0..16).map(|number| format!("k{number}")).collect();
+    let mut holder = door.cluster.connect("postgres");
+    holder.run("BEGIN");
+    for key in &keys {
+        holder.run(&format!("SELECT cache_set('{key}', 'held', cache => '{UNLOGGED}')"));
+    }
+    let mut waiting: Vec<_> = keys.iter().map(|_| client_in(&door, 1, None)).collect();
+    for (client, key) in waiting.iter_mut().zip(&keys) {
+        send(client, &["SET", key, "v"]);
+    }
+    wait_until("two sessions of the protocol wait for rows", || {
+        let waits = "SELECT count(*) FROM pg_stat_activity
+                      WHERE backend_type = 'pgcache resp back' AND wait_event_type = 'Lock'";
+        session.number(waits) == 2
+    });
+    let began = Instant::now();
+    let mut late = client_in(&door, 0, Some("late"));
+    assert_eq!(late.ask(&["GET", "k0"]), Reply::Null);
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(800), "{took:?}"); // 50 on a quiet machine
+    holder.run("COMMIT");
+    for client in &mut waiting {
+        assert_eq!(reply(client), Reply::status("OK"));
+    }
 }

@@ -329,6 +329,9 @@ fn note(entries: &Entries<'_>, key: &RawKey, change: RowChange) {
 /// A copy of a jsonb with its value as text, which is how callers spell it.
 #[cold]
 fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
+    if meta.negative {
+        return (meta, Text::new(b""));
+    }
     let json = Stored::copied(value, ValueType::Json);
     (meta, convert::result::<Text>(json))
 }

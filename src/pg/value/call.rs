@@ -373,16 +373,17 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
     }
 }
 
-/// The next argument of a call.
+/// The next argument of a call. A call that has fewer is a defect: the declaration is not ours.
 ///
 /// # Safety
 /// The SQL declaration has an argument of this type there.
 #[inline]
+#[expect(clippy::panic, reason = "becomes an internal error, as in pgrx")]
 pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
     // SAFETY: by the caller's word.
     match unsafe { arguments.next_arg_unchecked() } {
         Some(argument) => argument,
-        None => super::stored::refuse(),
+        None => panic!("the function was declared with fewer arguments than it takes"),
     }
 }
 
