@@ -28,7 +28,7 @@ MODULES = {
     "coherence_commit coherence_writer resp_tracking_tables",
     "src/cache/lease/unproven.rs": "prepared_restart prepared fetch standby",
     "src/cache/lease/lowering.rs": "prepared prepared_restart coherence_limits resp_tracking_tables",
-    "src/cache/lease": "leases fetch fetch_windows fetch_commit fetch_truth clock prepared",
+    "src/cache/lease": "leases fetch fetch_windows fetch_commit fetch_locks fetch_truth clock prepared",
     "src/cache/open": "depend privilege_matrix locks_and_rights rights_taken_away fetch_truth last_moment distributed",
     "src/cache/table/copies.rs": "coherence_windows coherence_statements security hostile_role resp_tracking_tables",
     "src/cache/table/verify.rs": "coherence_statements",

@@ -18,7 +18,7 @@ commit=$(git rev-parse --short=10 HEAD)
 
 # The session tests for which it matters most what lies in freed memory.
 declare -A modules=(
-    [fetch]='fetch:: fetch_commit:: fetch_truth:: fetch_windows::'
+    [fetch]='fetch:: fetch_commit:: fetch_locks:: fetch_truth:: fetch_windows::'
     [leases]='leases::'
     [depend]='depend:: depend_settings:: depend_triggers::'
     [prepared]='prepared:: prepared_restart::'

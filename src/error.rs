@@ -347,10 +347,10 @@ errors! {
         hint "Run the statement again.";
     }
 
-    /// `lock_timeout` has passed while a writer waited for loaders.
+    /// `lock_timeout` has passed while a commit waited for an EXEC, or an EXEC for a commit.
     LockTimeout => ERRCODE_LOCK_NOT_AVAILABLE {
         message "canceling statement due to lock timeout";
-        hint "End the transaction that called cache_fetch(), or raise lock_timeout.";
+        hint "Run the transaction again, or raise lock_timeout.";
     }
 
     /// A query names other columns than a function gives.

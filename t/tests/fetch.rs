@@ -62,8 +62,9 @@ fn wait_for_loader(gate: &mut Client) {
     wait_for(gate, 1, "wait_event = 'advisory'");
 }
 
-const WAITS: &str =
-    "query LIKE 'SELECT cache_fetch%' AND wait_event IN ('PgcacheFetch', 'Extension')";
+/// Of a session that waits for the lease of another one: a record, or without preload a lock.
+const WAITS: &str = "(wait_event = 'PgcacheFetch' OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
+     AND objsubid = 3 AND NOT granted))";
 
 fn fetch(loader: &str) -> String {
     format!("SELECT cache_fetch('k', $l$SELECT {loader}$l$, cache => 'c')")
@@ -134,8 +135,8 @@ fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Cli
     assert_eq!(gate.text("SELECT cache_get('k', 'c')"), "b");
 }
 
-const HOLDERS: &str =
-    "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'";
+const HOLDERS: &str = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' \
+     AND pid IN (SELECT pid FROM pg_locks WHERE objid = 42 AND NOT granted)";
 
 fn each_way_a_holder_ends(cluster: &Cluster, create: &str) {
     holder_ends(cluster, create, |_, gate| open(gate));

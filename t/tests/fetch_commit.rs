@@ -516,31 +516,6 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
     });
 }
 
-/// A loader that waits for the writer's own lock must not end either of them.
-#[test]
-fn without_preload_a_writer_does_not_wait_for_a_loader_that_waits_for_it() {
-    let database = with_gate(unloaded(), "unlogged");
-    let mut writer = session(&database);
-    writer.run("BEGIN");
-    writer.run(UPDATE);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let locking = "SELECT v FROM src WHERE k = $1 FOR UPDATE";
-            fetch_with(&mut session(&database), locking)
-        });
-        let mut watch = session(&database);
-        wait_until("the loader waits for the row", || {
-            watch.holds(
-                "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-             AND datname = current_database()",
-            )
-        });
-        writer.run("COMMIT");
-        assert_eq!(reader.join().expect("no deadlock"), "new");
-    });
-    converged(&database, "unlogged");
-}
-
 /// At stock settings: writers a moment apart against fetchers. Each key has one writer, who finds nothing older in the
 /// cache once a write has returned.
 #[test]

@@ -47,6 +47,7 @@ mod fair_caches;
 mod faults;
 mod fetch;
 mod fetch_commit;
+mod fetch_locks;
 mod fetch_truth;
 mod fetch_windows;
 mod figures;

@@ -400,8 +400,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "canceling statement due to lock timeout",
-        "t/tests/fetch_truth.rs",
-        "without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key",
+        "t/tests/resp_exec_tables.rs",
+        "lock_timeout_ends_the_wait_of_a_commit_for_exec",
     ),
 ];
 

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
+use pgcache_tests::readme::page;
+use pgcache_tests::refusal::refused;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, reply, send, start};
 use pgcache_tests::wait::wait_until;
@@ -166,6 +168,27 @@ fn a_watched_entry_stays_as_it_was_until_the_commit() {
     let done = Reply::Array(vec![OK(), Reply::bulk("1")]);
     assert_eq!(reply(&mut client), done);
     session.run(&change);
+}
+
+#[test]
+fn lock_timeout_ends_the_wait_of_a_commit_for_exec() {
+    let door = start(&[]);
+    let mut locks = wait_in_a_trigger(&door, UNLOGGED);
+    let mut client = client_in(&door, 1, None);
+    assert_eq!(client.ask(&["WATCH", "absent"]), OK());
+    assert_eq!(client.ask(&["MULTI"]), OK());
+    client.ask(&["SET", "slow", "1"]);
+    send(&mut client, &["EXEC"]);
+    wait_until("EXEC waits in its trigger", || waiting(&mut locks) == 1);
+    let mut session = door.cluster.connect("postgres");
+    session.run("SET lock_timeout = '100ms'");
+    let store = format!("INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'v')");
+    let ended = refused(session.try_lines(&store), "55P03");
+    let hint = ended.hint().expect("the error says what to do");
+    assert!(page("docs/reference.md").contains(hint), "{hint}");
+    locks.run("SELECT pg_advisory_unlock(1)");
+    assert_eq!(reply(&mut client), Reply::Array(vec![OK()]));
+    session.run(&store);
 }
 
 #[test]

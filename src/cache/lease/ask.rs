@@ -1,7 +1,7 @@
 //! Asking for the lease of a key: by a record in the tier, or by a lock.
 //!
-//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, which others only
-//! try. Nobody can take it over, so who has waited too long computes without it.
+//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, for which other fetches
+//! wait in Postgres' queue. It cannot be taken over: a session that has waited too long computes without it.
 
 use super::held;
 use super::leases::{self, Lease};
@@ -24,14 +24,20 @@ use crate::pg::shmem::tier::{Tier, tier};
 pub enum Turn {
     /// Compute it; None where the server has no tier and a lock stands for the lease.
     Mine(Option<Lease>),
-    /// Somebody else does.
-    Theirs(Option<Other>),
+    /// Another session or client does.
+    Theirs(Holder),
     /// Compute it without a lease; what is computed may be stored as long as this lasts. None where
     /// the server has no tier and a lock keeps writers of the source waiting, and for a temporary table.
     Untracked(Option<LoadToken>),
     /// Somebody changes the key, or the cache, and their commit is not visible yet: what is
     /// computed now may be out of date, and must not be stored.
     Pending,
+}
+
+/// The lease of another session or client: a record, or the name of a lock.
+pub enum Holder {
+    Record(Other),
+    Lock(u64),
 }
 
 /// Asks for the lease of a key, for `cache_fetch`.
@@ -139,7 +145,7 @@ fn ask_record(
 fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked: Asked) -> Turn {
     match asked {
         Asked::Won => Turn::Mine(Some(lease)),
-        Asked::Busy(other) => Turn::Theirs(Some(other)),
+        Asked::Busy(other) => Turn::Theirs(Holder::Record(other)),
         Asked::Full => untracked(tier, cache, key),
         Asked::Pending => Turn::Pending,
     }
@@ -166,12 +172,13 @@ fn ask_by_lock(cache: &Cache, key: HashedKey) -> Turn {
             false => Turn::Pending,
         };
     }
-    match advisory::try_lease(cache.relation, lock_name(cache.id, key.bytes())) {
+    let name = lock_name(cache.id, key.bytes());
+    match advisory::try_lease(cache.relation, name) {
         advisory::Leased::Won => {
             held::count_lock();
             Turn::Mine(None)
         }
-        advisory::Leased::Busy => Turn::Theirs(None),
+        advisory::Leased::Busy => Turn::Theirs(Holder::Lock(name)),
         advisory::Leased::Pending => Turn::Pending,
     }
 }
@@ -183,17 +190,16 @@ fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
 /// Keys whose locks a writer takes one by one; past that, one for the whole cache.
 const MOST_LOCKS: usize = 64;
 
-/// Without a tier: waits for whoever loads one of these keys, or any key of the cache, and keeps
-/// others from it until the commit is visible. `keys`: None is all. False when somebody could not
-/// be waited for, because they wait for us.
-pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) -> bool {
+/// Without a tier: waits for the sessions that load one of these keys, or any key of the cache, and
+/// keeps others from it until the commit is visible. `keys`: None is all.
+pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) {
     if fault::on(Fault::LoadersNotKeptOut) {
-        return true;
+        return;
     }
     let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
         let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.id, key)));
         names.sort_unstable(); // two writers in one order
         names
     });
-    advisory::keep_leases(cache.relation, named.as_deref())
+    advisory::keep_leases(cache.relation, named.as_deref());
 }

@@ -2,17 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use super::ask::Holder;
 use super::held;
 use crate::cache::tier::hashed_key::HashedKey;
-use crate::pg::session::{self, clock, wait};
-use crate::pg::shmem::lease::Other;
+use crate::pg::session::{self, advisory, clock, wait};
 use crate::pg::shmem::tier::tier;
 
 /// Milliseconds of the longest sleep at a stretch: then it is asked whether the holder waits for
 /// us.
 const LONGEST_SLEEP: i64 = 1_000;
-/// Milliseconds between two looks, where nobody wakes us.
-const POLL: i64 = 20;
 /// How long a fetch waits for a commit that does not become visible before it computes for itself.
 const COMMIT_TAKES: Duration = Duration::from_millis(10);
 
@@ -51,14 +49,19 @@ pub fn for_commit(patience: &Patience) -> bool {
 
 /// Waits a while for the end of somebody else's lease; false when there is no point in more
 /// waiting.
-pub fn for_lease(key: HashedKey, other: Option<Other>, patience: &Patience) -> bool {
+pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {
         return false;
     }
-    let (Some(tier), Some(other)) = (tier(), other) else {
-        wait::sleep(POLL.min(left / 1000 + 1));
-        return true;
+    let other = match holder {
+        Holder::Record(other) => other,
+        Holder::Lock(name) => {
+            return advisory::wait_for_lease(name, Duration::from_micros(left.unsigned_abs()));
+        }
+    };
+    let Some(tier) = tier() else {
+        return false; // no tier, no records
     };
     // Past its deadline a lease is taken over; if its value is written already, nothing is gained.
     let now = clock::now();

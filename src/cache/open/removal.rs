@@ -191,11 +191,10 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }
-        // Who waits for us may have stored already: then we wait for their row, and Postgres ends
-        // the deadlock.
         None => {
+            ask::keep_loaders_out(cache, Some(keys));
             // A loader that is prepared has no lock any more.
-            if !ask::keep_loaders_out(cache, Some(keys)) || lock::is_touched(cache.relation) {
+            if lock::is_touched(cache.relation) {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }

@@ -14,11 +14,10 @@ use pgrx::prelude::*;
 
 use super::lock::{give_back, is_touched};
 use super::transaction_local::TransactionLocal;
-use super::wait;
+use super::{subtransaction, wait};
 use crate::error::Error;
 use crate::pg::events::{self, Phase};
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::version;
 
 thread_local! {
     /// Advisory locks that the transaction has asked for and that end with it. That of a name is
@@ -30,14 +29,12 @@ thread_local! {
 /// nobody can take one of these by hand and keep others from their work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LockKind {
+    /// Of a key: held by the session that loads it, and by transactions that change its source.
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// Of a whole cache: held by sessions that load keys of it, and by transactions that keep them
-    /// from it.
+    /// The same, of a whole cache.
     Loads = 6,
-    /// Of a key: who has waited for its loaders long enough, and wants no new ones.
-    Gate = 7,
     /// Of a key without an entry that an EXEC watches; of its cache, held beside it.
     Watched = 8,
     WatchedCache = 9,
@@ -85,18 +82,10 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
     }
-    let tag = of_name(schema, name).tag();
-    // SAFETY: LockAcquire copies the tag. Unlike a relation's lock it does not read invalidation
-    // messages, without which the relation made by whom we waited for would not be found.
-    as_transaction(|| unsafe {
-        pg_sys::LockAcquire(
-            &tag,
-            pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
-            false,
-            false,
-        );
-        pg_sys::AcceptInvalidationMessages();
-    });
+    acquire(of_name(schema, name), pg_sys::ExclusiveLock, true);
+    // SAFETY: in a transaction. Unlike a relation's lock this one does not read invalidation messages,
+    // without which the relation that the former holder has made would not be found.
+    unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
 /// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that
@@ -105,11 +94,7 @@ pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
     }
-    let tag = of_name(schema, name).tag();
-    // SAFETY: taken by `name` under the same resource owner, in this call.
-    as_transaction(|| unsafe {
-        pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as pg_sys::LOCKMODE, false)
-    });
+    leave(of_name(schema, name), pg_sys::ExclusiveLock);
 }
 
 fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
@@ -120,12 +105,12 @@ fn of_name(schema: pg_sys::Oid, name: &[u8]) -> Advisory {
 
 /// Takes the lock of a watched key until the transaction ends.
 pub fn hold_key(relation: pg_sys::Oid, name: u32) {
-    hold(watched(relation, name), pg_sys::ExclusiveLock);
+    acquire(watched(relation, name), pg_sys::ExclusiveLock, true);
 }
 
 /// Takes the lock of the cache of watched keys: beside others that watch keys of it, or of all its keys alone.
 pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
-    hold(watched_cache(relation), cache_mode(all));
+    acquire(watched_cache(relation), cache_mode(all), true);
 }
 
 fn cache_mode(all: bool) -> u32 {
@@ -184,211 +169,121 @@ fn watched_cache(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::WatchedCache, relation.to_u32(), 0)
 }
 
-fn hold(lock: Advisory, mode: u32) {
-    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
-    // lock back at its end.
-    as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, false) });
-}
-
-fn leave(lock: Advisory, mode: u32) {
-    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: taken by `hold`, under the same resource owner.
-    as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
-}
-
 /// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
-    try_in(
-        advisory(LockKind::Sweep, relation.to_u32(), 0),
-        pg_sys::ExclusiveLock,
-    )
+    let lock = advisory(LockKind::Sweep, relation.to_u32(), 0);
+    take(lock, pg_sys::ExclusiveLock, false)
 }
 
-/// Takes the lock that stands for a lease, until the transaction ends, if nobody has it.
+/// Takes the lock that stands for a lease, until the transaction ends, if no session has it or waits
+/// for it.
 ///
 /// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of
 /// many keys holds the cache in Share alone. A transaction that changes the source holds the keys
 /// in AccessExclusive and the cache in RowExclusive; one that changes many keys holds the cache in
-/// Exclusive. While a gate is shut, of the cache or of the key, no loader takes any of them.
+/// Exclusive. Postgres refuses a lock that is only tried as soon as another session waits for it in a
+/// mode that conflicts, so loaders that follow each other do not keep a writer waiting.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
-    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
-    let open = is_open(gate(relation)) && is_open(gate_of(name)) && !is_touched(relation);
-    if !open || !try_in(cache, pg_sys::RowShareLock) {
+    if is_touched(relation) || !take(loads(relation), pg_sys::RowShareLock, false) {
         return Leased::Pending;
     }
-    let key = lease(name);
-    if try_in(key, pg_sys::ExclusiveLock) {
-        // Once more, with the lock: who was prepared meanwhile has said so before the lock was free.
-        return match is_touched(relation) {
-            true => Leased::Pending,
-            false => Leased::Won,
-        };
+    let won = take(lease(name), pg_sys::ExclusiveLock, false);
+    // Once more, with the lock: a transaction that was prepared meanwhile has said so before its lock was free.
+    if is_touched(relation) || !won && !is_free(lease(name), pg_sys::AccessShareLock) {
+        return Leased::Pending;
     }
-    match is_free(key, pg_sys::AccessShareLock) {
-        true => Leased::Busy,
-        false => Leased::Pending,
+    match won {
+        true => Leased::Won,
+        false => Leased::Busy,
     }
 }
 
 /// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at
 /// once. False while a change of the source keeps loaders out.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
-    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
-    let open = is_open(gate(relation)) && !is_touched(relation);
-    open && try_in(cache, pg_sys::ShareLock) && !is_touched(relation) // as in `try_lease`
+    let open = !is_touched(relation) && take(loads(relation), pg_sys::ShareLock, false);
+    open && !is_touched(relation) // as in `try_lease`
 }
 
-/// Waits until nobody loads one of these keys (with None: any key of the cache), and keeps loaders
-/// from them until the transaction has ended. It does not wait for a loader that waits for a lock
-/// of ours, which would be a deadlock: it gives false then.
-///
-/// Behind loaders the locks are only tried, again and again, and in no queue: in the queue the
-/// deadlock detector would see a loader that waits for the source's row, and end one of the two.
-/// Another transaction that keeps loaders out is waited for in the queue: it may come to want what
-/// we hold, and there the detector sees that.
-pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) -> bool {
-    let cache = advisory(LockKind::Loads, relation.to_u32(), 0);
-    let Some(names) = names else {
-        shut(relation);
-        return keep(
-            cache,
-            pg_sys::ExclusiveLock,
-            pg_sys::ShareLock,
-            gate(relation),
-        );
+/// Waits in the queue until no session loads a key. False where `lock_timeout` or `longest` ends the wait, or
+/// a deadlock: the holder waits for this session.
+pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
+    let longest = longest.as_millis().try_into().unwrap_or(i32::MAX).max(1);
+    // SAFETY: a plain C variable of this process, which is set back before anything else runs. What the
+    // subtransaction has taken is given back at its end.
+    let waited = unsafe {
+        let own = pg_sys::LockTimeout;
+        pg_sys::LockTimeout = if own > 0 { own.min(longest) } else { longest };
+        let waited = subtransaction::attempt(|| wait_to_get(lease(name), pg_sys::RowShareLock));
+        pg_sys::LockTimeout = own;
+        waited
     };
-    let mut all = keep(
-        cache,
-        pg_sys::RowExclusiveLock,
-        pg_sys::RowShareLock,
-        gate(relation),
-    );
+    match waited {
+        Err(failure) if !(failure.locked || failure.is_deadlock()) => failure.raise(),
+        waited => waited.is_ok(),
+    }
+}
+
+/// Waits in the queue for sessions that load one of these keys (with None: any key of the cache), and
+/// keeps loaders from them until the transaction has ended. Where such a session waits for this one,
+/// Postgres ends one of the two.
+pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) {
+    let Some(names) = names else {
+        take(loads(relation), pg_sys::ExclusiveLock, true);
+        return;
+    };
+    take(loads(relation), pg_sys::RowExclusiveLock, true);
     for &name in names {
-        all &= keep(
-            lease(name),
-            pg_sys::AccessExclusiveLock,
-            pg_sys::AccessShareLock,
-            gate_of(name),
-        );
+        take(lease(name), pg_sys::AccessExclusiveLock, true);
     }
-    all
-}
-
-/// Shuts the gate of a cache until the transaction ends: no new loader begins, so only those that
-/// are at work are waited for. Others who shut it for all its keys have changed many, as we have,
-/// and would be waited for in any case.
-fn shut(relation: pg_sys::Oid) {
-    hold(gate(relation), pg_sys::AccessExclusiveLock);
-}
-
-/// Milliseconds between two attempts, at most.
-const ATTEMPT: i64 = 20;
-/// How often we check whether the sessions in the way wait for us.
-const ASK: Duration = Duration::from_millis(200);
-
-/// Takes a lock, trying again while loaders hold it; false when a session that holds it waits for
-/// us. `beside_loaders` is a mode that conflicts with transactions that keep loaders out, and with
-/// no loader.
-///
-/// Loaders that follow each other could hold it whenever it is tried. So the gate is shut before
-/// long, and those of now are the last. It is only tried, and opened again with the lock in hand,
-/// so nobody ever waits for it who would not wait for us as well; and others who wait for the same
-/// loaders shut it beside us.
-fn keep(lock: Advisory, mode: u32, beside_loaders: u32, gate: Advisory) -> bool {
-    let (mut asked, mut pause) = (Instant::now(), 1);
-    let (mut patient, mut shut, mut had) = (true, false, true);
-    let began = asked;
-    while !try_in(lock, mode) {
-        if wait::is_too_long(began.elapsed()) {
-            ErrorReport::from(Error::LockTimeout).report(PgLogLevel::ERROR);
-        }
-        wait_to_get(lock, beside_loaders);
-        if asked.elapsed() >= ASK {
-            let waits = |&process: &i32| wait::waits_for_us(process);
-            if version::holders_in_the_way(&lock.tag(), mode as pg_sys::LOCKMODE)
-                .iter()
-                .any(waits)
-            {
-                had = false;
-                break;
-            }
-            (asked, patient) = (Instant::now(), false);
-        }
-        shut = shut || !patient && try_in(gate, SHUT);
-        wait::sleep(pause);
-        pause = ATTEMPT.min(pause * 2);
-    }
-    if shut {
-        // SAFETY: taken above, under the same resource owner.
-        as_transaction(|| unsafe {
-            pg_sys::LockRelease(&gate.tag(), SHUT as pg_sys::LOCKMODE, false)
-        });
-    }
-    had
-}
-
-/// Waits in the queue until the lock can be had in this mode, and gives it back.
-fn wait_to_get(lock: Advisory, mode: u32) {
-    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource
-    // owner.
-    as_transaction(|| unsafe {
-        pg_sys::LockAcquire(&tag, mode, false, false);
-        pg_sys::LockRelease(&tag, mode, false);
-    });
 }
 
 fn lease(name: u64) -> Advisory {
     advisory(LockKind::Lease, (name >> 32) as u32, name as u32)
 }
 
-/// The lock that is held, in mode AccessExclusive, while all loaders of a cache are kept out.
-fn gate(relation: pg_sys::Oid) -> Advisory {
-    advisory(LockKind::Loads, relation.to_u32(), 1)
+fn loads(relation: pg_sys::Oid) -> Advisory {
+    advisory(LockKind::Loads, relation.to_u32(), 0)
 }
 
-/// Shut by who keeps the loaders of a key out.
-fn gate_of(name: u64) -> Advisory {
-    advisory(LockKind::Gate, (name >> 32) as u32, name as u32)
+/// Waits in the queue until the lock can be had in this mode, and gives it back.
+fn wait_to_get(lock: Advisory, mode: u32) {
+    acquire(lock, mode, true);
+    leave(lock, mode);
 }
 
-/// The mode in which a gate is shut by who waits for loaders: others may shut it as well.
-const SHUT: u32 = pg_sys::ShareLock;
-
-/// Whether nobody has shut a gate, nor waits to do so.
-fn is_open(gate: Advisory) -> bool {
-    is_free(gate, pg_sys::RowExclusiveLock)
-}
-
-/// Whether nobody has the lock in a mode that conflicts with this one, nor waits for it.
+/// Whether no session has the lock in a mode that conflicts with this one, or waits for it.
 fn is_free(lock: Advisory, mode: u32) -> bool {
-    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; what it has taken is given back under the same resource
-    // owner.
-    as_transaction(|| unsafe {
-        let taken = pg_sys::LockAcquire(&tag, mode, false, true);
-        let open = taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL;
-        if open {
-            pg_sys::LockRelease(&tag, mode, false);
-        }
-        open
-    })
+    let free = acquire(lock, mode, false);
+    if free {
+        leave(lock, mode);
+    }
+    free
 }
 
-/// Takes a lock until the transaction ends, or is to be prepared; false while somebody else holds
-/// it.
-fn try_in(lock: Advisory, mode: u32) -> bool {
+/// Takes a lock until the transaction ends, or is to be prepared; false where it is not free and not
+/// waited for.
+fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     if events::phase() == Phase::Preparing {
         return false; // the locks taken before were given up, and this one would not be
     }
     ENDING.with(|ending| ending.change(|ending| ending.insert((lock, mode))));
-    let tag = lock.tag();
-    // SAFETY: LockAcquire copies the tag; with `dontWait` it waits for nobody.
-    as_transaction(|| unsafe {
-        pg_sys::LockAcquire(&tag, mode as pg_sys::LOCKMODE, false, true)
-            != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
-    })
+    acquire(lock, mode, waits)
+}
+
+/// Takes a lock until the transaction ends, prepared or not; false as above.
+fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
+    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
+    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
+    // lock back at its end.
+    let taken = as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, !waits) });
+    taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+fn leave(lock: Advisory, mode: u32) {
+    let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
+    // SAFETY: taken by `acquire`, under the same resource owner.
+    as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
 }
 
 /// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an

@@ -43,6 +43,11 @@ impl Failure {
         }
     }
 
+    /// Postgres has ended the wait for a lock because its holder waited for this session.
+    pub fn is_deadlock(&self) -> bool {
+        self.code == PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
+    }
+
     /// Raises the error again, once what it interrupted is undone.
     pub fn raise(self) -> ! {
         raise_copy(*self.error)

@@ -5,27 +5,10 @@ use pgrx::pg_sys;
 /// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
-/// The processes that hold a lock in a mode which conflicts with this one.
-pub fn holders_in_the_way(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> Vec<i32> {
-    let mut processes = Vec::new();
-    // SAFETY: the list ends with an invalid id; whose process has ended meanwhile has none.
-    unsafe {
-        let mut next = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
-        while (*next).localTransactionId != pg_sys::InvalidLocalTransactionId {
-            let holder = process_of(&*next);
-            if !holder.is_null() {
-                processes.push((*holder).pid);
-            }
-            next = next.add(1);
-        }
-    }
-    processes
-}
-
 /// Whether a transaction that was prepared before the server's start holds a lock in a mode which
 /// conflicts with this one.
 pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
-    // SAFETY: as in `holders_in_the_way`; the list is this caller's to free.
+    // SAFETY: the list ends with an invalid id, and is this caller's to free.
     unsafe {
         let first = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
         let (mut next, mut found) = (first, false);
@@ -48,28 +31,6 @@ fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.procNumber == pg_sys::INVALID_PROC_NUMBER
-}
-
-/// # Safety
-/// What it gives is looked at at once.
-#[cfg(any(feature = "pg15", feature = "pg16"))]
-unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
-    unsafe extern "C-unwind" {
-        fn BackendIdGetProc(backend: std::ffi::c_int) -> *mut pg_sys::PGPROC;
-    }
-    // SAFETY: any number may be asked for; this raises no error.
-    unsafe { BackendIdGetProc(id.backendId) }
-}
-
-/// # Safety
-/// What it gives is looked at at once.
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
-unsafe fn process_of(id: &pg_sys::VirtualTransactionId) -> *mut pg_sys::PGPROC {
-    unsafe extern "C-unwind" {
-        fn ProcNumberGetProc(number: std::ffi::c_int) -> *mut pg_sys::PGPROC;
-    }
-    // SAFETY: any number may be asked for; this raises no error.
-    unsafe { ProcNumberGetProc(id.procNumber) }
 }
 
 /// Takes a lock if it is free, and gives its entry in this process.

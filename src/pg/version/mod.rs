@@ -18,10 +18,7 @@ mod waits;
 pub use changes::Access;
 pub use executor::on_statements;
 pub use expressions::{expand_generated, expression_tree_walker, restriction};
-pub use locks::{
-    ADDIN_SHMEM_INIT_LOCK, has_lock, has_recovered_holder, holders_in_the_way, oldest_in_log,
-    try_lock,
-};
+pub use locks::{ADDIN_SHMEM_INIT_LOCK, has_lock, has_recovered_holder, oldest_in_log, try_lock};
 pub use partitions::{PartitionKey, partition_key};
 pub use planner::{Jumble, Planning, on_each_relation, on_planning};
 pub use process::{fix_setting, on_signal, proc_exit};
