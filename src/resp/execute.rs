@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Args, Command, Writer};
+use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag, rule};
 
 use super::admission::{self, Step};
 use super::commands::budget::Budget;
@@ -15,9 +15,8 @@ use super::commands::{self, Admitted, Queue, channels};
 use super::decisions::Decided;
 use super::session::{Session, Waits};
 use super::shared::Core;
-use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
-use super::{flush_all, hand_over, refusal, server_commands, slow, table_exec};
+use super::{flush_all, hand_over, refusal, server_commands, table_exec};
 use crate::guc;
 use crate::pg::worker::background;
 
@@ -47,12 +46,12 @@ pub fn command(
             return Step::Done;
         }
     }
-    match Command::read(args) {
+    match Parsed::read(args) {
         Ok(command) => {
-            if let Command::Other { entry, .. } = &command {
-                session.note_name(entry.name.as_bytes());
+            if matches!(command.command, Command::Other) {
+                session.note_name(command.entry.name.as_bytes());
             }
-            session.heavy = slow::is_heavy(&command);
+            session.heavy = !command.entry.has(rule::LIGHT);
             let step = execute(core, session, &command, replies);
             match step {
                 Step::Done => tracking::command_done(session, &command),
@@ -72,38 +71,23 @@ pub fn command(
 fn execute(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    let several = core.several.filter(|_| acts_at_once(command));
+    let several = core.several.filter(|_| command.entry.has(rule::ATOMIC));
     let alone = several.map(|several| several.gate.alone());
     let step = execute_here(core, session, command, replies);
     drop(alone);
     step
 }
 
-/// Whether a command takes several steps that nobody of the protocol may come between.
-fn acts_at_once(command: &Command<'_>) -> bool {
-    match command {
-        Command::Exec
-        | Command::SetMany {
-            if_absent: true, ..
-        }
-        | Command::SetManyExpire { .. }
-        | Command::Rename { .. }
-        | Command::Copy { .. } => true,
-        Command::Other { entry, .. } => matches!(entry.name, "eval" | "evalsha"),
-        _ => false,
-    }
-}
-
 fn execute_here(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    match command {
+    match &command.command {
         Command::Ping { message } if channels::is_reader(&session.state, session.protocol) => {
             channels::pong(*message, replies);
             Step::Done
@@ -117,7 +101,7 @@ fn execute_here(
             Some(step) => step,
             None if commands::on_state(command, &mut session.state, replies) => Step::Done,
             None if channels::run(command, session.id, &mut session.state, core, replies) => {
-                session.is_loud = channels::subscribes(command);
+                session.is_loud = command.entry.has(rule::SUBSCRIBES);
                 Step::Done
             }
             None => on_entries(core, session, command, replies),
@@ -129,24 +113,20 @@ fn execute_here(
 fn as_reader(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    match command {
+    match command.command {
         Command::Quit | Command::Reset => {
             let step = server_commands::run(core, session, command, replies);
             return step.unwrap_or(Step::Done);
         }
-        Command::Subscribe { .. }
-        | Command::SubscribePatterns { .. }
-        | Command::Unsubscribe { .. }
-        | Command::UnsubscribePatterns { .. } => {
+        _ if command.entry.has(rule::SUBSCRIBES) => {
             channels::run(command, session.id, &mut session.state, core, replies);
             session.is_loud = true;
         }
         Command::Exec => channels::refuse_exec(replies),
-        Command::Other { entry, .. } => channels::refuse(entry.name, replies),
-        _ => channels::refuse(&session.last_command(), replies),
+        _ => channels::refuse(command.entry.name, replies),
     }
     Step::Done
 }
@@ -155,7 +135,7 @@ fn as_reader(
 fn on_entries(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
     if flush_all::is_meant(core, session, command) {
@@ -172,7 +152,7 @@ fn on_entries(
         }
         None => None,
     };
-    if let Command::Copy { from, to, options } = command {
+    if let Command::Copy { from, to, options } = command.command {
         match options.read(core.decisions.databases()) {
             Ok((Some(other), replace)) if other != session.database as usize => {
                 return copy_to(core, session, (from, to), other as u32, replace, replies);
@@ -189,8 +169,7 @@ fn on_entries(
             tracking::note_reads(core, session, &decided, command);
             if decided.target.is_table()
                 && !decided.may_be_hot
-                && (tables::kind(command) != Kind::NotOurs
-                    || matches!(command, Command::Watch { .. }))
+                && command.entry.kind != Kind::NoEntries
             {
                 return to_table(core, session, decided, command, replies);
             }
@@ -240,11 +219,11 @@ fn to_table(
     core: &mut Core,
     session: &mut Session,
     decided: Rc<Decided>,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    match command {
-        Command::Watch { keys } => table_exec::watch(core, session, decided, *keys, replies),
+    match command.command {
+        Command::Watch { keys } => table_exec::watch(core, session, decided, keys, replies),
         _ => hand_over::begin(core, session, decided, command, replies),
     }
 }
@@ -254,7 +233,7 @@ fn came(
     core: &mut Core,
     session: &mut Session,
     decided: Rc<Decided>,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     step: commands::Step,
     replies: &mut Writer,
 ) -> Step {
@@ -284,7 +263,7 @@ fn came(
         }
         commands::Step::Table => to_table(core, session, decided, command, replies),
         commands::Step::NotOurs => {
-            refusal::refuse(command, replies);
+            refusal::unsupported(command.entry.name, replies);
             Step::Done
         }
     }
@@ -327,7 +306,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             closes = true;
             break;
         }
-        let Ok(command) = Command::read(args).map_err(|failure| failure.write(replies)) else {
+        let Ok(command) = Parsed::read(args).map_err(|failure| failure.write(replies)) else {
             continue;
         };
         if replies.overflowed() && only_reads(&command) {
@@ -385,8 +364,8 @@ fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) 
     let mut budget = Budget::new(&calls, session.database, guc::hot_max_value());
     queue.again();
     while let Some(args) = queue.next() {
-        if let Ok(command) = Command::read(args) {
-            budget.add(args, &command)?;
+        if let Ok(command) = Parsed::read(args) {
+            budget.add(&command)?;
         }
     }
     queue.again();
@@ -420,36 +399,18 @@ fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Dec
 }
 
 /// Whether a command changes nothing.
-fn only_reads(command: &Command<'_>) -> bool {
-    is_about_server(command)
-        || match tables::kind(command) {
-            Kind::Read => true,
-            Kind::Long => !matches!(command, Command::Clear { .. }),
-            Kind::Write | Kind::NotOurs => false,
-        }
+fn only_reads(command: &Parsed<'_>) -> bool {
+    match command.kind() {
+        Kind::Read => true,
+        Kind::Long => command.entry.flags & flag::WRITE == 0,
+        Kind::NoEntries => command.entry.has(rule::DESCRIBES),
+        Kind::Write | Kind::Watch => false,
+    }
 }
 
 /// Whether its time does not follow from its own length and that of values.
-fn takes_its_time(command: &Command<'_>) -> bool {
-    looks_at_all(command)
-        || is_about_server(command)
-        || matches!(command, Command::Publish { .. })
-        || matches!(command, Command::Other { entry, .. } if entry.name == "client|kill")
-}
-
-/// Whether it lists or describes parts of the server.
-fn is_about_server(command: &Command<'_>) -> bool {
-    let Command::Other { entry, .. } = command else {
-        return false;
-    };
-    let name = entry.name.split('|').next().unwrap_or_default();
-    match name {
-        "command" | "config" | "info" | "latency" | "pubsub" | "slowlog" => {
-            entry.last_name() != "resetstat" && entry.last_name() != "reset"
-        }
-        "client" => matches!(entry.last_name(), "list" | "info"),
-        _ => false,
-    }
+fn takes_its_time(command: &Parsed<'_>) -> bool {
+    command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
 }
 
 /// Takes back the reply of a command of an EXEC, which begins there, if CLIENT REPLY keeps it back.
@@ -458,18 +419,6 @@ fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
         replies.rewind(*from);
     }
     *from = replies.as_bytes().len();
-}
-
-/// Whether its time is that of a walk over the entries, not of its own length.
-fn looks_at_all(command: &Command<'_>) -> bool {
-    matches!(
-        command,
-        Command::Keys { .. }
-            | Command::Scan(_)
-            | Command::RandomKey
-            | Command::Count
-            | Command::Clear { .. }
-    )
 }
 
 /// The error was written already: the transaction goes with it.

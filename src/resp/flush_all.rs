@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use pgcache_resp::{Command, Protocol, Writer};
+use pgcache_resp::{Command, Parsed, Protocol, Writer};
 use pgrx::pg_sys::Oid;
 
 use super::admission::{self, Step};
@@ -37,7 +37,7 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
 pub fn run(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
     let before = replies.as_bytes().len();
@@ -66,7 +66,7 @@ pub fn run(
 fn begin(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
     let mut all = Vec::new();

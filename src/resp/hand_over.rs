@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use pgcache_resp::{Args, Command, Writer};
+use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag};
 
 use super::admission::Step;
 use super::bundle::Bundle;
@@ -16,7 +16,6 @@ use super::decisions::Decided;
 use super::flush_all;
 use super::session::{Flushing, Replies, Session, Waits};
 use super::shared::Core;
-use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
 use crate::cache::catalog::registry::Storage;
 use crate::pg::resp::desk::{Handed, Lane, Work};
@@ -31,11 +30,11 @@ pub fn begin(
     core: &mut Core,
     session: &Session,
     decided: Rc<Decided>,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    let kind = tables::kind(command);
-    if kind == Kind::NotOurs {
+    let kind = command.kind();
+    if kind == Kind::NoEntries {
         commands::write_table(replies);
         return Step::Done;
     }
@@ -93,12 +92,12 @@ pub fn lane(decided: &Decided, kind: Kind) -> Lane {
 }
 
 /// Whether a command writes to the log.
-pub fn is_logged(decided: &Decided, command: &Command<'_>) -> bool {
-    match tables::kind(command) {
-        Kind::Read | Kind::NotOurs => false,
+pub fn is_logged(decided: &Decided, command: &Parsed<'_>) -> bool {
+    match command.kind() {
+        Kind::Read | Kind::Watch | Kind::NoEntries => false,
         Kind::Write => writes_log(decided),
         // Emptying any table does; the others only read.
-        Kind::Long => matches!(command, Command::Clear { .. }),
+        Kind::Long => command.entry.flags & flag::WRITE != 0,
     }
 }
 
@@ -132,14 +131,12 @@ pub fn joins(core: &mut Core, session: &mut Session, args: Args<'_>, end: usize)
 }
 
 fn takes(core: &mut Core, session: &mut Session, bundle: &mut Bundle, args: Args<'_>) -> bool {
-    let Ok(command) = Command::read(args) else {
+    let Ok(command) = Parsed::read(args) else {
         return false;
     };
-    let kind = match command {
-        Command::Copy { .. } => return false, // it may be to another cache
-        ref command => tables::kind(command),
-    };
-    if !matches!(kind, Kind::Read | Kind::Write) {
+    let kind = command.kind();
+    let may_leave = matches!(command.command, Command::Copy { .. }); // to another cache
+    if may_leave || !matches!(kind, Kind::Read | Kind::Write) {
         return false;
     }
     session.note_name(args.get(0).unwrap_or_default());

@@ -4,9 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Args, Command, Failure, Writer, integer};
+use pgcache_resp::{Args, Command, Failure, Writer, integer, rule};
 
-use super::commands::may_write;
 use super::session::{Session, Waits};
 use crate::pg::resp::board::{Board, Pause};
 use crate::pg::session::clock;
@@ -72,10 +71,10 @@ impl Pauses {
         // A request that is wrong is answered at once, as by Redis.
         let entry = Command::check(args).ok();
         let held = match pause.all {
-            true => entry.is_none_or(|entry| entry.name != "client|unpause"),
-            false => entry.is_some_and(|entry| match entry.name {
-                "exec" => session.state.collects_writes(),
-                _ => may_write(entry),
+            true => entry.is_none_or(|entry| !entry.has(rule::UNPAUSED)),
+            false => entry.is_some_and(|entry| match entry.has(rule::RUNS_QUEUE) {
+                true => session.state.collects_writes(),
+                false => entry.may_write(),
             }),
         };
         // A command that has begun continues.

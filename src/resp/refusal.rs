@@ -1,22 +1,8 @@
 //! The errors for what there is in Redis, and not here.
 
-use pgcache_resp::{Command, Writer};
+use pgcache_resp::Writer;
 
 /// The error for what there is in Redis, and not here.
-pub fn refuse(command: &Command<'_>, replies: &mut Writer) {
-    let name = match command {
-        Command::Other { entry, .. } => entry.name,
-        Command::Subscribe { .. } => "subscribe",
-        Command::Unsubscribe { .. } => "unsubscribe",
-        Command::SubscribePatterns { .. } => "psubscribe",
-        Command::UnsubscribePatterns { .. } => "punsubscribe",
-        Command::Publish { .. } => "publish",
-        _ => "this command",
-    };
-    unsupported(name, replies);
-}
-
-/// The same by the command's name.
 pub fn unsupported(name: &str, replies: &mut Writer) {
     let name = name.replace('|', " ").to_ascii_uppercase();
     replies.error(&[b"ERR ", name.as_bytes(), b" is not supported by pgcache"]);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use pgcache_resp::{
-    Args, Command, Entry, Failure, Hello, Protocol, TABLE, Writer, describe, describe_all,
+    Args, Command, Entry, Failure, Hello, Parsed, Protocol, TABLE, Writer, describe, describe_all,
     document, find, flag, integer, is_of_category, matches_within, named,
 };
 
@@ -20,10 +20,10 @@ use crate::pg::session::clock::{self, unix};
 pub fn run(
     core: &mut Core,
     session: &mut Session,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Option<Step> {
-    match command {
+    match &command.command {
         Command::Ping { message: None } => replies.simple("PONG"),
         Command::Ping {
             message: Some(message),
@@ -56,9 +56,7 @@ pub fn run(
             replies.bulk_integer(seconds);
             replies.bulk_integer(micros);
         }
-        Command::Other { entry, args } => {
-            return other(core, session, entry, *args, replies);
-        }
+        Command::Other => return other(core, session, command.entry, command.args, replies),
         _ => return None,
     }
     Some(Step::Done)
@@ -285,30 +283,13 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
             return replies.error(&[b"ERR Invalid number of arguments specified for command"]);
         }
     };
-    let counted = |count: usize, first: usize, step: usize| {
-        let count = args
-            .get(count)
-            .and_then(integer)
-            .and_then(|count| usize::try_from(count).ok());
-        let mut places: Vec<_> = (first..args.len()).step_by(step).collect();
-        // More keys than arguments are none.
-        let count = count.filter(|count| *count <= places.len());
-        places.truncate(count.unwrap_or(0));
-        places
-    };
-    let places = match entry.name {
-        "eval" | "evalsha" => counted(2, 3, 1),
-        "msetex" => counted(1, 2, 2),
-        _ => entry.key_places(args.len()).collect(),
-    };
+    let keys: Vec<&[u8]> = entry.keys(args).collect();
     // Redis replies an empty list for a script without keys.
-    if places.is_empty() && entry.flags & flag::NO_MANDATORY_KEYS == 0 {
+    if keys.is_empty() && entry.flags & flag::NO_MANDATORY_KEYS == 0 {
         return replies.error(&[b"ERR The command has no key arguments"]);
     }
-    replies.array(places.len());
-    for place in places {
-        replies.bulk(args.get(place).unwrap_or_default());
-    }
+    replies.array(keys.len());
+    keys.iter().for_each(|key| replies.bulk(key));
 }
 
 /// What CONFIG GET knows: what programs ask for, as it is here.

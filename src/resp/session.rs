@@ -248,11 +248,6 @@ impl Session {
         name.unwrap_or_default()
     }
 
-    /// The last command's name, as errors have it.
-    pub fn last_command(&self) -> String {
-        printable(self.last_name()).to_ascii_lowercase()
-    }
-
     /// As it was when it connected, but for its role (`Core::log_out`).
     pub fn reset(&mut self) {
         self.changed = true;

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Args, Command, Entry, Writer, integer, known_name};
+use pgcache_resp::{Args, Entry, Writer, integer, known_name};
 
 use super::admission::{self, Step};
 use super::refusal;
@@ -19,36 +19,6 @@ use crate::pg::session::clock;
 const LONG: usize = 4 << 10;
 /// Entries that SLOWLOG GET gives unasked.
 const FEW: i64 = 10;
-
-/// Whether a command may take long, however short it is.
-#[inline]
-pub fn is_heavy(command: &Command<'_>) -> bool {
-    !matches!(
-        command,
-        Command::Get { .. }
-            | Command::Set(_)
-            | Command::SetIfAbsent { .. }
-            | Command::GetSet { .. }
-            | Command::GetDelete { .. }
-            | Command::GetExpire { .. }
-            | Command::GetMany { .. }
-            | Command::SetMany {
-                if_absent: false,
-                ..
-            }
-            | Command::Delete { .. }
-            | Command::Exists { .. }
-            | Command::Increment { .. }
-            | Command::IncrementWithin(_)
-            | Command::Expire { .. }
-            | Command::TimeLeft { .. }
-            | Command::Length { .. }
-            | Command::Ping { .. }
-            | Command::Echo { .. }
-            | Command::Multi
-            | Command::Watch { .. }
-    )
-}
 
 /// A command is not done, and goes on from its beginning or from where it is. What CLIENT PAUSE holds back
 /// has not begun.

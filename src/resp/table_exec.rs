@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use pgcache_resp::{Args, Command, CopyOptions, Failure, Writer};
+use pgcache_resp::{Args, Command, CopyOptions, Failure, Kind, Parsed, Writer, rule};
 
 use super::admission::Step;
 use super::bundle::Bundle;
@@ -13,7 +13,6 @@ use super::flush_all;
 use super::hand_over::{is_logged, lane, writes_log};
 use super::session::Session;
 use super::shared::Core;
-use super::tables::{self, Kind};
 use super::tracking::turns as tracking;
 use crate::pg::resp::desk::{Lane, Work};
 
@@ -40,25 +39,16 @@ pub fn exec(
     let mut readers = Vec::new();
     while let Some(args) = queue.next() {
         // One that is wrong tells so as its element.
-        if let Ok(command) = Command::read(args) {
-            if let Command::Publish { channel, .. } = &command {
+        if let Ok(command) = Parsed::read(args) {
+            if !is_for_table(core, session, &command) {
+                replies.rewind(before);
+                replies.error(&[NOT_IN_EXEC]);
+                return Step::Done;
+            }
+            if let Command::Publish { channel, .. } = &command.command {
                 readers.push(channels::count_readers(channel));
-                commands += 1;
-                continue;
             }
-            let kind = match command {
-                Command::Copy { options, .. } if leaves(core, session, options) => Kind::NotOurs,
-                ref all if flush_all::is_meant(core, session, all) => Kind::NotOurs,
-                _ => tables::kind(&command),
-            };
-            match kind {
-                Kind::NotOurs => {
-                    replies.rewind(before);
-                    replies.error(&[NOT_IN_EXEC]);
-                    return Step::Done;
-                }
-                kind => is_long |= kind == Kind::Long,
-            }
+            is_long |= command.kind() == Kind::Long;
             logs |= is_logged(&decided, &command);
             tracking::note_reads(core, session, &decided, &command);
         }
@@ -88,6 +78,17 @@ pub fn exec(
         decided,
     });
     Step::HandOver
+}
+
+/// Whether an EXEC on one table may contain a command.
+fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
+    match command.entry.kind {
+        Kind::NoEntries | Kind::Watch => command.entry.has(rule::IN_TABLE_EXEC),
+        _ => match command.command {
+            Command::Copy { options, .. } => !leaves(core, session, options),
+            _ => !flush_all::is_meant(core, session, command),
+        },
+    }
 }
 
 /// Whether a COPY is to another cache.

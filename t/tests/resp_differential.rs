@@ -66,10 +66,7 @@ fn is_comparable(words: &[String]) -> bool {
         return true;
     };
     let is_key = |key: &str| !key.is_empty() && !key.contains('\0');
-    if !entry
-        .key_places(args.len())
-        .all(|place| is_key(&words[place]))
-    {
+    if !entry.key_places(args).all(|place| is_key(&words[place])) {
         return false;
     }
     if words.iter().any(|word| BEYOND.contains(&&**word)) {

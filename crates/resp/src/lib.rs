@@ -60,8 +60,8 @@ mod table;
 pub use args::Args;
 pub use batch::Batch;
 pub use command::{
-    Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Scan, Set,
-    Unit, When, check_client_name,
+    Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Parsed,
+    Scan, Set, Unit, When, check_client_name,
 };
 pub use describe::{describe, describe_all, document, is_of_category};
 pub use failure::{Failure, write_verbatim_error};
@@ -70,4 +70,4 @@ pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
 pub use reply::{Protocol, Writer};
 pub use request::{Broken, Limits, Parser, Request};
-pub use table::{Entry, Keys, TABLE, category, find, flag, known_name, named};
+pub use table::{Counted, Entry, Keys, Kind, TABLE, category, find, flag, known_name, named, rule};

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pgcache_resp::{Args, Command, Condition};
+use pgcache_resp::{Command, Condition, Parsed, rule};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::call::Call;
@@ -50,8 +50,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
     }
 
     /// Adds the next command. An error: all of them together cost too much.
-    pub fn add<'a>(&mut self, args: Args<'_>, command: &Command<'_>) -> Done<'a> {
-        let bytes: usize = args.iter().map(<[u8]>::len).sum();
+    pub fn add<'a>(&mut self, command: &Parsed<'_>) -> Done<'a> {
+        let bytes: usize = command.args.iter().map(<[u8]>::len).sum();
         let values = self.values(command);
         let cost = bytes.saturating_add(values).saturating_add(EACH);
         self.spent = self.spent.saturating_add(cost);
@@ -63,8 +63,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
     }
 
     /// The bytes of values that a command looks at.
-    fn values(&mut self, command: &Command<'_>) -> usize {
-        match command {
+    fn values(&mut self, command: &Parsed<'_>) -> usize {
+        match &command.command {
             Command::Set(set) => {
                 let plain = !set.get && matches!(set.condition, Condition::Always);
                 let former = if plain { 0 } else { self.length(set.key) };
@@ -111,32 +111,25 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
                 self.database = own;
                 length
             }
-            Command::Get { key }
-            | Command::GetDelete { key }
-            | Command::GetExpire { key, .. }
-            | Command::GetRange { key, .. }
-            | Command::DeleteIf { key, .. }
-            | Command::Digest { key } => self.length(key),
-            Command::GetMany { keys } => self.lengths_of(*keys),
-            Command::Delete { keys } | Command::Exists { keys } | Command::Touch { keys } => {
-                keys.len() * EACH
-            }
-            Command::Other { entry, args } => match entry.name {
-                "eval" | "evalsha" => self.lengths_of(args.from(3)),
-                "object|encoding" => self.length(args.get(2).unwrap_or_default()),
-                _ => 0,
-            },
             Command::Select { database } => {
                 self.database = *database as u32;
                 0
             }
-            _ => 0,
+            _ => self.keys(command),
         }
     }
 
-    fn lengths_of(&mut self, keys: Args<'_>) -> usize {
-        let each = keys.iter().map(|key| self.length(key) + EACH);
-        each.fold(0, usize::saturating_add)
+    /// What a command looks at that only reads and removes: its keys, if the request decides how many there are, and their
+    /// values, if it reads those.
+    fn keys(&mut self, command: &Parsed<'_>) -> usize {
+        let entry = command.entry;
+        let each = if entry.keys.are_many() { EACH } else { 0 };
+        let loads = entry.has(rule::LOADS);
+        let costs = entry.keys(command.args).map(|key| match loads {
+            true => self.length(key) + each,
+            false => each,
+        });
+        costs.fold(0, usize::saturating_add)
     }
 
     fn hash(&self, key: &[u8]) -> u64 {

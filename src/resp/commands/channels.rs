@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use pgcache_resp::{Args, Command, Protocol, Writer, matches_within};
+use pgcache_resp::{Args, Command, Parsed, Protocol, Writer, matches_within};
 
 use super::refusal::{Done, Refusal};
 use super::state::State;
@@ -47,17 +47,6 @@ pub fn refuse_exec(out: &mut Writer) {
     out.error(&[b"EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"]);
 }
 
-/// Whether a command's replies are messages, which CLIENT REPLY does not keep back.
-pub fn subscribes(command: &Command<'_>) -> bool {
-    matches!(
-        command,
-        Command::Subscribe { .. }
-            | Command::SubscribePatterns { .. }
-            | Command::Unsubscribe { .. }
-            | Command::UnsubscribePatterns { .. }
-    )
-}
-
 /// PING of such a connection.
 pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     out.push_message(2);
@@ -67,13 +56,13 @@ pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
 
 /// A command on channels; false for another one, which is not run.
 pub fn run(
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     client: u64,
     state: &mut State,
     hub: &mut dyn Hub,
     out: &mut Writer,
 ) -> bool {
-    match command {
+    match &command.command {
         Command::Subscribe { channels } => {
             subscribe(Sort::Channel, *channels, client, state, out);
         }
@@ -99,7 +88,7 @@ pub fn run(
                 Err(refusal) => refusal.write(out),
             }
         }
-        Command::Other { entry, args } => return ask(entry.name, args.from(2), out),
+        Command::Other => return ask(command.entry.name, command.args.from(2), out),
         _ => return false,
     }
     true

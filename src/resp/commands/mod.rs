@@ -21,7 +21,7 @@ mod subscriptions;
 mod walks;
 pub mod watched_rows;
 
-use pgcache_resp::{Args, Command, Condition, Entry, Expiry, Failure, Writer};
+use pgcache_resp::{Args, Command, Condition, Expiry, Failure, Kind, Parsed, Writer, rule};
 
 use self::call::Call;
 pub use self::keys::copy;
@@ -31,7 +31,7 @@ use crate::cache::entries::buffers::{Buffers, with_buffers};
 use crate::pg::session::clock::Timestamp;
 use crate::resp::target::{Rights, Target};
 
-pub use self::state::{Admitted, Queue, State, may_write};
+pub use self::state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;
 
 /// How far a command has come.
@@ -83,7 +83,7 @@ enum Work {
 /// One command on the entries of a cache.
 #[inline]
 pub fn run(
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     target: &Target,
     state: &mut State,
     clock: Timestamp,
@@ -119,7 +119,7 @@ pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> b
 /// The next piece of a command, which is given as it was before.
 pub fn go_on(
     continuation: Continuation,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
     target: &Target,
     state: &mut State,
     clock: Timestamp,
@@ -188,7 +188,7 @@ enum Piece {
 
 fn piece<'a>(
     work: Work,
-    command: &Command<'a>,
+    command: &Parsed<'a>,
     call: &Call,
     state: &mut State,
     buffers: &mut Buffers,
@@ -197,7 +197,7 @@ fn piece<'a>(
     if call.target.is_table() && needs_table(command) {
         return Err(Refusal::Table);
     }
-    match command {
+    match &command.command {
         Command::Get { key } => {
             let progress = match work {
                 Work::Get(progress) => progress,
@@ -245,13 +245,13 @@ pub enum Came {
 /// The next piece of a command on some keys, of whichever entries.
 #[inline]
 pub fn on_keys<'a, S: Served>(
-    command: &Command<'a>,
+    command: &Parsed<'a>,
     call: &Call<'_, S>,
     progress: &mut many::Progress,
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a, Came> {
-    match command {
+    match &command.command {
         Command::Get { key } => strings::get(call, key, buffers, out)?,
         Command::Set(set) => strings::set(call, set, buffers, out)?,
         Command::SetIfAbsent { key, value } => strings::set_if_absent(call, key, value, out)?,
@@ -318,29 +318,19 @@ pub fn on_keys<'a, S: Served>(
             keys::copy(call, from, call, to, replace, buffers, out)?
         }
 
-        Command::Other { entry, args } => return other(entry, *args, call, buffers, out),
+        Command::Other => return other(command, call, buffers, out),
         _ => return Ok(Came::Nowhere),
     }
     Ok(Came::ToEnd)
 }
 
-/// Whether a command needs more of a table than copies of its entries.
-fn needs_table(command: &Command<'_>) -> bool {
-    match command {
-        // In one piece, or its reply may have begun when a key is met that only the table has.
-        Command::GetMany { keys } | Command::Exists { keys } => keys.len() > served::PIECE,
-        Command::Get { .. }
-        | Command::Length { .. }
-        | Command::GetRange { .. }
-        | Command::Digest { .. }
-        | Command::Type { .. }
-        | Command::TimeLeft { .. }
-        | Command::Deadline { .. } => false,
-        Command::Other { entry, .. } => {
-            let names = ["object|", "memory|usage", "eval"];
-            names.iter().any(|name| entry.name.starts_with(name))
-        }
-        _ => true,
+/// Whether a command needs more of a table than copies of its entries. One with many keys does not fit into one piece, so
+/// that its reply could have begun when it meets a key that only the table has.
+fn needs_table(command: &Parsed<'_>) -> bool {
+    match command.entry.kind {
+        Kind::NoEntries => false,
+        _ if !command.entry.has(rule::COPIES) => true,
+        _ => command.entry.key_places(command.args).count() > served::PIECE,
     }
 }
 
@@ -409,12 +399,12 @@ fn walk<'a>(work: Work, command: &Command<'a>, call: &Call, out: &mut Writer) ->
 
 /// Commands of commands, and scripts.
 fn other<'a, S: Served>(
-    entry: &'static Entry,
-    args: Args<'a>,
+    command: &Parsed<'a>,
     call: &Call<'_, S>,
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a, Came> {
+    let (entry, args) = (command.entry, command.args);
     let key = args.get(2).unwrap_or_default();
     match entry.name {
         "object|encoding" | "object|freq" | "object|idletime" | "object|refcount" => {

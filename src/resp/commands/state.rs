@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use pgcache_resp::{
-    Args, Command, Digits, Entry, Failure, Limits, Parser, Writer, flag, write_verbatim_error,
+    Args, Command, Digits, Failure, Limits, Parser, Writer, rule, write_verbatim_error,
 };
 use pgrx::pg_sys::Oid;
 
@@ -28,8 +28,6 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::resp::target::Rights;
 
-/// Commands that act within a transaction, and are not collected.
-const AT_ONCE: [&str; 6] = ["multi", "exec", "discard", "watch", "quit", "reset"];
 /// Keys that a connection may watch.
 const MOST_WATCHED: usize = 4096;
 
@@ -100,7 +98,7 @@ impl State {
                 return Admitted::Answered;
             }
         };
-        if !self.in_transaction() || AT_ONCE.contains(&entry.name) {
+        if !self.in_transaction() || entry.has(rule::UNQUEUED) {
             return Admitted::Run;
         }
         if authenticates(entry.name, args) {
@@ -108,7 +106,7 @@ impl State {
             Failure::NotInMulti.write(out);
             return Admitted::Answered;
         }
-        self.collect(args, may_write(entry), limit, out);
+        self.collect(args, entry.may_write(), limit, out);
         Admitted::Answered
     }
 
@@ -335,12 +333,6 @@ impl State {
                 + kept.watched.capacity() * size_of::<(WatchedKey, Watched)>()
         })
     }
-}
-
-/// Whether a command may change an entry, or reaches other clients.
-pub fn may_write(entry: &Entry) -> bool {
-    let others = ["publish", "eval", "evalsha"];
-    entry.flags & flag::WRITE != 0 || others.contains(&entry.name)
 }
 
 /// Whether a request names a role, which is checked elsewhere: an EXEC cannot wait for that.

@@ -7,16 +7,14 @@
 //!
 //! A command that is refused has changed nothing. One that has to fail later raises an error.
 
-mod kinds;
 mod plan;
 mod rows;
 mod table;
 mod walks;
 mod watch;
 
-use pgcache_resp::{Command, Writer};
+use pgcache_resp::{Command, Parsed, Writer};
 
-pub use self::kinds::{Kind, kind};
 pub use self::plan::{Plan, plan};
 pub use self::table::{Table, take_surprise};
 pub use self::watch::{fingerprint, hold_absent};
@@ -28,9 +26,9 @@ use crate::cache::entries::buffers::with_buffers;
 use crate::pg::session::clock;
 
 /// One command.
-pub fn run<'a>(command: &Command<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
+pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
     let call = rows::call(table);
-    match command {
+    match &command.command {
         Command::Count => walks::count(&call, table, out),
         Command::Scan(scan) => walks::scan(&call, table, scan, out),
         Command::Keys { pattern } => walks::keys(&call, table, pattern, out),

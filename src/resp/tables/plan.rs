@@ -6,10 +6,9 @@
 
 use std::collections::HashMap;
 
-use pgcache_resp::{Args, Command, Condition, Expiry, Limits, Parser, Set};
+use pgcache_resp::{Command, Condition, Expiry, Kind, Limits, Parsed, Parser, Set, flag};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::kinds::{Kind, kind};
 use super::rows;
 use super::table::Table;
 use crate::cache::entries::store::{Store, Value};
@@ -67,13 +66,13 @@ pub fn plan<'a>(
         }
         let number = plan.overwritten.len();
         plan.overwritten.push(false);
-        let Ok(command) = Command::read(request.args) else {
+        let Ok(command) = Parsed::read(request.args) else {
             continue;
         };
-        if kind(&command) == Kind::Write {
-            scratch.run(|| budget.add(request.args, &command))?;
+        if command.kind() == Kind::Write {
+            scratch.run(|| budget.add(&command))?;
         }
-        let former = match &command {
+        let former = match &command.command {
             Command::Set(set) if is_plain(set) => {
                 match scratch.run(|| spelled(&call, set)) {
                     Ok(key) => keys.set(key, number, merges)?,
@@ -81,7 +80,7 @@ pub fn plan<'a>(
                 }
             }
             _ => {
-                scratch.run(|| keys.note(table, request.args, &command))?;
+                scratch.run(|| keys.note(table, &command))?;
                 None
             }
         };
@@ -127,21 +126,18 @@ impl Keys {
     }
 
     /// Another command.
-    fn note<'a>(&mut self, table: &Table, args: Args<'_>, command: &Command<'_>) -> Done<'a> {
-        let Ok(entry) = Command::check(args) else {
-            return Ok(());
-        };
-        let kind = kind(command);
-        let places = entry.key_places(args.len());
-        if kind == Kind::Long || matches!(entry.name, "scan" | "eval" | "evalsha" | "msetex") {
+    fn note<'a>(&mut self, table: &Table, command: &Parsed<'_>) -> Done<'a> {
+        let entry = command.entry;
+        if entry.kind == Kind::Long || entry.flags & flag::MOVABLEKEYS != 0 {
             self.sets.clear();
+            return Ok(());
         }
-        for key in places.filter_map(|place| args.get(place)) {
+        for key in entry.keys(command.args) {
             let entries = table.rows();
             let key = entries.key(key);
             let hash = xxh3_64(entries.spelled(&key).unwrap_or_default());
             self.sets.remove(&hash);
-            if kind == Kind::Write {
+            if command.kind() == Kind::Write {
                 self.change(hash)?;
             }
         }

@@ -1,6 +1,6 @@
 //! What a front does in its turns for clients that track: notes what they read, and tells them.
 
-use pgcache_resp::{Command, Expiry, Writer};
+use pgcache_resp::{Kind, Parsed, Writer};
 
 use super::state::{Everybody, Told, standing};
 use super::tracked::{Mode, Tracked};
@@ -22,39 +22,17 @@ use crate::resp::target::Rights;
 /// is told at once that it has changed.
 const NOTED: usize = 4096;
 
-/// The keys that a command only reads, as Redis' table of commands has it.
-fn each_key<'a>(command: &Command<'a>, mut note: impl FnMut(&'a [u8])) {
-    match command {
-        Command::Get { key }
-        | Command::Length { key }
-        | Command::GetRange { key, .. }
-        | Command::Digest { key }
-        | Command::Type { key }
-        | Command::TimeLeft { key, .. }
-        | Command::Deadline { key, .. }
-        // Redis has it as a write; a client that keeps its reply would never hear of a change.
-        | Command::GetExpire {
-            key,
-            expiry: Expiry::Unsaid,
-        } => note(key),
-        Command::GetMany { keys } | Command::Exists { keys } | Command::Touch { keys } => {
-            keys.iter().for_each(note);
-        }
-        Command::Other { entry, args } if matches!(entry.name, "object|encoding" | "memory|usage") => {
-            args.get(2).into_iter().for_each(note);
-        }
-        _ => {}
+/// Runs `note` for each key that a command only reads, as Redis' table of commands has it. Redis counts GETEX without an
+/// option as a write, so that a client that keeps the reply would never receive the change.
+fn each_key<'a>(command: &Parsed<'a>, note: impl FnMut(&'a [u8])) {
+    if command.kind() == Kind::Read {
+        command.entry.keys(command.args).for_each(note);
     }
 }
 
 /// Before a command on entries is run: what it reads is noted, if the client wants to hear of it.
 #[inline]
-pub fn note_reads(
-    core: &mut Core,
-    session: &mut Session,
-    decided: &Decided,
-    command: &Command<'_>,
-) {
+pub fn note_reads(core: &mut Core, session: &mut Session, decided: &Decided, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking {
         note_reads_of(core, session.id, tracked, decided, command);
     }
@@ -66,7 +44,7 @@ fn note_reads_of(
     client: u64,
     tracked: &mut Tracked,
     decided: &Decided,
-    command: &Command<'_>,
+    command: &Parsed<'_>,
 ) {
     let target = &decided.target;
     if !target.rights.has(Rights::READ) {
@@ -303,7 +281,7 @@ pub fn again(session: &mut Session, pushed: &[u8], has_replies: bool) -> Vec<u8>
 }
 
 /// A command was run.
-pub fn command_done(session: &mut Session, command: &Command<'_>) {
+pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking {
         tracked.end_read();
         command_handed(session, command);
@@ -312,11 +290,11 @@ pub fn command_done(session: &mut Session, command: &Command<'_>) {
 
 /// A command was run, or handed over: CLIENT CACHING was for it, unless it was one of CLIENT or began a
 /// transaction.
-pub fn command_handed(session: &mut Session, command: &Command<'_>) {
+pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking
         && tracked.caching
         && !session.state.in_transaction()
-        && !matches!(command, Command::Other { entry, .. } if entry.name.starts_with("client|"))
+        && !command.entry.is_of("client")
     {
         tracked.caching = false;
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pgcache_resp::{Args, Batch, Command, Limits, Parser, Protocol, Writer};
+use pgcache_resp::{Args, Batch, Command, Limits, Parsed, Parser, Protocol, Writer};
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -274,16 +274,16 @@ impl Tools {
             return; // the transaction is rolled back
         }
         let before = replies.as_bytes().len();
-        let command = match Command::read(args) {
+        let command = match Parsed::read(args) {
             Ok(command) => command,
             Err(failure) => return failure.write(replies),
         };
-        if let Command::Copy { options, .. } = &command
+        if let Command::Copy { options, .. } = &command.command
             && let Err(failure) = options.read(self.databases)
         {
             return failure.write(replies);
         }
-        if let Command::Publish { channel, message } = &command {
+        if let Command::Publish { channel, message } = &command.command {
             let readers = self.readers.pop().unwrap_or(0);
             return match publish::publish(channel, message) {
                 Ok(()) => replies.integer(i64::from(readers)),

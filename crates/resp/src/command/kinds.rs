@@ -238,10 +238,7 @@ pub enum Command<'a> {
     },
 
     /// A command whose arguments are not read here, or a command of a command.
-    Other {
-        entry: &'static Entry,
-        args: Args<'a>,
-    },
+    Other,
 }
 
 /// What a write does with the entry's deadline.

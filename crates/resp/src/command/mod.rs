@@ -6,6 +6,7 @@
 mod connection;
 mod keys;
 mod kinds;
+mod parsed;
 mod strings;
 
 pub use connection::check_client_name;
@@ -13,6 +14,8 @@ pub use kinds::{
     Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Scan, Set,
     Unit, When,
 };
+
+pub use parsed::Parsed;
 
 use kinds::Reader;
 
@@ -57,23 +60,37 @@ static READERS: [Reader; TABLE.len()] = {
     readers
 };
 
-fn other<'a>(entry: &'static Entry, args: Args<'a>) -> Result<Command<'a>, Failure<'a>> {
-    Ok(Command::Other { entry, args })
+fn other<'a>(_: &'static Entry, _: Args<'a>) -> Result<Command<'a>, Failure<'a>> {
+    Ok(Command::Other)
 }
 
 impl<'a> Command<'a> {
     /// Reads a request that is not empty.
     pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
-        let (row, entry) = entry(args)?;
-        READERS
-            .get(row)
-            .map_or_else(|| other(entry, args), |reader| reader(entry, args))
+        Parsed::read(args).map(|parsed| parsed.command)
     }
 
     /// What Redis looks at before it queues a command of a transaction: that there is such a command, and it may have
     /// so many arguments.
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
+    }
+}
+
+impl<'a> Parsed<'a> {
+    /// Reads a request that is not empty.
+    #[inline]
+    pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
+        let (row, entry) = entry(args)?;
+        let command = match READERS.get(row) {
+            Some(reader) => reader(entry, args)?,
+            None => Command::Other,
+        };
+        Ok(Parsed {
+            command,
+            entry,
+            args,
+        })
     }
 }
 
@@ -98,5 +115,28 @@ fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
             "exec" => Failure::ExecRefused,
             name => Failure::Arity(name),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reader_belongs_to_one_row_of_the_table() {
+        let lists = [strings::READERS, keys::READERS, connection::READERS];
+        let mut names: Vec<_> = lists
+            .iter()
+            .copied()
+            .flatten()
+            .map(|(name, _)| name)
+            .collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        for name in names {
+            assert!(row(name.as_bytes()).is_some(), "{name} has no row");
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! What the table has of a command.
 
+use crate::args::Args;
+use crate::number::integer;
+
 /// What a command does, as COMMAND INFO says it. One bit each.
 pub mod flag {
     pub const WRITE: u32 = 1;
@@ -64,12 +67,70 @@ pub mod category {
     ];
 }
 
+/// What a command does with the entries of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Changes nothing.
+    Read,
+    Write,
+    /// May look at every entry, or waits until no other session reads.
+    Long,
+    /// Keeps keys as they are now, to compare them at EXEC.
+    Watch,
+    /// Uses no entries.
+    NoEntries,
+}
+
+/// How this server treats a command, beside what COMMAND INFO says. One bit each.
+pub mod rule {
+    /// Takes several steps, and no other client's command may run between them.
+    pub const ATOMIC: u16 = 1;
+    /// Runs inside MULTI, and is not queued.
+    pub const UNQUEUED: u16 = 1 << 1;
+    /// Runs the queued commands.
+    pub const RUNS_QUEUE: u16 = 1 << 2;
+    /// May change entries or reach other clients, though its flags do not say so.
+    pub const MAY_WRITE: u16 = 1 << 3;
+    /// CLIENT PAUSE never holds it.
+    pub const UNPAUSED: u16 = 1 << 4;
+    /// Takes as long as its request and its reply are, so that the slow log measures only long ones.
+    pub const LIGHT: u16 = 1 << 5;
+    /// Takes longer than its request and the values of entries say.
+    pub const MAY_BE_SLOW: u16 = 1 << 6;
+    /// Lists or describes parts of the server, and changes nothing.
+    pub const DESCRIBES: u16 = 1 << 7;
+    /// The copies of a table's entries in the hot tier can answer it.
+    pub const COPIES: u16 = 1 << 8;
+    /// Reads the values under its keys as a whole.
+    pub const LOADS: u16 = 1 << 9;
+    /// An EXEC on a table cache may contain it, though it uses no entries.
+    pub const IN_TABLE_EXEC: u16 = 1 << 10;
+    /// Changes what the client subscribes to, and replies with messages.
+    pub const SUBSCRIBES: u16 = 1 << 11;
+}
+
 /// Where the keys are among the arguments: the first, the last (counted from the end if negative), and every how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
+    /// The places above are 0, and an argument counts the keys.
+    pub counted: Option<Counted>,
+}
+
+/// The argument that counts the keys, which follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub at: u8,
+    pub step: u8,
+}
+
+impl Keys {
+    /// Whether the request decides how many keys there are.
+    pub fn are_many(&self) -> bool {
+        self.last < 0 || self.counted.is_some()
+    }
 }
 
 /// A command, or a command of a command (`client|id`).
@@ -82,6 +143,10 @@ pub struct Entry {
     pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
+    /// What it does with entries whatever its options are; [`Parsed::kind`](crate::Parsed::kind) reads these, too.
+    pub kind: Kind,
+    /// Bits of [`rule`].
+    pub rules: u16,
     /// The version of Redis that had it first.
     pub since: &'static str,
     pub group: &'static str,
@@ -113,16 +178,59 @@ impl Entry {
             .find(|entry| entry.last_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// The places of its keys among `arguments` arguments.
-    pub fn key_places(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
-        let Keys { first, last, step } = self.keys;
+    /// Whether any of these rules holds for the command.
+    #[inline]
+    pub fn has(&self, rules: u16) -> bool {
+        self.rules & rules != 0
+    }
+
+    /// Whether the command may change an entry, or reaches other clients.
+    pub fn may_write(&self) -> bool {
+        self.flags & flag::WRITE != 0 || self.has(rule::MAY_WRITE)
+    }
+
+    /// Whether it is a command of this command: `client|id` of `client`.
+    pub fn is_of(&self, command: &str) -> bool {
+        let split = self.name.split_once('|');
+        split.is_some_and(|(outer, _)| outer == command)
+    }
+
+    /// The places of its keys among the arguments of a request. More keys than arguments are none.
+    pub fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
+        let (first, end, step) = match self.keys.counted {
+            None => self.fixed_places(args.len()),
+            Some(counted) => counted.places(args),
+        };
+        (first..end).step_by(step.max(1))
+    }
+
+    /// The keys in a request.
+    pub fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.key_places(args)
+            .filter_map(move |place| args.get(place))
+    }
+
+    fn fixed_places(&self, arguments: usize) -> (usize, usize, usize) {
+        let Keys {
+            first, last, step, ..
+        } = self.keys;
         let first = usize::try_from(first).unwrap_or(0);
         let end = match usize::try_from(last) {
             Ok(last) => last + 1,
             Err(_) => (arguments + 1).saturating_sub(usize::from(last.unsigned_abs())),
         };
-        let none = first == 0;
-        (first..if none { 0 } else { end.min(arguments) })
-            .step_by(usize::try_from(step).unwrap_or(1).max(1))
+        let end = if first == 0 { 0 } else { end.min(arguments) };
+        (first, end, usize::try_from(step).unwrap_or(1))
+    }
+}
+
+impl Counted {
+    fn places(self, args: Args<'_>) -> (usize, usize, usize) {
+        let (at, step) = (usize::from(self.at), usize::from(self.step));
+        let count = args.get(at).and_then(integer);
+        let count = count.and_then(|count| usize::try_from(count).ok());
+        let most = args.from(at + 1).len().div_ceil(step.max(1));
+        let count = count.filter(|count| *count <= most).unwrap_or(0);
+        (at + 1, at + 1 + count * step, step)
     }
 }

@@ -94,19 +94,4 @@ mod tests {
         // A letter and a control character that differ by the bit of the case are not the same.
         assert!(find(b"GE\x14").is_none());
     }
-
-    #[test]
-    fn keys_are_where_the_table_says() {
-        let places = |name: &[u8], arguments| {
-            find(name)
-                .unwrap()
-                .key_places(arguments)
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(places(b"get", 2), [1]);
-        assert_eq!(places(b"mget", 4), [1, 2, 3]);
-        assert_eq!(places(b"mset", 5), [1, 3]);
-        assert_eq!(places(b"rename", 3), [1, 2]);
-        assert_eq!(places(b"ping", 1), [0; 0]);
-    }
 }

@@ -1,22 +1,42 @@
 //! The rows of the table of commands, sorted by name. A test compares those that the machine's Redis knows with it.
 //!
-//! name, arity, flags, first key, last key, step, categories beside those of the flags, since, group, subcommands
+//! A row: name, arity, flags, first key, last key, step, categories beside those of the flags, since, group, subcommands.
+//! After the step, `numkeys 2 1` says that argument 2 counts the keys, which follow it at a step of 1. After the group
+//! stand the kind and the rules of this server, if there are any: `Read[LIGHT]`.
 
-use super::entry::{Entry, Keys, category, flag};
+use super::entry::{Counted, Entry, Keys, Kind, category, flag, rule};
 
 macro_rules! rows {
-    ($($name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal [$($category:ident)*]
-        $since:literal $group:ident {$($subcommands:tt)*};)*) => {
+    ($($name:literal $arity:literal [$($flag:ident)*]
+        $first:literal $last:literal $step:literal $(numkeys $count:literal $each:literal)?
+        [$($category:ident)*] $since:literal $group:ident $($kind:ident[$($rule:ident)*])? {$($subcommands:tt)*};)*) => {
         &[$(Entry {
             name: $name,
             arity: $arity,
             flags: 0 $(| flag::$flag)*,
             categories: 0 $(| category::$category)*,
-            keys: Keys { first: $first, last: $last, step: $step },
+            keys: Keys {
+                first: $first,
+                last: $last,
+                step: $step,
+                counted: first!($(Some(Counted { at: $count, step: $each }))?, None),
+            },
+            kind: first!($(Kind::$kind)?, Kind::NoEntries),
+            rules: 0 $($(| rule::$rule)*)?,
             since: $since,
             group: stringify!($group),
             subcommands: rows! { $($subcommands)* },
         }),*]
+    };
+}
+
+/// The first expression that is there.
+macro_rules! first {
+    (, $other:expr) => {
+        $other
+    };
+    ($one:expr, $other:expr) => {
+        $one
     };
 }
 
@@ -26,7 +46,7 @@ pub static TABLE: &[Entry] = rows! {
         "acl|help"          2 [LOADING STALE] 0 0 0 [] "6.0.0" server {};
         "acl|whoami"        2 [NOSCRIPT LOADING STALE] 0 0 0 [] "6.0.0" server {};
     };
-    "append"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.0.0" string {};
+    "append"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.0.0" string Write[] {};
     "asking"            1 [FAST] 0 0 0 [CONNECTION] "3.0.0" cluster {};
     "auth"             -2 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "1.0.0" connection {};
     "client"           -2 [] 0 0 0 [] "2.4.0" connection {
@@ -35,9 +55,9 @@ pub static TABLE: &[Entry] = rows! {
         "client|getredir"   2 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.0.0" connection {};
         "client|help"       2 [LOADING STALE] 0 0 0 [CONNECTION] "5.0.0" connection {};
         "client|id"         2 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "5.0.0" connection {};
-        "client|info"       2 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection {};
-        "client|kill"      -3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.4.0" connection {};
-        "client|list"      -2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.4.0" connection {};
+        "client|info"       2 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection NoEntries[DESCRIBES] {};
+        "client|kill"      -3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.4.0" connection NoEntries[MAY_BE_SLOW] {};
+        "client|list"      -2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.4.0" connection NoEntries[DESCRIBES] {};
         "client|no-evict"   3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "7.0.0" connection {};
         "client|no-touch"   3 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "7.2.0" connection {};
         "client|pause"     -3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.9.50" connection {};
@@ -46,7 +66,7 @@ pub static TABLE: &[Entry] = rows! {
         "client|setname"    3 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "2.6.9" connection {};
         "client|tracking"  -3 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.0.0" connection {};
         "client|trackinginfo"   2 [NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection {};
-        "client|unpause"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection {};
+        "client|unpause"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [CONNECTION] "6.2.0" connection NoEntries[UNPAUSED] {};
     };
     "cluster"          -2 [] 0 0 0 [] "3.0.0" cluster {
         "cluster|addslots"     -3 [ADMIN STALE NO_ASYNC_LOADING] 0 0 0 [] "3.0.0" cluster {};
@@ -78,100 +98,100 @@ pub static TABLE: &[Entry] = rows! {
         "cluster|slaves"        3 [ADMIN STALE] 0 0 0 [] "3.0.0" cluster {};
         "cluster|slots"         2 [LOADING STALE] 0 0 0 [] "3.0.0" cluster {};
     };
-    "command"          -1 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {
-        "command|count"     2 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {};
-        "command|docs"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "7.0.0" server {};
-        "command|getkeys"  -3 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {};
-        "command|help"      2 [LOADING STALE] 0 0 0 [CONNECTION] "5.0.0" server {};
-        "command|info"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server {};
-        "command|list"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "7.0.0" server {};
+    "command"          -1 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server NoEntries[DESCRIBES] {
+        "command|count"     2 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server NoEntries[DESCRIBES] {};
+        "command|docs"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "7.0.0" server NoEntries[DESCRIBES] {};
+        "command|getkeys"  -3 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server NoEntries[DESCRIBES] {};
+        "command|help"      2 [LOADING STALE] 0 0 0 [CONNECTION] "5.0.0" server NoEntries[DESCRIBES] {};
+        "command|info"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "2.8.13" server NoEntries[DESCRIBES] {};
+        "command|list"     -2 [LOADING STALE] 0 0 0 [CONNECTION] "7.0.0" server NoEntries[DESCRIBES] {};
     };
     "config"           -2 [] 0 0 0 [] "2.0.0" server {
-        "config|get"       -3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" server {};
-        "config|help"       2 [LOADING STALE] 0 0 0 [] "5.0.0" server {};
+        "config|get"       -3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" server NoEntries[DESCRIBES] {};
+        "config|help"       2 [LOADING STALE] 0 0 0 [] "5.0.0" server NoEntries[DESCRIBES] {};
         "config|resetstat"   2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" server {};
     };
-    "copy"             -3 [WRITE DENYOOM] 1 2 1 [KEYSPACE] "6.2.0" generic {};
-    "dbsize"            1 [READONLY FAST] 0 0 0 [KEYSPACE] "1.0.0" server {};
-    "decr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "decrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "del"              -2 [WRITE] 1 -1 1 [KEYSPACE] "1.0.0" generic {};
-    "delex"            -2 [WRITE FAST] 1 1 1 [STRING] "8.4.0" string {};
-    "delifeq"           3 [WRITE FAST] 1 1 1 [STRING] "9.0.0" string {};
-    "digest"            2 [READONLY FAST] 1 1 1 [STRING] "8.4.0" string {};
-    "discard"           1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "2.0.0" transactions {};
-    "echo"              2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection {};
-    "eval"             -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
-    "evalsha"          -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
-    "exec"              1 [NOSCRIPT LOADING STALE SKIP_SLOWLOG] 0 0 0 [TRANSACTION] "1.2.0" transactions {};
-    "exists"           -2 [READONLY FAST] 1 -1 1 [KEYSPACE] "1.0.0" generic {};
-    "expire"           -3 [WRITE FAST] 1 1 1 [KEYSPACE] "1.0.0" generic {};
-    "expireat"         -3 [WRITE FAST] 1 1 1 [KEYSPACE] "1.2.0" generic {};
-    "expiretime"        2 [READONLY FAST] 1 1 1 [KEYSPACE] "7.0.0" generic {};
-    "flushall"         -1 [WRITE] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" server {};
-    "flushdb"          -1 [WRITE] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" server {};
-    "get"               2 [READONLY FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "getdel"            2 [WRITE FAST] 1 1 1 [STRING] "6.2.0" string {};
-    "getex"            -2 [WRITE FAST] 1 1 1 [STRING] "6.2.0" string {};
-    "getrange"          4 [READONLY] 1 1 1 [STRING] "2.4.0" string {};
-    "getset"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
+    "copy"             -3 [WRITE DENYOOM] 1 2 1 [KEYSPACE] "6.2.0" generic Write[ATOMIC] {};
+    "dbsize"            1 [READONLY FAST] 0 0 0 [KEYSPACE] "1.0.0" server Long[] {};
+    "decr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "decrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "del"              -2 [WRITE] 1 -1 1 [KEYSPACE] "1.0.0" generic Write[LIGHT] {};
+    "delex"            -2 [WRITE FAST] 1 1 1 [STRING] "8.4.0" string Write[LOADS] {};
+    "delifeq"           3 [WRITE FAST] 1 1 1 [STRING] "9.0.0" string Write[LOADS] {};
+    "digest"            2 [READONLY FAST] 1 1 1 [STRING] "8.4.0" string Read[COPIES LOADS] {};
+    "discard"           1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "2.0.0" transactions NoEntries[UNQUEUED] {};
+    "echo"              2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT] {};
+    "eval"             -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 numkeys 2 1 [SCRIPTING] "2.6.0" scripting Write[LOADS ATOMIC MAY_WRITE] {};
+    "evalsha"          -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 numkeys 2 1 [SCRIPTING] "2.6.0" scripting Write[LOADS ATOMIC MAY_WRITE] {};
+    "exec"              1 [NOSCRIPT LOADING STALE SKIP_SLOWLOG] 0 0 0 [TRANSACTION] "1.2.0" transactions NoEntries[ATOMIC UNQUEUED RUNS_QUEUE] {};
+    "exists"           -2 [READONLY FAST] 1 -1 1 [KEYSPACE] "1.0.0" generic Read[LIGHT COPIES] {};
+    "expire"           -3 [WRITE FAST] 1 1 1 [KEYSPACE] "1.0.0" generic Write[LIGHT] {};
+    "expireat"         -3 [WRITE FAST] 1 1 1 [KEYSPACE] "1.2.0" generic Write[LIGHT] {};
+    "expiretime"        2 [READONLY FAST] 1 1 1 [KEYSPACE] "7.0.0" generic Read[COPIES] {};
+    "flushall"         -1 [WRITE] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" server Long[] {};
+    "flushdb"          -1 [WRITE] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" server Long[] {};
+    "get"               2 [READONLY FAST] 1 1 1 [STRING] "1.0.0" string Read[LIGHT COPIES LOADS] {};
+    "getdel"            2 [WRITE FAST] 1 1 1 [STRING] "6.2.0" string Write[LIGHT LOADS] {};
+    "getex"            -2 [WRITE FAST] 1 1 1 [STRING] "6.2.0" string Write[LIGHT LOADS] {};
+    "getrange"          4 [READONLY] 1 1 1 [STRING] "2.4.0" string Read[COPIES LOADS] {};
+    "getset"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
     "hello"            -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "6.0.0" connection {};
-    "incr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "incrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "incrbyfloat"       3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.6.0" string {};
-    "increx"           -2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "8.8.0" string {};
-    "info"             -1 [LOADING STALE] 0 0 0 [DANGEROUS] "1.0.0" server {};
-    "keys"              2 [READONLY] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" generic {};
+    "incr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "incrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "incrbyfloat"       3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.6.0" string Write[] {};
+    "increx"           -2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "8.8.0" string Write[LIGHT] {};
+    "info"             -1 [LOADING STALE] 0 0 0 [DANGEROUS] "1.0.0" server NoEntries[DESCRIBES] {};
+    "keys"              2 [READONLY] 0 0 0 [KEYSPACE DANGEROUS] "1.0.0" generic Long[] {};
     "lastsave"          1 [LOADING STALE FAST] 0 0 0 [ADMIN DANGEROUS] "1.0.0" server {};
     "latency"          -2 [] 0 0 0 [] "2.8.13" server {
-        "latency|doctor"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server {};
-        "latency|graph"     3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server {};
-        "latency|help"      2 [LOADING STALE] 0 0 0 [] "2.8.13" server {};
-        "latency|histogram" -2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "7.0.0" server {};
-        "latency|history"   3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server {};
-        "latency|latest"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server {};
+        "latency|doctor"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server NoEntries[DESCRIBES] {};
+        "latency|graph"     3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server NoEntries[DESCRIBES] {};
+        "latency|help"      2 [LOADING STALE] 0 0 0 [] "2.8.13" server NoEntries[DESCRIBES] {};
+        "latency|histogram" -2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "7.0.0" server NoEntries[DESCRIBES] {};
+        "latency|history"   3 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server NoEntries[DESCRIBES] {};
+        "latency|latest"    2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server NoEntries[DESCRIBES] {};
         "latency|reset"    -2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.8.13" server {};
     };
     "memory"           -2 [] 0 0 0 [] "4.0.0" server {
         "memory|help"       2 [LOADING STALE] 0 0 0 [] "4.0.0" server {};
-        "memory|usage"     -3 [READONLY] 2 2 1 [] "4.0.0" server {};
+        "memory|usage"     -3 [READONLY] 2 2 1 [] "4.0.0" server Read[] {};
     };
-    "mget"             -2 [READONLY FAST] 1 -1 1 [STRING] "1.0.0" string {};
-    "mset"             -3 [WRITE DENYOOM] 1 -1 2 [STRING] "1.0.1" string {};
-    "msetex"           -4 [WRITE DENYOOM MOVABLEKEYS] 0 0 0 [STRING] "8.4.0" string {};
-    "msetnx"           -3 [WRITE DENYOOM] 1 -1 2 [STRING] "1.0.1" string {};
-    "multi"             1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "1.2.0" transactions {};
+    "mget"             -2 [READONLY FAST] 1 -1 1 [STRING] "1.0.0" string Read[LIGHT COPIES LOADS] {};
+    "mset"             -3 [WRITE DENYOOM] 1 -1 2 [STRING] "1.0.1" string Write[LIGHT] {};
+    "msetex"           -4 [WRITE DENYOOM MOVABLEKEYS] 0 0 0 numkeys 1 2 [STRING] "8.4.0" string Write[ATOMIC] {};
+    "msetnx"           -3 [WRITE DENYOOM] 1 -1 2 [STRING] "1.0.1" string Write[ATOMIC] {};
+    "multi"             1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "1.2.0" transactions NoEntries[LIGHT UNQUEUED] {};
     "object"           -2 [] 0 0 0 [] "2.2.3" generic {
-        "object|encoding"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic {};
-        "object|freq"       3 [READONLY] 2 2 1 [KEYSPACE] "4.0.0" generic {};
+        "object|encoding"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic Read[LOADS] {};
+        "object|freq"       3 [READONLY] 2 2 1 [KEYSPACE] "4.0.0" generic Read[] {};
         "object|help"       2 [LOADING STALE] 0 0 0 [KEYSPACE] "6.2.0" generic {};
-        "object|idletime"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic {};
-        "object|refcount"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic {};
+        "object|idletime"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic Read[] {};
+        "object|refcount"   3 [READONLY] 2 2 1 [KEYSPACE] "2.2.3" generic Read[] {};
     };
-    "persist"           2 [WRITE FAST] 1 1 1 [KEYSPACE] "2.2.0" generic {};
-    "pexpire"          -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic {};
-    "pexpireat"        -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic {};
-    "pexpiretime"       2 [READONLY FAST] 1 1 1 [KEYSPACE] "7.0.0" generic {};
-    "ping"             -1 [FAST] 0 0 0 [CONNECTION] "1.0.0" connection {};
-    "psetex"            4 [WRITE DENYOOM] 1 1 1 [STRING] "2.6.0" string {};
-    "psubscribe"       -2 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub {};
-    "pttl"              2 [READONLY FAST] 1 1 1 [KEYSPACE] "2.6.0" generic {};
-    "publish"           3 [PUBSUB LOADING STALE FAST] 0 0 0 [] "2.0.0" pubsub {};
+    "persist"           2 [WRITE FAST] 1 1 1 [KEYSPACE] "2.2.0" generic Write[] {};
+    "pexpire"          -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Write[LIGHT] {};
+    "pexpireat"        -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Write[LIGHT] {};
+    "pexpiretime"       2 [READONLY FAST] 1 1 1 [KEYSPACE] "7.0.0" generic Read[COPIES] {};
+    "ping"             -1 [FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT] {};
+    "psetex"            4 [WRITE DENYOOM] 1 1 1 [STRING] "2.6.0" string Write[LIGHT] {};
+    "psubscribe"       -2 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub NoEntries[SUBSCRIBES] {};
+    "pttl"              2 [READONLY FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Read[LIGHT COPIES] {};
+    "publish"           3 [PUBSUB LOADING STALE FAST] 0 0 0 [] "2.0.0" pubsub NoEntries[MAY_WRITE MAY_BE_SLOW IN_TABLE_EXEC] {};
     "pubsub"           -2 [] 0 0 0 [] "2.8.0" pubsub {
-        "pubsub|channels"  -2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub {};
-        "pubsub|help"       2 [LOADING STALE] 0 0 0 [] "6.2.0" pubsub {};
-        "pubsub|numpat"     2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub {};
-        "pubsub|numsub"    -2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub {};
+        "pubsub|channels"  -2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub NoEntries[DESCRIBES] {};
+        "pubsub|help"       2 [LOADING STALE] 0 0 0 [] "6.2.0" pubsub NoEntries[DESCRIBES] {};
+        "pubsub|numpat"     2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub NoEntries[DESCRIBES] {};
+        "pubsub|numsub"    -2 [PUBSUB LOADING STALE] 0 0 0 [] "2.8.0" pubsub NoEntries[DESCRIBES] {};
     };
-    "punsubscribe"     -1 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub {};
-    "quit"             -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "1.0.0" connection {};
-    "randomkey"         1 [READONLY] 0 0 0 [KEYSPACE] "1.0.0" generic {};
+    "punsubscribe"     -1 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub NoEntries[SUBSCRIBES] {};
+    "quit"             -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[UNQUEUED] {};
+    "randomkey"         1 [READONLY] 0 0 0 [KEYSPACE] "1.0.0" generic Long[] {};
     "readonly"          1 [LOADING STALE FAST] 0 0 0 [CONNECTION] "3.0.0" cluster {};
     "readwrite"         1 [LOADING STALE FAST] 0 0 0 [CONNECTION] "3.0.0" cluster {};
-    "rename"            3 [WRITE] 1 2 1 [KEYSPACE] "1.0.0" generic {};
-    "renamenx"          3 [WRITE FAST] 1 2 1 [KEYSPACE] "1.0.0" generic {};
-    "reset"             1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "6.2.0" connection {};
-    "scan"             -2 [READONLY] 0 0 0 [KEYSPACE] "2.8.0" generic {};
+    "rename"            3 [WRITE] 1 2 1 [KEYSPACE] "1.0.0" generic Write[ATOMIC] {};
+    "renamenx"          3 [WRITE FAST] 1 2 1 [KEYSPACE] "1.0.0" generic Write[ATOMIC] {};
+    "reset"             1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "6.2.0" connection NoEntries[UNQUEUED] {};
+    "scan"             -2 [READONLY] 0 0 0 [KEYSPACE] "2.8.0" generic Long[] {};
     "script"           -2 [] 0 0 0 [] "2.6.0" scripting {
         "script|exists"    -3 [NOSCRIPT] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
         "script|flush"     -2 [NOSCRIPT] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
@@ -179,26 +199,26 @@ pub static TABLE: &[Entry] = rows! {
         "script|load"       3 [NOSCRIPT STALE] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
     };
     "select"            2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection {};
-    "set"              -3 [WRITE DENYOOM] 1 1 1 [STRING] "1.0.0" string {};
-    "setex"             4 [WRITE DENYOOM] 1 1 1 [STRING] "2.0.0" string {};
-    "setnx"             3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string {};
-    "setrange"          4 [WRITE DENYOOM] 1 1 1 [STRING] "2.2.0" string {};
+    "set"              -3 [WRITE DENYOOM] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "setex"             4 [WRITE DENYOOM] 1 1 1 [STRING] "2.0.0" string Write[LIGHT] {};
+    "setnx"             3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
+    "setrange"          4 [WRITE DENYOOM] 1 1 1 [STRING] "2.2.0" string Write[] {};
     "slowlog"          -2 [] 0 0 0 [] "2.2.12" server {
-        "slowlog|get"      -2 [ADMIN LOADING STALE] 0 0 0 [] "2.2.12" server {};
-        "slowlog|help"      2 [LOADING STALE] 0 0 0 [] "6.2.0" server {};
-        "slowlog|len"       2 [ADMIN LOADING STALE] 0 0 0 [] "2.2.12" server {};
+        "slowlog|get"      -2 [ADMIN LOADING STALE] 0 0 0 [] "2.2.12" server NoEntries[DESCRIBES] {};
+        "slowlog|help"      2 [LOADING STALE] 0 0 0 [] "6.2.0" server NoEntries[DESCRIBES] {};
+        "slowlog|len"       2 [ADMIN LOADING STALE] 0 0 0 [] "2.2.12" server NoEntries[DESCRIBES] {};
         "slowlog|reset"     2 [ADMIN LOADING STALE] 0 0 0 [] "2.2.12" server {};
     };
-    "strlen"            2 [READONLY FAST] 1 1 1 [STRING] "2.2.0" string {};
-    "subscribe"        -2 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub {};
-    "substr"            4 [READONLY] 1 1 1 [STRING] "1.0.0" string {};
+    "strlen"            2 [READONLY FAST] 1 1 1 [STRING] "2.2.0" string Read[LIGHT COPIES] {};
+    "subscribe"        -2 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub NoEntries[SUBSCRIBES] {};
+    "substr"            4 [READONLY] 1 1 1 [STRING] "1.0.0" string Read[COPIES LOADS] {};
     "time"              1 [LOADING STALE FAST] 0 0 0 [] "2.6.0" server {};
-    "touch"            -2 [READONLY FAST] 1 -1 1 [KEYSPACE] "3.2.1" generic {};
-    "ttl"               2 [READONLY FAST] 1 1 1 [KEYSPACE] "1.0.0" generic {};
-    "type"              2 [READONLY FAST] 1 1 1 [KEYSPACE] "1.0.0" generic {};
-    "unlink"           -2 [WRITE FAST] 1 -1 1 [KEYSPACE] "4.0.0" generic {};
-    "unsubscribe"      -1 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub {};
+    "touch"            -2 [READONLY FAST] 1 -1 1 [KEYSPACE] "3.2.1" generic Read[] {};
+    "ttl"               2 [READONLY FAST] 1 1 1 [KEYSPACE] "1.0.0" generic Read[LIGHT COPIES] {};
+    "type"              2 [READONLY FAST] 1 1 1 [KEYSPACE] "1.0.0" generic Read[COPIES] {};
+    "unlink"           -2 [WRITE FAST] 1 -1 1 [KEYSPACE] "4.0.0" generic Write[LIGHT] {};
+    "unsubscribe"      -1 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub NoEntries[SUBSCRIBES] {};
     "unwatch"           1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "2.2.0" transactions {};
     "wait"              3 [BLOCKING] 0 0 0 [CONNECTION] "3.0.0" generic {};
-    "watch"            -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 1 -1 1 [TRANSACTION] "2.2.0" transactions {};
+    "watch"            -2 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 1 -1 1 [TRANSACTION] "2.2.0" transactions Watch[LIGHT UNQUEUED] {};
 };

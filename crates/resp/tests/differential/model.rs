@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pgcache_resp::{
     Args, Command, Condition, CopyOptions, Expiry, Failure, Limits, Parser, Scan, Set, Unit, When,
-    Writer, add_floats, integer, matches,
+    Writer, add_floats, integer, matches, rule,
 };
 
 const DATABASES: usize = 16;
@@ -65,7 +65,7 @@ impl Model {
                 return failure.write(replies);
             }
         };
-        let at_once = ["multi", "exec", "discard", "watch", "quit", "reset"].contains(&entry.name);
+        let at_once = entry.has(rule::UNQUEUED);
         match &mut self.queued {
             Some(queued) if !at_once => {
                 queued.push(request.to_vec());

@@ -1,0 +1,41 @@
+//! A request that was read: the command, its row of the table, and its arguments.
+
+use std::ops::Deref;
+
+use super::kinds::{Command, Expiry};
+use crate::args::Args;
+use crate::table::{Entry, Kind};
+
+/// Keys of a SCAN that is still short.
+const SHORT_SCAN: i64 = 1000;
+
+/// A command with its row of the table. What kind of command it is stands in the row, so nothing else lists commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed<'a> {
+    pub command: Command<'a>,
+    pub entry: &'static Entry,
+    /// All arguments, with the name.
+    pub args: Args<'a>,
+}
+
+impl<'a> Deref for Parsed<'a> {
+    type Target = Command<'a>;
+
+    fn deref(&self) -> &Command<'a> {
+        &self.command
+    }
+}
+
+impl Parsed<'_> {
+    /// Returns the kind in the command's row, except for a short SCAN and for GETEX without an option, which are reads.
+    pub fn kind(&self) -> Kind {
+        match &self.command {
+            Command::Scan(scan) if scan.count <= SHORT_SCAN => Kind::Read,
+            Command::GetExpire {
+                expiry: Expiry::Unsaid | Expiry::Keep,
+                ..
+            } => Kind::Read,
+            _ => self.entry.kind,
+        }
+    }
+}
