@@ -4,8 +4,10 @@
 //! - [`tree`]: the files of a crate as its `mod` lines name them, without those of tests.
 //! - [`names`]: which file names which other.
 //! - [`floors`]: that names point down only, and in no circle.
+//! - [`commands`]: decisions by the names of Redis commands.
 //! - [`externs`], [`errors`]: the functions that SQL calls, and the table of `src/error.rs`.
 
+pub mod commands;
 pub mod errors;
 pub mod externs;
 pub mod floors;

@@ -1,0 +1,29 @@
+//! The table of commands in crates/resp is the only list of them: outside of the handlers nothing decides by a command's
+//! name, and nothing lists variants of `Command`.
+
+#![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
+
+use pgcache_lint::commands::findings;
+use pgcache_lint::read;
+use pgcache_lint::tree::load;
+
+/// These run commands by their names or variants. Each of their arms does something of its own.
+const HANDLERS: &[&str] = &[
+    "resp::client_commands",
+    "resp::commands",
+    "resp::server_commands",
+    "resp::slow",
+    "resp::tracking::commands",
+];
+
+#[test]
+fn the_table_is_the_only_list_of_commands() {
+    let (handlers, others): (Vec<_>, Vec<_>) = findings(&load("src/lib.rs", &read).unwrap())
+        .into_iter()
+        .partition(|(module, _)| HANDLERS.contains(&&**module));
+    assert!(others.is_empty(), "{others:#?}");
+    for handler in HANDLERS {
+        let decides = handlers.iter().any(|(module, _)| module == handler);
+        assert!(decides, "{handler} decides nothing by names: strike it out");
+    }
+}
