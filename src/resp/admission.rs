@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use pgcache_resp::{Args, Command, Failure, Writer, flag};
+use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
 
 use super::auth::{AuthFailure, Powers};
 use super::decisions::{Decided, Undecided};
@@ -43,16 +43,13 @@ pub fn admit(
         Ok(entry) => entry,
         Err(failure) => return done(failure, replies),
     };
-    let hello = entry.name == "hello";
-    if entry.flags & flag::NO_AUTH != 0 && !hello {
-        return Ok(());
-    }
-    if hello && matches!(Command::read(args), Ok(Command::Hello(hello)) if hello.auth.is_some()) {
+    let greets = entry.has(rule::GREETS);
+    if entry.flags & flag::NO_AUTH != 0 && !greets || Command::names_role(entry, args) {
         return Ok(());
     }
     match (session.implicit, core.limits.default_role) {
         (Implicit::Unknown, Some(_)) => Err(ask_implicit(core, session)),
-        _ if hello => Ok(()),
+        _ if greets => Ok(()),
         _ => done(Failure::NotAuthenticated, replies),
     }
 }

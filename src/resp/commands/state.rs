@@ -101,7 +101,8 @@ impl State {
         if !self.in_transaction() || entry.has(rule::UNQUEUED) {
             return Admitted::Run;
         }
-        if authenticates(entry.name, args) {
+        // Another process checks the role, and an EXEC cannot wait for that.
+        if Command::names_role(entry, args) {
             self.refuse();
             Failure::NotInMulti.write(out);
             return Admitted::Answered;
@@ -333,13 +334,6 @@ impl State {
                 + kept.watched.capacity() * size_of::<(WatchedKey, Watched)>()
         })
     }
-}
-
-/// Whether a request names a role, which is checked elsewhere: an EXEC cannot wait for that.
-fn authenticates(name: &str, args: Args<'_>) -> bool {
-    let hello = || Command::read(args);
-    name == "auth"
-        || name == "hello" && matches!(hello(), Ok(Command::Hello(hello)) if hello.auth.is_some())
 }
 
 impl Watched {

@@ -75,6 +75,16 @@ impl<'a> Command<'a> {
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
     }
+
+    /// Whether a request names a role: AUTH, or HELLO with the option AUTH.
+    pub fn names_role(entry: &Entry, args: Args<'_>) -> bool {
+        let hello = || Command::read(args);
+        match entry.name {
+            "auth" => true,
+            "hello" => matches!(hello(), Ok(Command::Hello(hello)) if hello.auth.is_some()),
+            _ => false,
+        }
+    }
 }
 
 impl<'a> Parsed<'a> {

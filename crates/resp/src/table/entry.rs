@@ -105,6 +105,8 @@ pub mod rule {
     pub const LOADS: u16 = 1 << 9;
     /// An EXEC on a table cache may contain it, though it uses no entries.
     pub const IN_TABLE_EXEC: u16 = 1 << 10;
+    /// Replies which role the client has, and so needs one, which may be the default role.
+    pub const GREETS: u16 = 1 << 12;
     /// Changes what the client subscribes to, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
 }

@@ -135,7 +135,7 @@ pub static TABLE: &[Entry] = rows! {
     "getex"            -2 [WRITE FAST] 1 1 1 [STRING] "6.2.0" string Write[LIGHT LOADS] {};
     "getrange"          4 [READONLY] 1 1 1 [STRING] "2.4.0" string Read[COPIES LOADS] {};
     "getset"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
-    "hello"            -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "6.0.0" connection {};
+    "hello"            -1 [NOSCRIPT LOADING STALE FAST NO_AUTH ALLOW_BUSY] 0 0 0 [CONNECTION] "6.0.0" connection NoEntries[GREETS] {};
     "incr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
     "incrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
     "incrbyfloat"       3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "2.6.0" string Write[] {};
