@@ -11,7 +11,7 @@ use super::admission::{self, Step};
 use super::info::{self, VERSION};
 use super::session::Session;
 use super::shared::Core;
-use super::{client_commands, refusal, slow};
+use super::{client_commands, commands, refusal, slow};
 use crate::guc::resp as settings;
 use crate::pg::resp::slow_log;
 use crate::pg::session::clock::{self, unix};
@@ -24,11 +24,8 @@ pub fn run(
     replies: &mut Writer,
 ) -> Option<Step> {
     match &command.command {
-        Command::Ping { message: None } => replies.simple("PONG"),
-        Command::Ping {
-            message: Some(message),
-        }
-        | Command::Echo { message } => replies.bulk(message),
+        Command::Ping { message } => commands::pong(*message, replies),
+        Command::Echo { message } => commands::pong(Some(message), replies),
         Command::Hello(hello) => return Some(greet(core, session, hello, replies)),
         Command::Auth { role, password } => {
             return Some(

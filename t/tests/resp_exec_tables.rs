@@ -81,6 +81,40 @@ fn a_watched_key_without_an_entry_is_neither_written_nor_told_of() {
 }
 
 #[test]
+fn ping_and_echo_reply_in_their_places_of_an_exec() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut client = client_in(&door, 1, None);
+    let commands: [&[&str]; 4] = [
+        &["PING"],
+        &["SET", "k", "v"],
+        &["ECHO", "e"],
+        &["PING", "m"],
+    ];
+    let replies = vec![
+        Reply::status("PONG"),
+        OK(),
+        Reply::bulk("e"),
+        Reply::bulk("m"),
+    ];
+    assert_eq!(exec(&mut client, &commands), Reply::Array(replies));
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
+
+    // One that is wrong replies so in its place, and EXEC compares watched keys for a PING alone, too.
+    let Reply::Array(replies) = exec(&mut client, &[&["PING", "a", "b"], &["GET", "k"]]) else {
+        panic!("EXEC has replies");
+    };
+    assert!(matches!(replies[..], [Reply::Error(_), Reply::Bulk(_)]));
+    assert_eq!(client.ask(&["WATCH", "k"]), OK());
+    session.run(&format!("UPDATE {UNLOGGED} SET value = 'theirs'"));
+    assert_eq!(exec(&mut client, &[&["PING"]]), Reply::Null);
+
+    let refused = exec(&mut client, &[&["PING"], &["SET", "k", "w"], &["TIME"]]).error();
+    assert!(refused.starts_with("EXECABORT "), "{refused}");
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("theirs"));
+}
+
+#[test]
 fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
     let door = start(&[]);
     let mut locks = wait_in_a_trigger(&door, UNLOGGED);

@@ -119,8 +119,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// What a command looks at that only reads and removes: its keys, if the request decides how many there are, and their
-    /// values, if it reads those.
+    /// Returns the cost of a command that only reads and removes: that of its keys, if the request decides how many there
+    /// are, and that of their values, if it reads them.
     fn keys(&mut self, command: &Parsed<'_>) -> usize {
         let entry = command.entry;
         let each = if entry.keys.are_many() { EACH } else { 0 };

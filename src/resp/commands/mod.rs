@@ -99,6 +99,14 @@ pub fn run(
     )
 }
 
+/// Replies to PING, and to ECHO, which always has a message.
+pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
+    match message {
+        None => out.simple("PONG"),
+        Some(message) => out.bulk(message),
+    }
+}
+
 /// Runs MULTI, DISCARD and UNWATCH, which need no cache; false for another command.
 pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> bool {
     let done = match command {

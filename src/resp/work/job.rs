@@ -278,17 +278,22 @@ impl Tools {
             Ok(command) => command,
             Err(failure) => return failure.write(replies),
         };
-        if let Command::Copy { options, .. } = &command.command
-            && let Err(failure) = options.read(self.databases)
-        {
-            return failure.write(replies);
-        }
-        if let Command::Publish { channel, message } = &command.command {
-            let readers = self.readers.pop().unwrap_or(0);
-            return match publish::publish(channel, message) {
-                Ok(()) => replies.integer(i64::from(readers)),
-                Err(error) => Refusal::Own(Box::new(error)).write(replies),
-            };
+        match &command.command {
+            Command::Copy { options, .. } => {
+                if let Err(failure) = options.read(self.databases) {
+                    return failure.write(replies);
+                }
+            }
+            Command::Publish { channel, message } => {
+                let readers = self.readers.pop().unwrap_or(0);
+                return match publish::publish(channel, message) {
+                    Ok(()) => replies.integer(i64::from(readers)),
+                    Err(error) => Refusal::Own(Box::new(error)).write(replies),
+                };
+            }
+            Command::Ping { message } => return commands::pong(*message, replies),
+            Command::Echo { message } => return commands::pong(Some(message), replies),
+            _ => {}
         }
         let done = self.scratch.run(|| tables::run(&command, table, replies));
         if let Err(refusal) = done {

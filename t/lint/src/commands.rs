@@ -1,5 +1,5 @@
 //! Finds code that decides by the name of a Redis command, or that lists variants of `Command` to sort them: both belong
-//! into the table of commands in `crates/resp`.
+//! in the table of commands in `crates/resp`.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -128,7 +128,7 @@ fn variants_of(arm: &Arm) -> usize {
     variants(arm.pat.to_token_stream())
 }
 
-/// How often `Command::` is there.
+/// Counts `Command::`.
 fn variants(tokens: TokenStream) -> usize {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let inside: usize = tokens

@@ -1,4 +1,4 @@
-//! What the table has of a command.
+//! A row of the table of commands.
 
 use crate::args::Args;
 use crate::number::integer;
@@ -67,7 +67,7 @@ pub mod category {
     ];
 }
 
-/// What a command does with the entries of a cache.
+/// How a command uses the entries of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Changes nothing.
@@ -145,7 +145,7 @@ pub struct Entry {
     pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
-    /// What it does with entries whatever its options are; [`Parsed::kind`](crate::Parsed::kind) reads these, too.
+    /// The kind whatever the options are; [`Parsed::kind`](crate::Parsed::kind) reads the options, too.
     pub kind: Kind,
     /// Bits of [`rule`].
     pub rules: u16,

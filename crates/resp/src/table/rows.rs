@@ -30,7 +30,7 @@ macro_rules! rows {
     };
 }
 
-/// The first expression that is there.
+/// Gives the first expression if there are two.
 macro_rules! first {
     (, $other:expr) => {
         $other
@@ -120,7 +120,7 @@ pub static TABLE: &[Entry] = rows! {
     "delifeq"           3 [WRITE FAST] 1 1 1 [STRING] "9.0.0" string Write[LOADS] {};
     "digest"            2 [READONLY FAST] 1 1 1 [STRING] "8.4.0" string Read[COPIES LOADS] {};
     "discard"           1 [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] 0 0 0 [TRANSACTION] "2.0.0" transactions NoEntries[UNQUEUED] {};
-    "echo"              2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT] {};
+    "echo"              2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT IN_TABLE_EXEC] {};
     "eval"             -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 numkeys 2 1 [SCRIPTING] "2.6.0" scripting Write[LOADS ATOMIC MAY_WRITE] {};
     "evalsha"          -3 [NOSCRIPT STALE SKIP_MONITOR NO_MANDATORY_KEYS MOVABLEKEYS] 0 0 0 numkeys 2 1 [SCRIPTING] "2.6.0" scripting Write[LOADS ATOMIC MAY_WRITE] {};
     "exec"              1 [NOSCRIPT LOADING STALE SKIP_SLOWLOG] 0 0 0 [TRANSACTION] "1.2.0" transactions NoEntries[ATOMIC UNQUEUED RUNS_QUEUE] {};
@@ -172,7 +172,7 @@ pub static TABLE: &[Entry] = rows! {
     "pexpire"          -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Write[LIGHT] {};
     "pexpireat"        -3 [WRITE FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Write[LIGHT] {};
     "pexpiretime"       2 [READONLY FAST] 1 1 1 [KEYSPACE] "7.0.0" generic Read[COPIES] {};
-    "ping"             -1 [FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT] {};
+    "ping"             -1 [FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[LIGHT IN_TABLE_EXEC] {};
     "psetex"            4 [WRITE DENYOOM] 1 1 1 [STRING] "2.6.0" string Write[LIGHT] {};
     "psubscribe"       -2 [PUBSUB NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" pubsub NoEntries[SUBSCRIBES] {};
     "pttl"              2 [READONLY FAST] 1 1 1 [KEYSPACE] "2.6.0" generic Read[LIGHT COPIES] {};
