@@ -83,6 +83,7 @@ fn who_has_read_a_key_is_told_once_whoever_changes_it() {
         &["MGET", "m", "n"][..],
         &["EXISTS", "m", "n"],
         &["TTL", "n"],
+        &["OBJECT", "REFCOUNT", "n"],
     ] {
         reader.ask(words);
         writer.ask(&["SET", "n", "x"]);
@@ -305,6 +306,8 @@ const STEPS: &[Step] = &[
     (1, &["APPEND", "k", "2"]),
     (0, &["EXISTS", "k", "l"]),
     (1, &["DEL", "l"]),
+    (0, &["OBJECT", "REFCOUNT", "k"]),
+    (1, &["SET", "k", "1"]),
     (0, &["TYPE", "k"]),
     (1, &["RENAME", "k", "l"]),
     (0, &["GET", "k"]),

@@ -13,7 +13,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pgcache_resp::{Command, Limits, Parser, Protocol, Writer};
+use pgcache_resp::{Command, Limits, Parsed, Parser, Protocol, Writer};
 
 const PIPELINE: usize = 16;
 
@@ -50,7 +50,7 @@ fn measured(name: &str, request: &str, requests: usize, value: &[u8]) {
         let mut at = 0;
         while let Ok(Some(request)) = parser.next(&input[at..]) {
             at += request.used;
-            answer(Command::read(request.args), value, &mut replies);
+            answer(Parsed::read(request.args), value, &mut replies);
             done += 1;
         }
         let length = black_box(replies.as_bytes()).len();
@@ -61,11 +61,11 @@ fn measured(name: &str, request: &str, requests: usize, value: &[u8]) {
 }
 
 fn answer(
-    command: Result<Command<'_>, pgcache_resp::Failure<'_>>,
+    parsed: Result<Parsed<'_>, pgcache_resp::Failure<'_>>,
     value: &[u8],
     replies: &mut Writer,
 ) {
-    match command {
+    match parsed.map(|parsed| parsed.command) {
         Ok(Command::Get { key }) => {
             black_box(key);
             replies.bulk(value);

@@ -21,7 +21,7 @@ use kinds::Reader;
 
 use crate::args::Args;
 use crate::failure::Failure;
-use crate::table::{Entry, TABLE, row};
+use crate::table::{Entry, TABLE, row, rule};
 
 /// What reads the arguments of a command, by its name; of those that are in no list, `other`.
 const fn reader(name: &str) -> Reader {
@@ -67,7 +67,8 @@ fn other<'a>(_: &'static Entry, _: Args<'a>) -> Result<Command<'a>, Failure<'a>>
 impl<'a> Command<'a> {
     /// Reads a request that is not empty.
     pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
-        Parsed::read(args).map(|parsed| parsed.command)
+        let (row, entry) = entry(args)?;
+        arguments(row, entry, args)
     }
 
     /// What Redis looks at before it queues a command of a transaction: that there is such a command, and it may have
@@ -92,16 +93,22 @@ impl<'a> Parsed<'a> {
     #[inline]
     pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
         let (row, entry) = entry(args)?;
-        let command = match READERS.get(row) {
-            Some(reader) => reader(entry, args)?,
-            None => Command::Other,
-        };
-        Ok(Parsed {
+        arguments(row, entry, args).map(|command| Parsed {
             command,
             entry,
             args,
         })
     }
+}
+
+#[inline]
+fn arguments<'a>(
+    row: usize,
+    entry: &'static Entry,
+    args: Args<'a>,
+) -> Result<Command<'a>, Failure<'a>> {
+    let reader = READERS.get(row).copied().unwrap_or(other);
+    reader(entry, args)
 }
 
 /// The number of the command's row; its entry, or that of the command in it.
@@ -121,9 +128,9 @@ fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
     if entry.takes(args.len()) {
         Ok((row, entry))
     } else {
-        Err(match entry.name {
-            "exec" => Failure::ExecRefused,
-            name => Failure::Arity(name),
+        Err(match entry.has(rule::RUNS_QUEUE) {
+            true => Failure::ExecRefused,
+            false => Failure::Arity(entry.name),
         })
     }
 }
