@@ -468,7 +468,9 @@ fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
     let mut holder = door.cluster.connect("postgres");
     holder.run("BEGIN");
     for key in &keys {
-        holder.run(&format!("SELECT cache_set('{key}', 'held', cache => '{UNLOGGED}')"));
+        holder.run(&format!(
+            "SELECT cache_set('{key}', 'held', cache => '{UNLOGGED}')"
+        ));
     }
     let mut waiting: Vec<_> = keys.iter().map(|_| client_in(&door, 1, None)).collect();
     for (client, key) in waiting.iter_mut().zip(&keys) {
