@@ -87,7 +87,11 @@ functions! {
     [2, WRITE, TO_WRITE]
     fn cache_touch: fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
         let (cache, key) = open_with_key(key, cache, NAME)?;
-        Ok(touch(&cache, key, ttl, |_| ())?.is_some())
+        let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
+        Ok(match ttl.or(cache.settings.ttl) {
+            Some(_) => entries::set_deadline(&cache, key, deadline)?,
+            None => entries::get_to_touch(&cache, key)?.is_some(),
+        })
     }
 
     /// The same, and gives its value.

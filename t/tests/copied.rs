@@ -4,7 +4,7 @@ use std::io::Write;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
-use pgcache_tests::refusal::refused;
+use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::{Client, Error};
 
 /// A cache, its key and its deadlines: a past and a future one, as COPY reads them.
@@ -154,4 +154,19 @@ fn rows_that_copy_holds_back_fire_triggers_need_no_more_rights_and_keep_their_co
         session.lines("SELECT value FROM fired"),
         ["past", "O'Brien \"x\" $1"]
     );
+}
+
+/// COPY ignores rules, and an INSERT does not: no row is held back, so none is lost.
+#[test]
+fn copy_into_a_table_with_a_rule_loses_no_row() {
+    let cluster = Cluster::shared();
+    let mut session = cluster.database().connect();
+    session.run(
+        "SELECT cache_create('ruled'); CREATE RULE nothing AS ON INSERT TO ruled DO INSTEAD NOTHING",
+    );
+    let rows = [["a", "old", "2020-01-01"], ["a", "new", "2130-01-01"]];
+    let error = copy(&mut session, "ruled", &rows).expect_err("a duplicate key");
+    assert_eq!(sqlstate(&error), "23505");
+    assert_eq!(copy(&mut session, "ruled", &rows[1..]).ok(), Some(1));
+    assert_eq!(session.number("SELECT count(*) FROM ruled"), 1);
 }

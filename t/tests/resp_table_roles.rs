@@ -491,3 +491,53 @@ fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
         assert_eq!(reply(client), Reply::status("OK"));
     }
 }
+
+/// A trigger of the table counts its writes in a memory cache, as any function of SQL may.
+#[test]
+fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "SELECT cache_create('counts', storage => 'memory'), cache_create('json', storage => 'memory', value_type => 'jsonb');
+         CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+             PERFORM cache_incr('writes', cache => 'counts'), cache_touch('writes', '1 h', 'counts'),
+                     cache_get_touch('writes', '1 h', 'counts'), cache_set_json('j', '[1.0]', cache => 'json'),
+                     cache_cas('j', '[1]', '[2]', cache => 'json'), cache_take('j', 'json');
+             RETURN NEW;
+         END$$;
+         CREATE TRIGGER counts BEFORE INSERT OR UPDATE ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION counts()"
+    ));
+    let mut client = client_in(&door, 1, None);
+    let long = "v".repeat(300_000);
+    for command in [
+        &["SET", "k", "5"][..],
+        &["INCR", "k"],
+        &["APPEND", "k", &long],
+        &["GETEX", "k", "EX", "100"],
+        &["MSET", "a", "1", "b", "2"],
+    ] {
+        if let Reply::Error(words) = client.ask(command) {
+            panic!("{}: {words}", command[0]);
+        }
+    }
+    let writes = session.number("SELECT cache_get('writes', 'counts')");
+    assert!(writes >= 6, "{writes}");
+    assert_eq!(client.ask(&["STRLEN", "k"]), Reply::Integer(300_001));
+}
+
+/// A trigger that changes the value: the answer is the stored one, for both counters alike.
+#[test]
+fn a_counter_is_what_its_row_has() {
+    let door = start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE FUNCTION tenfold() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.value := NEW.value || '0'; RETURN NEW; END$$;
+         CREATE TRIGGER tenfold BEFORE UPDATE ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION tenfold();
+         SELECT cache_set('k', '1', cache => '{UNLOGGED}')"
+    ));
+    let mut sum = |function: &str| {
+        session.number(&format!("SELECT {function}('k', 1, cache => '{UNLOGGED}')"))
+    };
+    assert_eq!(sum("cache_incr"), 20);
+    assert_eq!(sum("cache_incr_existing"), 210);
+}

@@ -1,4 +1,4 @@
-//! The entries of a memory cache; and copies of a table's, which the Redis protocol reads.
+//! [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
 
 use pgcache_store::{EntryRef, NO_DEADLINE};
 

@@ -15,5 +15,5 @@ pub mod write;
 pub use read::{Entry, Look, count, count_read, find, get, get_many, get_or_stale, keys, scan};
 pub use write::{
     add, delete, delete_if, delete_many, delete_prefix, get_to_touch, increment,
-    increment_existing, persist, replace, replace_if, set, set_many, take, touch,
+    increment_existing, persist, replace, replace_if, set, set_deadline, set_many, take, touch,
 };

@@ -2,7 +2,7 @@
 //! to them.
 //!
 //! [`Store`] has two implementations: [`super::memory`] and [`super::table`]. A function of SQL and
-//! a command that do the same call the same function of it, so they cannot come to differ. A memory
+//! a command that do the same decide by the same condition ([`If`]) or call the same function. A memory
 //! cache shows an entry as it is now, and refuses a change if another session has changed the entry
 //! meanwhile. A table locks the row before the decision.
 

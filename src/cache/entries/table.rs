@@ -1,7 +1,7 @@
-//! The entries of a table cache, in a transaction.
+//! [`Store`] for table caches, in a transaction.
 //!
-//! A call means what the function of SQL means that does the same: its privileges, policies,
-//! triggers, locks, marks and notifications.
+//! A command has the same privileges, policies, triggers, locks, marks and notifications as the
+//! function of SQL that does the same.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;

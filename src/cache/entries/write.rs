@@ -1,5 +1,6 @@
-//! Changes of entries by functions of SQL. Each is a call of [`Store`], whatever the cache is; where
-//! a table and a memory cache differ by nature, the function says why.
+//! Changes of entries by functions of SQL. Most are one call of [`Store`]. Counters, `touch`, `take`
+//! and `delete` are not: over a table they are one statement, and over a memory cache they give a
+//! datum.
 
 use pgcache_store::NO_DEADLINE;
 
@@ -16,13 +17,11 @@ use crate::cache::model::counter;
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::key::Key;
 use crate::cache::open::again;
-use crate::cache::table::change::{self, Seek};
 use crate::cache::table::{ops as table, remove_many};
 use crate::error::Error;
 use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::slot::Figure;
-use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
@@ -143,7 +142,7 @@ pub fn increment(
         }
     };
     if cache.storage != Storage::Memory {
-        cache.count(Figure::Sets, 1);
+        cache.count(Figure::Sets, u64::from(done.is_some()));
     }
     Ok(done)
 }
@@ -154,14 +153,8 @@ pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<
     if cache.storage == Storage::Memory {
         return count_in_memory(cache, key, delta, None);
     }
-    let done = change::change(cache, key, Seek::Visible, |present| {
-        let summed = present.map(|entry| sum(cache, entry.value, delta));
-        match summed.transpose() {
-            Ok(Some(sum)) => (RowAction::Revalue(Some(sum)), Ok(Some(sum))),
-            other => (RowAction::Keep, other),
-        }
-    });
-    let sum = done.transpose()?.flatten();
+    let sum = |value| sum(cache, value, delta);
+    let sum = table::increment_existing(cache, key, delta, sum)?;
     cache.count(Figure::Sets, u64::from(sum.is_some()));
     number(sum)
 }
@@ -230,9 +223,20 @@ pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
     Ok(read::find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
 }
 
+/// The same for a caller that wants nothing of the entry: its value is not copied.
+pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
+    if cache.storage != Storage::Memory {
+        return Ok(table::touch(cache, key, deadline).is_some());
+    }
+    let deadline = deadline.unwrap_or(NO_DEADLINE);
+    on_memory(cache, |entries| {
+        entries.touch(&entries.key_of(&key), deadline, |_| true)
+    })
+}
+
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
-    Ok(touch(cache, key, None, |_| ())?.is_some())
+    set_deadline(cache, key, None)
 }
 
 /// Removes an entry; says whether it was live.

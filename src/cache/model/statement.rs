@@ -24,6 +24,7 @@ pub enum Statement {
     Add,
     Replace,
     Increment,
+    IncrementExisting,
     Touch,
     Delete,
     DeleteIf,
@@ -119,6 +120,7 @@ impl Statement {
             Statement::Set | Statement::Add | Statement::Replace => &[Key, Value, Deadline],
             Statement::SetMany => &[Keys, Values, Deadline],
             Statement::Increment => &[Key, Number, Deadline],
+            Statement::IncrementExisting => &[Key, Number],
             Statement::Touch => &[Key, Deadline],
             Statement::DeleteIf => &[Key, Value],
             Statement::Keys { bounded: true } => &[Key, Key],
@@ -207,6 +209,11 @@ impl Statement {
                  CASE WHEN n.live THEN pgcache_c.$$e ELSE excluded.$$e END \
                  FROM (SELECT $$live AS live OFFSET 0) AS n) \
                  RETURNING $$value"
+            }
+            Statement::IncrementExisting => {
+                "UPDATE $$only$$T AS pgcache_c SET $$v = CASE WHEN pgcache_c.$$v IS NULL THEN $$fresh \
+                 ELSE $$counter END \
+                 WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live RETURNING $$value"
             }
             Statement::Touch => {
                 "UPDATE $$only$$T AS pgcache_c SET $$e = $$until2 \

@@ -268,6 +268,40 @@ pub fn increment(
     ))
 }
 
+/// Adds to the counter of a live entry; the stored form of the sum as the row has it, None where there
+/// is none.
+pub fn increment_existing(
+    cache: &Cache,
+    key: Key,
+    delta: i64,
+    sum: impl Fn(Option<Stored>) -> Result<Stored, Error>,
+) -> Result<Option<Stored>, Error> {
+    if versions::is_absent(cache, key) {
+        return Ok(None);
+    }
+    let put = |present: Option<Entry>| {
+        let summed = present.map(|entry| sum(entry.value));
+        match summed.transpose() {
+            Ok(Some(sum)) => (RowAction::Revalue(Some(sum)), Ok(Some(sum))),
+            other => (RowAction::Keep, other),
+        }
+    };
+    if let Some(done) = direct::change_live(cache, key, Seek::Visible, put) {
+        return done;
+    }
+    let at = versions::to_change(cache, key);
+    let delta = [Typed::number(delta)];
+    let stored = |output: &Output| output.stored(0, 0);
+    Ok(run_at(
+        cache,
+        Statement::IncrementExisting,
+        key,
+        &delta,
+        at,
+        stored,
+    ))
+}
+
 /// Gives a live entry a new deadline, or takes it away; the entry as it is then.
 pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
     if versions::is_absent(cache, key) {

@@ -1,11 +1,10 @@
-//! A call as Postgres makes it, taken apart by its declaration: arguments as texts, and a result made of texts.
+//! Calls as Postgres makes them: declaring functions of SQL ([`functions`]), and taking a call apart by
+//! its declaration, for another server that answers it.
 //!
-//! For calls that another server answers. Guards that neither a setting of this session nor one over there changes
-//! what an argument or a result means: an interval, whose text form settings decide, is spelled with a sign for each
-//! part.
+//! Such a call is sent as texts. Settings of the session on either server must not change what a value
+//! means, so intervals are written with a sign for each part.
 
 use std::ffi::CStr;
-
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use pgrx::PgMemoryContexts;

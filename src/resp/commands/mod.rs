@@ -1,9 +1,9 @@
-//! Commands on the entries of memory caches, answered as Redis answers them.
+//! Commands on the entries of a cache, answered as Redis answers them.
 //!
-//! What it is not: it reads no socket, knows no other connection, decides no right; and it says
-//! nothing to a cache that is a table. Guards what the loop of a front process needs: a command
-//! never waits, opens no transaction, runs nobody's code, asks no catalog; and a long one gives the
-//! loop back ([`Step::More`]) after some 100 µs.
+//! The same code serves memory caches in the loop of a network process, and tables in a transaction
+//! of an executor (`crate::resp::tables`). It reads no socket, knows no other connection and decides
+//! no privilege. On memory caches a command never waits, opens no transaction, runs no user-defined
+//! code and reads no catalog; a long one returns to the loop ([`Step::More`]) after some 100 µs.
 
 pub mod budget;
 pub mod call;

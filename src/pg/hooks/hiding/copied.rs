@@ -113,7 +113,7 @@ unsafe fn renewing(
         }
         let found = unguarded::guarded(|| cached(table));
         let (found, key) = found.and_then(|found| Some((found, found.key?)))?;
-        let number = match twice::has_functions() && !twice::has_generated_column(table) {
+        let number = match twice::has_functions() && !twice::holds_nothing_back(table) {
             true => twice::begin(),
             false => 0,
         };

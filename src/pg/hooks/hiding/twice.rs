@@ -58,18 +58,20 @@ pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Whether a column of the table is generated: COPY refuses conditions on such a row.
+/// Whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses
+/// conditions on such a row; or a rule changes what an INSERT does, which COPY ignores.
 ///
 /// # Safety
 /// The table is locked.
-pub unsafe fn has_generated_column(table: Oid) -> bool {
-    // SAFETY: it is open while its columns are read.
+pub unsafe fn holds_nothing_back(table: Oid) -> bool {
+    // SAFETY: it is open while its columns and the word on its rules are read.
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let constraints = (*(*open).rd_att).constr;
-        let found = !constraints.is_null() && version::has_generated(constraints);
+        let is_generated = !constraints.is_null() && version::has_generated(constraints);
+        let has_rules = (*(*open).rd_rel).relhasrules;
         pg_sys::table_close(open, pg_sys::NoLock as i32);
-        found
+        is_generated || has_rules
     }
 }
 
