@@ -87,11 +87,12 @@ fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<S
     (!gone).then(|| format!("{what} is left: {}", rows.join("; ")))
 }
 
+/// A query may be of a database in another encoding: what is no ASCII is not printed.
 fn sessions(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,
         "a session",
-        "SELECT pid, datname, state, query FROM pg_stat_activity \
+        "SELECT pid, datname, state, regexp_replace(query COLLATE \"C\", '[^ -~]', '?', 'g') FROM pg_stat_activity \
          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
     )
 }
