@@ -553,29 +553,6 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
 }
 
 #[test]
-fn a_key_read_before_bcast_is_reported_once() {
-    let door = Door::start(&[]);
-    let mut writer = door.client();
-    // With no other client that tracks, the server forgets all keys at once.
-    let mut other = door.client();
-    let mut client = door.client();
-    client.ask(&["HELLO", "3"]);
-    other.ask(&["HELLO", "3"]);
-    other.ask(&["CLIENT", "TRACKING", "ON"]);
-    writer.ask(&["SET", "k", "1"]);
-    client.ask(&["CLIENT", "TRACKING", "ON"]);
-    client.ask(&["GET", "k"]);
-    client.ask(&["CLIENT", "TRACKING", "OFF"]);
-    client.ask(&["CLIENT", "TRACKING", "ON", "BCAST"]);
-    writer.ask(&["INCR", "k"]);
-    let keys = Reply::Array(vec![Reply::bulk("k")]);
-    let expected = Reply::Push(vec![Reply::bulk("invalidate"), keys]);
-    client.send(&Client::request(&[b"PING"]));
-    assert_eq!(client.reply(), Some(expected));
-    assert_eq!(client.reply(), Some(Reply::status("PONG")));
-}
-
-#[test]
 fn increx_counts_within_bounds() {
     let door = with_table(&[]);
     let mut session = door.cluster.connect("postgres");

@@ -17,6 +17,7 @@ fn who_is_connected_stays_when_the_backs_end() {
         "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'locked'"
     ));
     send(&mut waits, &["SET", "locked", "2"]);
+    other.be_patient(); // Postgres starts a process anew after five seconds
     let mut watcher = door.cluster.connect("postgres");
     let mut waits_for_row = || {
         wait_until("a back waits for the row", || {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pgcache_resp::{Protocol, Writer};
 
 use super::table::{Node, Table};
-use super::tracked::{Mode, Tracked};
+use super::tracked::Tracked;
 use crate::guc::resp as settings;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
@@ -317,14 +317,6 @@ impl Everybody<'_> {
         }
     }
 
-    /// Notifies a client of a key that it has read, unless it follows prefixes by now: these report the key.
-    fn tell_reader(&mut self, id: u64, told: Told<'_>, author: u64) {
-        let mode = self.tracked(id).map(|tracked| tracked.mode);
-        if mode != Some(Mode::Broadcast) {
-            self.tell(id, told, author);
-        }
-    }
-
     /// Tells a client with a prefix of a key, or of all keys, of the cache of this slot, if that is the
     /// one of its database and it may read it.
     fn tell_broadcast(&mut self, id: u64, slot: u32, told: Told<'_>, author: u64) {
@@ -414,7 +406,7 @@ impl Tracking {
     ) {
         if let Some(node) = self.table.remove(slot, key) {
             for id in node.clients {
-                everybody.tell_reader(id, Told::Key(key), author);
+                everybody.tell(id, Told::Key(key), author);
             }
         }
         for id in fitting(&self.prefixes, key).flatten() {
@@ -424,7 +416,7 @@ impl Tracking {
 
     pub(super) fn tell_cache(&mut self, everybody: &mut Everybody<'_>, slot: u32) {
         for id in self.table.remove_cache(slot) {
-            everybody.tell_reader(id, Told::Everything, 0);
+            everybody.tell(id, Told::Everything, 0);
         }
         let broadcast: HashSet<u64> = self.prefixes.values().flatten().copied().collect();
         for id in broadcast {
@@ -443,7 +435,7 @@ impl Tracking {
         let now = clock::now();
         while let Some((_, node)) = self.table.take_due(now) {
             for id in node.clients {
-                everybody.tell_reader(id, Told::Key(&node.key), 0);
+                everybody.tell(id, Told::Key(&node.key), 0);
             }
         }
     }
