@@ -6,58 +6,38 @@ use pgrx::pg_sys::Oid;
 use super::read::lookup_columns;
 use super::{Answer, READ_MANY, SET_MANY, TO_DELETE, TO_READ, TO_WRITE, WRITE_MANY};
 use crate::cache::catalog::registry::Cache;
+use crate::cache::entries::{self, Entry};
 use crate::cache::model::deadline;
 use crate::cache::model::key::Key;
-use crate::cache::{entries, open};
+use crate::cache::open;
 use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{ArrayOf, Bytes, Text};
 use crate::pg::value::rows::Stream;
 use crate::pg::value::stored::Stored;
+use crate::pg::value::typed::Typed;
 
 functions! {
     /// The live values under these keys.
     [1, READ_MANY, TO_READ]
     fn cache_get_many<Text>, cache_get_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
-        Ok(Stream::new(move |sink| {
-            let cache = open::to_read(cache, TO_READ)?;
-            let Some(keys) = keys else {
-                return Ok(());
-            };
-            let (asked, keys) = checked(&cache, &keys)?;
-            let found = entries::get_many(&cache, &keys)?;
-            for (key, entry) in asked.iter().zip(&found) {
-                sink.row(|| {
-                    let stored = entry.as_ref().and_then(|entry| entry.value);
-                    let value = stored.map(convert::result::<V>).map(Stored::of);
-                    Some([(*key).into(), value.into()])
-                });
-            }
-            Ok(())
-        }))
+        each_found(keys, cache, |key, entry| {
+            let value = entry.and_then(|entry| entry.value);
+            let value = value.map(convert::result::<V>).map(Stored::of);
+            [key.into(), value.into()]
+        })
     }
 
     /// The same, with whether each was found, and its deadline.
     [1, READ_MANY, TO_READ]
     fn cache_lookup_many<Text>, cache_lookup_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
-        Ok(Stream::new(move |sink| {
-            let cache = open::to_read(cache, TO_READ)?;
-            let Some(keys) = keys else {
-                return Ok(());
-            };
-            let (asked, keys) = checked(&cache, &keys)?;
-            let found = entries::get_many(&cache, &keys)?;
-            for (key, entry) in asked.iter().zip(&found) {
-                sink.row(|| {
-                    let [is_there, value, deadline] = lookup_columns::<V>(entry.as_ref());
-                    Some([(*key).into(), is_there, value, deadline])
-                });
-            }
-            Ok(())
-        }))
+        each_found(keys, cache, |key, entry| {
+            let [is_there, value, deadline] = lookup_columns::<V>(entry);
+            [key.into(), is_there, value, deadline]
+        })
     }
 
     /// Inserts or overwrites several entries; of a key given twice the last value wins.
@@ -89,6 +69,27 @@ functions! {
         let (_, keys) = checked(&cache, &keys.ok_or(Error::NullArgument("keys"))?)?;
         Ok(entries::delete_many(&cache, keys.into_iter())?)
     }
+}
+
+/// A row for each key, in their order: `columns` makes it of the key as the caller spells it and of the
+/// live entry.
+fn each_found<const N: usize>(
+    keys: Option<ArrayOf<Text>>,
+    cache: Option<Oid>,
+    columns: impl Fn(Text, Option<&Entry>) -> [Typed; N] + 'static,
+) -> Answer<Stream<N>> {
+    Ok(Stream::new(move |sink| {
+        let cache = open::to_read(cache, TO_READ)?;
+        let Some(keys) = keys else {
+            return Ok(());
+        };
+        let (asked, keys) = checked(&cache, &keys)?;
+        let found = entries::get_many(&cache, &keys)?;
+        for (key, entry) in asked.iter().zip(&found) {
+            sink.row(|| Some(columns(*key, entry.as_ref())));
+        }
+        Ok(())
+    }))
 }
 
 /// The keys as the caller spells them, and as the cache does.

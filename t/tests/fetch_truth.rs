@@ -240,7 +240,7 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
     open.run("COMMIT");
 }
 
-/// Whether a writer waits in the queue for who loads a key, and so keeps new loaders out.
+/// Whether a writer waits in the queue for the session that loads a key, and so keeps new loaders out.
 const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 3 AND mode = 'AccessExclusiveLock' \
      AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 

@@ -7,7 +7,7 @@ use super::store::{
     Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
     check_value, is_unchanged,
 };
-use crate::cache::commit::notify;
+use crate::cache::memory::ops::note;
 use crate::cache::memory::raw::{self, Entries, RawKey, Written};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
@@ -170,7 +170,7 @@ impl Store for Entries<'_> {
     ) -> Result<bool, Failed> {
         let touched = Entries::touch_at(self, key, deadline, |entry| allows(entry));
         if touched {
-            note(self, key, RowChange::Set);
+            note(self.cache(), key.bytes, RowChange::Set);
         }
         Ok(touched)
     }
@@ -207,23 +207,20 @@ impl Store for Entries<'_> {
 
     fn set_all<'k>(
         &self,
-        mut pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
+        pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
         deadline: Timestamp,
         _: bool,
     ) -> Result<bool, Failed> {
-        loop {
-            let ahead = pairs.clone().take(AHEAD);
-            self.prefetch(ahead.map(|(key, _)| key));
-            let mut count = 0;
-            for (key, value) in pairs.by_ref().take(AHEAD) {
-                let key = Entries::key(self, key);
-                self.put_or_remove(&key, NewEntry::spelled(value, deadline), If::Always)?;
-                count += 1;
-            }
-            if count < AHEAD {
-                return Ok(true);
-            }
-        }
+        each_ahead(
+            self,
+            pairs,
+            |(key, _)| key,
+            |(key, value)| {
+                let new = NewEntry::spelled(value, deadline);
+                self.put_or_remove(&Entries::key(self, key), new, If::Always)
+            },
+        )?;
+        Ok(true)
     }
 }
 
@@ -276,7 +273,7 @@ fn put_if(
     match entries.put_at(key, value, new.deadline, still)? {
         Written::Yes => {
             Entries::tally(entries, Figure::Sets, 1);
-            note(entries, key, RowChange::Set);
+            note(entries.cache(), key.bytes, RowChange::Set);
             Ok(true)
         }
         Written::No => Ok(false),
@@ -312,18 +309,9 @@ pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
 fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     if removed {
         Entries::tally(entries, Figure::Deletes, 1);
-        note(entries, key, RowChange::Gone);
+        note(entries.cache(), key.bytes, RowChange::Gone);
     }
     removed
-}
-
-/// Notifies the cache's watchers, if it has any, that an entry was set or is gone.
-#[inline]
-fn note(entries: &Entries<'_>, key: &RawKey, change: RowChange) {
-    let cache = entries.cache();
-    if cache.settings.watch.is_some() {
-        notify::note(cache.relation, key.bytes, change);
-    }
 }
 
 /// A copy of a jsonb with its value as text, which is how callers spell it.
@@ -402,15 +390,25 @@ fn entry_of(entries: &Entries<'_>, meta: &EntryMeta, value: &[u8]) -> Entry {
 /// Does something with each key; of how many it said yes.
 fn each_key<'k, E>(
     entries: &Entries<'_>,
-    mut keys: impl Iterator<Item = &'k [u8]> + Clone,
-    mut act: impl FnMut(&'k [u8]) -> Result<bool, E>,
+    keys: impl Iterator<Item = &'k [u8]> + Clone,
+    act: impl FnMut(&'k [u8]) -> Result<bool, E>,
+) -> Result<i64, E> {
+    each_ahead(entries, keys, |key| key, act)
+}
+
+/// The same with items that have a key each. Some keys at a time are asked for from memory.
+fn each_ahead<'k, T, E>(
+    entries: &Entries<'_>,
+    mut items: impl Iterator<Item = T> + Clone,
+    key: impl Fn(T) -> &'k [u8],
+    mut act: impl FnMut(T) -> Result<bool, E>,
 ) -> Result<i64, E> {
     let mut hits = 0;
     loop {
         let mut count = 0;
-        entries.prefetch(keys.clone().take(AHEAD));
-        for key in keys.by_ref().take(AHEAD) {
-            hits += i64::from(act(key)?);
+        entries.prefetch(items.clone().take(AHEAD).map(&key));
+        for item in items.by_ref().take(AHEAD) {
+            hits += i64::from(act(item)?);
             count += 1;
         }
         if count < AHEAD {

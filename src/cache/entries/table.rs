@@ -432,8 +432,8 @@ impl Store for Rows<'_> {
 
     fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed> {
         let cache = self.changed()?;
-        let keys = keys.filter_map(|key| Some((self.key(key)?.key, ())));
-        Ok(delete_all(cache, keys))
+        let keys = keys.filter_map(|key| Some(self.key(key)?.key));
+        each_once(keys, |key| Ok(delete(cache, key)))
     }
 
     fn in_order(&self, keys: &mut [&[u8]]) {
@@ -475,7 +475,8 @@ impl Store for Rows<'_> {
         for (at, (key, value)) in entries.iter().enumerate() {
             if !ops::add(cache, *key, Some(*value), deadline) {
                 // Another session was faster since the look at the keys. No session has seen ours.
-                delete_all(cache, entries.iter().take(at).map(|&(key, _)| (key, ())));
+                let own = entries.iter().take(at).map(|&(key, _)| key);
+                each_once(own, |key| Ok::<_, Failed>(delete(cache, key)))?;
                 return Ok(false);
             }
         }
@@ -500,14 +501,17 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     taken
 }
 
-/// Removes several; says how many were live.
-fn delete_all(cache: &Cache, keys: impl Iterator<Item = (Key, ())>) -> i64 {
-    let mut removed = 0;
-    for (key, ()) in last_of_each(keys) {
-        removed += i64::from(delete(cache, key));
+/// Does something with each key once, in their order; of how many it said yes.
+pub fn each_once<E>(
+    keys: impl Iterator<Item = Key>,
+    mut act: impl FnMut(Key) -> Result<bool, E>,
+) -> Result<i64, E> {
+    let mut done = 0;
+    for (key, ()) in last_of_each(keys.map(|key| (key, ()))) {
+        done += i64::from(act(key)?);
         session::check_for_interrupts();
     }
-    removed
+    Ok(done)
 }
 
 /// Inserts or overwrites several, given in the order of their keys, each key once.

@@ -8,7 +8,7 @@ use super::buffers::with_buffers;
 use super::memory::{self as in_memory, judge_copy};
 use super::read::{self, Entry, Look};
 use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
-use super::table::{self as in_table, Rows, last_of_each};
+use super::table::{self as in_table, Rows, each_once, last_of_each};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::commit::changes;
 use crate::cache::memory::raw::Entries;
@@ -133,18 +133,14 @@ pub fn increment(
     deadline: Deadline,
 ) -> Result<Option<i64>, Error> {
     cache.check_room(key)?;
-    let new = deadline.unwrap_or(NO_DEADLINE);
-    let done = match cache.storage {
-        Storage::Memory => count_in_memory(cache, key, delta, Some(new))?,
-        _ => {
-            let sum = |value| sum(cache, value, delta);
-            number(table::increment(cache, key, delta, deadline, sum)?)?
-        }
-    };
-    if cache.storage != Storage::Memory {
-        cache.count(Figure::Sets, u64::from(done.is_some()));
+    if cache.storage == Storage::Memory {
+        let new = deadline.unwrap_or(NO_DEADLINE);
+        return count_in_memory(cache, key, delta, Some(new));
     }
-    Ok(done)
+    let sum = |value| sum(cache, value, delta);
+    let sum = table::increment(cache, key, delta, deadline, sum)?;
+    cache.count(Figure::Sets, u64::from(sum.is_some()));
+    number(sum)
 }
 
 /// Adds to the counter of a live entry; the sum. None without one, or if a policy or trigger of the
@@ -218,12 +214,7 @@ pub fn touch<R>(
     })
 }
 
-/// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
-pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
-    Ok(read::find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
-}
-
-/// The same for a caller that wants nothing of the entry: its value is not copied.
+/// Gives a live entry a new deadline and copies no value; whether there is one.
 pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
     if cache.storage != Storage::Memory {
         return Ok(table::touch(cache, key, deadline).is_some());
@@ -232,6 +223,11 @@ pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool,
     on_memory(cache, |entries| {
         entries.touch(&entries.key_of(&key), deadline, |_| true)
     })
+}
+
+/// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
+pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
+    Ok(read::find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
 }
 
 /// Takes a live entry's deadline away.
@@ -268,12 +264,7 @@ pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result
 
 /// Removes several; says how many were live.
 pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
-    let mut removed = 0;
-    for (key, ()) in last_of_each(keys.map(|key| (key, ()))) {
-        removed += i64::from(delete(cache, key)?);
-        session::check_for_interrupts();
-    }
-    Ok(removed)
+    each_once(keys, |key| delete(cache, key))
 }
 
 /// Removes all entries whose key begins with `prefix`; says how many were live.

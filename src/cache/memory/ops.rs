@@ -41,9 +41,9 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
     Ok(handle.copy_out_within(cache, &hot_key, grace))
 }
 
-/// Tells the cache's watchers, if it has any, that an entry was set or is gone.
+/// Notifies the cache's watchers, if it has any, that an entry was set or is gone.
 #[inline]
-fn note(cache: &Cache, key: &[u8], change: RowChange) {
+pub fn note(cache: &Cache, key: &[u8], change: RowChange) {
     if cache.settings.watch.is_some() {
         notify::note(cache.relation, key, change);
     }

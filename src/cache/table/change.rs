@@ -1,9 +1,8 @@
 //! Changes an entry by what it is: the row is locked, then judged, then written.
 //!
 //! Guards that what was judged still stands when it is changed. That there is no row is no lock: the
-//! insertion decides, and if somebody else was faster, the row is judged again. And that what was
-//! decided is what was done: a policy, or a trigger of the user's own, may keep a row from being
-//! written.
+//! insertion decides, and if another session was faster, the row is judged again. And that a decision
+//! was carried out: a policy, or a trigger of the user's own, may keep a row from being written.
 
 use super::{direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;

@@ -25,11 +25,10 @@ use crate::pg::catalog::{columns, own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::settings::{Held, Texts};
+use crate::pg::value::call::V1;
 use crate::pg::value::datum::{Text, Value};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::{events, session, version};
-
-static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// Tells Postgres the calling convention of `pgcache.invalidate()`.
 #[unsafe(no_mangle)]

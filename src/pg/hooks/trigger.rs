@@ -13,10 +13,8 @@ use crate::pg::catalog::{columns, relation};
 use crate::pg::events::{self, DeadBytes, NotedBy, RowChange};
 use crate::pg::memory::emergency;
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::value::call::V1;
 use crate::pg::value::key_type::KeyType;
-
-/// Tells Postgres that the functions below use calling convention version 1.
-static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// Tells Postgres the calling convention of `pgcache.record()`.
 #[unsafe(no_mangle)]

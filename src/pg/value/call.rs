@@ -36,6 +36,9 @@ struct Frame {
     arguments: [std::mem::MaybeUninit<pg_sys::NullableDatum>; MOST_ARGUMENTS],
 }
 
+/// Tells Postgres that a function uses calling convention version 1.
+pub static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+
 /// A function in Postgres' calling convention.
 pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
 
@@ -449,9 +452,7 @@ macro_rules! function {
             #[unsafe(export_name = concat!("pg_finfo_", stringify!($name), "_wrapper"))]
             #[allow(unsafe_code)] // the calling convention, as pgrx writes it for other functions
             extern "C-unwind" fn info() -> &'static pgrx::pg_sys::Pg_finfo_record {
-                const VERSION_1: pgrx::pg_sys::Pg_finfo_record =
-                    pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
-                &VERSION_1
+                &$crate::pg::value::call::V1
             }
 
             #[unsafe(export_name = concat!(stringify!($name), "_wrapper"))]

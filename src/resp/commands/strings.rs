@@ -183,7 +183,7 @@ pub fn get_expire<'a, S: Served>(
         Expiry::At(_) => Rights::MOVE,
     };
     let entries = call.to_write(needs)?;
-    // What is replied is what gets the deadline.
+    // The entry that is replied gets the deadline.
     let seen = call.change(entries, &entries.key(key), buffers, |present, _| {
         let Some((seen, _)) = present else {
             return Ok((Change::Keep, None));

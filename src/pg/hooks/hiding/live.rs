@@ -11,10 +11,8 @@ use super::cached::TO_BIGINT;
 use crate::pg::memory::pg_list;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::value::call::V1;
 use crate::pg::value::moment;
-
-/// Tells Postgres that the functions below use calling convention version 1.
-static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// Tells Postgres the calling convention of `pgcache.live()`.
 #[unsafe(no_mangle)]

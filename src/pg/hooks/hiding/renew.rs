@@ -11,10 +11,8 @@ use super::writes::OURS;
 use crate::pg::catalog::columns;
 use crate::pg::events;
 use crate::pg::hooks::trigger::called_as_trigger;
+use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
-
-/// Tells Postgres that the function below uses calling convention version 1.
-static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// Tells Postgres the calling convention of `pgcache.renew()`.
 #[unsafe(no_mangle)]

@@ -20,6 +20,7 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::memory::pg_list;
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::version;
 
@@ -173,9 +174,6 @@ unsafe fn insert(statement: *mut pg_sys::PlannedStmt, table: Oid) -> CString {
         CString::new(text.concat()).unwrap_or_default()
     }
 }
-
-/// Tells Postgres that the functions below use calling convention version 1.
-static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// Tells Postgres the calling convention of `pgcache.copied_first()`.
 #[unsafe(no_mangle)]
