@@ -17,7 +17,7 @@ use crate::cache::open;
 use crate::cache::table::{access_path, verify as copies};
 use crate::cache::tier::slots;
 use crate::error::Error;
-use crate::pg::resp::board::Board;
+use crate::pg::resp::client_registry::Board;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::shmem::tier::{Tier, tier};

@@ -8,8 +8,8 @@ use super::Answer;
 use crate::cache::commit::publish as messages;
 use crate::error::Error;
 use crate::pg::encoding::printable;
-use crate::pg::resp::board::{Board, Figure, Shown};
-use crate::pg::resp::{desk, login, queue};
+use crate::pg::resp::client_registry::{Board, Figure, Shown};
+use crate::pg::resp::{catalog_requests, login, work_queue};
 use crate::pg::session;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::{Row, Rows, Stream};
@@ -98,7 +98,7 @@ fn figures_row(board: Board) -> Row<21> {
         counted(Figure::FailedAuthentications),
         counted(Figure::FailedHandshakes),
         counted(Figure::Questions),
-        number((queue::depth() + desk::depth()) as u64),
+        number((catalog_requests::depth() + work_queue::depth()) as u64),
         counted(Figure::QueueFull),
         counted(Figure::Messages),
         counted(Figure::Overflows),

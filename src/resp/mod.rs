@@ -16,85 +16,54 @@
 //!
 //! Nothing of this runs, and nothing is asked for at the start, unless a port or a socket is set.
 
-mod admission;
-mod ahead;
 mod auth;
-mod back;
-mod bundle;
-mod certificate;
-mod client_commands;
-mod clients;
 mod commands;
-mod connection;
-mod decisions;
-mod elsewhere;
 mod execute;
-mod flush_all;
-mod front;
-mod fronts;
-mod hand_over;
-mod handshake;
-mod info;
-mod keeper;
-mod listen;
-mod memory;
-mod pauses;
-mod powers;
-mod question;
-mod rate;
-mod refusal;
-mod registration;
-mod role_names;
-mod server_commands;
+mod executor;
+mod ipc;
+mod net;
+mod network;
+mod server;
 mod session;
 mod shared;
-mod short;
-mod shown;
-mod slow;
-mod table_exec;
-mod tables;
-mod tallies;
-mod tally;
-mod target;
-mod tls;
+mod supervisor;
 mod tracking;
-mod turn;
-
-mod work;
 
 use pgrx::PgSqlErrorCode;
 
-pub use self::keeper::keep;
-use self::question::{Answer, Question};
 use crate::guc;
-use crate::pg::resp::area::{self, Sizes};
+use crate::pg::resp::catalog_requests;
 use crate::pg::resp::process::{self, Tasks};
-use crate::pg::resp::queue;
-use crate::pg::resp::{board, commits, cursors, desk, messages, several, slow_log};
+use crate::pg::resp::shared_memory::{self, Sizes};
+use crate::pg::resp::{
+    client_registry, cursors, messages, multi_process, slow_log, standby_waits, work_queue,
+};
 use crate::pg::session::failure;
 use crate::pg::shmem::ring;
+use crate::resp::ipc::request::{Answer, Question};
+pub use crate::resp::supervisor::keep;
 
 /// Asks at the start of the server for what the protocol needs; only while preloading.
 pub fn register() {
     if !guc::resp::is_on() {
         return;
     }
-    queue::register::<Question, Answer>();
+    catalog_requests::register::<Question, Answer>();
     let clients = guc::resp::max_clients();
-    area::register(Sizes {
+    shared_memory::register(Sizes {
         clients,
-        board: board::bytes(clients),
+        board: client_registry::bytes(clients),
         messages: messages::BYTES,
-        fronts: several::bytes(guc::resp::workers()),
+        fronts: multi_process::bytes(guc::resp::workers()),
     });
-    desk::register(guc::resp::workers(), guc::resp::max_request());
+    work_queue::register(guc::resp::workers(), guc::resp::max_request());
     ring::register();
     cursors::register();
-    commits::register();
+    standby_waits::register();
     slow_log::register();
     process::register(Tasks {
-        front: front::run,
-        back: back::run,
+        front: network::event_loop::run,
+        back: executor::run,
     });
     // One more for the launcher. Postgres itself would only say that a process was not started.
     let needed = guc::resp::workers() + guc::resp::backs() + 1;

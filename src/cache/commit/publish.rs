@@ -9,7 +9,7 @@ use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
 use crate::pg::events;
 use crate::pg::memory;
-use crate::pg::resp::board::Board;
+use crate::pg::resp::client_registry::Board;
 use crate::pg::resp::messages::{self, Messages};
 use crate::pg::session;
 use crate::pg::session::transaction_local::TransactionLocal;

@@ -4,6 +4,7 @@ pub mod access_path;
 pub mod change;
 pub mod copies;
 pub mod direct;
+pub mod entry_count;
 pub mod ops;
 pub mod remove_many;
 pub mod renew;

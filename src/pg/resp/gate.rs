@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-use super::queue::MOST_PROCESSES;
+use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::worker::background;
 
 /// Looks before a front that waits gives its processor away.

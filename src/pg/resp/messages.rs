@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, fence};
 
 use pgrx::pg_sys;
 
-use super::area;
-use super::board::Board;
+use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::shared_memory;
 
 /// Bytes of the ring. A front drains it in each turn, so this is for the longest of its turns.
 const ROOM: usize = 4 << 20;
@@ -81,7 +81,7 @@ pub fn cost(channel: usize, text: usize) -> usize {
 impl Messages {
     /// None where nothing listens.
     pub fn of_server() -> Option<Messages> {
-        let area = area::of_server()?;
+        let area = shared_memory::of_server()?;
         // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as
         // long as the server lives; all that is in them is atomic.
         let ring = unsafe { area.messages.cast().as_ref() };

@@ -4,22 +4,22 @@
 //!
 //! What a request means is said in `crate::resp`.
 
-pub mod area;
-pub mod board;
-pub mod commits;
+pub mod catalog_requests;
+pub mod client_registry;
 pub mod cursors;
-pub mod desk;
+pub mod fd_passing;
 pub mod gate;
-pub mod handover;
 pub mod hba;
 pub mod login;
 pub mod messages;
+pub mod multi_process;
 pub mod password;
 pub mod process;
-pub mod queue;
 pub mod readers;
-pub mod several;
+pub mod shared_memory;
 pub mod sleep;
 pub mod slow_log;
 pub mod socket_mode;
+pub mod standby_waits;
 pub mod system;
+pub mod work_queue;

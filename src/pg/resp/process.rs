@@ -1,5 +1,5 @@
 //! The processes of the Redis protocol: how they begin. The launcher starts them and looks after them
-//! (`crate::resp::keeper`).
+//! (`crate::resp::supervisor`).
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use super::queue::Kind;
+use crate::pg::resp::catalog_requests::Kind;
 use crate::pg::worker::background::{self, Started};
 
 /// What the processes do; each gets its number. Named by the layer above.

@@ -10,8 +10,8 @@ use pgcache_resp::{Command, Condition, Parsed, rule};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::call::Call;
-use super::refusal::{Done, Refusal};
 use super::served::Served;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Bytes that the commands of one EXEC may look at: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;

@@ -4,7 +4,6 @@
 use pgcache_resp::{Expiry, Failure, Lifetime};
 use pgcache_store::NO_DEADLINE;
 
-use super::refusal::{Done, Refusal};
 use super::served::Served;
 use crate::cache::entries::buffers::Buffers;
 use crate::cache::entries::store::{self, Change, Copied, EntryMeta};
@@ -17,7 +16,8 @@ use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Figure;
 use crate::pg::value::moment;
-use crate::resp::target::{Rights, Target};
+use crate::resp::auth::target::{Rights, Target};
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Redis' longest string.
 pub const LONGEST: i64 = 512 << 20;

@@ -9,11 +9,11 @@ use std::ops::Bound;
 
 use pgcache_resp::{Args, Command, Parsed, Protocol, Writer, matches_within};
 
-use super::refusal::{Done, Refusal};
 use super::state::State;
 use super::subscriptions::{Subscriptions, with};
 use crate::cache::commit::publish;
-use crate::resp::elsewhere::{self, Sort};
+use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::remote_subscribers::{self, Sort};
 
 /// Bytes of the name of a channel, and of a pattern.
 const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
@@ -106,7 +106,7 @@ fn publish_to_all<'a>(
         return Err(Refusal::LongName);
     }
     let mut looks = LOOKS;
-    let heard = elsewhere::heard(channel, &mut looks).ok_or(Refusal::ComplexPatterns)?;
+    let heard = remote_subscribers::heard(channel, &mut looks).ok_or(Refusal::ComplexPatterns)?;
     if heard.is_too_long(channel, message) {
         return Err(Refusal::TooLongForOthers);
     }
@@ -123,7 +123,7 @@ fn publish_to_all<'a>(
 /// Returns how many clients read a channel, as far as a PUBLISH compares.
 pub fn count_readers(channel: &[u8]) -> usize {
     let mut looks = LOOKS;
-    let elsewhere = elsewhere::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
+    let elsewhere = remote_subscribers::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
     let (by_pattern, _) = matching(channel, None, &mut looks);
     let by_pattern: usize = by_pattern.iter().map(|(_, clients)| clients.len()).sum();
     elsewhere + direct_readers(channel).len() + by_pattern
@@ -308,7 +308,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             let pattern = args.get(0);
             let mut names: BTreeSet<Box<[u8]>> =
                 with(|table| table.channels.keys().cloned().collect());
-            elsewhere::add_names(Sort::Channel, &mut names);
+            remote_subscribers::add_names(Sort::Channel, &mut names);
             let mut looks = LOOKS;
             let mut matched = |name: &[u8]| {
                 pattern.is_none_or(|pattern| {
@@ -329,7 +329,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             out.array(2 * args.len());
             for name in args.iter() {
                 let own = with(|table| table.channels.get(name).map_or(0, Vec::len));
-                let readers = own + elsewhere::subscribers(name);
+                let readers = own + remote_subscribers::subscribers(name);
                 out.bulk(name);
                 out.integer(readers as i64);
             }
@@ -337,7 +337,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
         "pubsub|numpat" => {
             let mut names: BTreeSet<Box<[u8]>> =
                 with(|table| table.patterns.keys().cloned().collect());
-            elsewhere::add_names(Sort::Pattern, &mut names);
+            remote_subscribers::add_names(Sort::Pattern, &mut names);
             out.integer(names.len() as i64);
         }
         _ => return false,

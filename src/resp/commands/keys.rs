@@ -6,14 +6,14 @@ use pgcache_resp::{Failure, Lifetime, Unit, When, Writer, integer};
 use pgcache_store::NO_DEADLINE;
 
 use super::call::{Call, unix_deadline};
-use super::refusal::{Done, Refusal};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, value};
 use crate::cache::entries::store::{
     Change, Copied, EntryMeta, If, NewEntry, Present, Value, is_same_key, is_unchanged,
 };
 use crate::cache::memory::raw::has_deadline;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// What an entry says, and a read is counted; None where there is none.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {

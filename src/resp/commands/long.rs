@@ -8,12 +8,12 @@ use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
 
 use super::call::Call;
-use super::refusal::{Done, Refusal};
 use super::strings;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
 use crate::pg::shmem::slot::Figure;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// So many times a value is begun that others write meanwhile; then it is copied at once.
 const TRIES: u8 = 3;

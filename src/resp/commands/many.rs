@@ -3,12 +3,12 @@
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
 use super::call::Call;
-use super::refusal::{Done, Refusal};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{EntryMeta, If, NewEntry};
 use crate::pg::shmem::slot::Figure;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Keys and values that are judged at once.
 const JUDGED: usize = 512;

@@ -1,17 +1,18 @@
 //! Commands on the entries of a cache, answered as Redis answers them.
 //!
 //! The same code serves memory caches in the loop of a network process, and tables in a transaction
-//! of an executor (`crate::resp::tables`). It reads no socket, knows no other connection and decides
+//! of an executor (`crate::resp::executor::tables`). It reads no socket, knows no other connection and decides
 //! no privilege. On memory caches a command never waits, opens no transaction, runs no user-defined
 //! code and reads no catalog; a long one returns to the loop ([`Step::More`]) after some 100 µs.
 
 pub mod budget;
 pub mod call;
 pub mod channels;
+pub mod error;
 mod keys;
 mod long;
 pub mod many;
-pub mod refusal;
+pub mod remote_subscribers;
 mod script_table;
 mod scripts;
 pub mod served;
@@ -25,11 +26,11 @@ use pgcache_resp::{Args, Command, Condition, Expiry, Failure, Kind, Parsed, Writ
 
 use self::call::Call;
 pub use self::keys::copy;
-use self::refusal::{Done, Refusal};
 use self::served::Served;
 use crate::cache::entries::buffers::{Buffers, with_buffers};
 use crate::pg::session::clock::Timestamp;
-use crate::resp::target::{Rights, Target};
+use crate::resp::auth::target::{Rights, Target};
+use crate::resp::commands::error::{Done, Refusal};
 
 pub use self::state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;

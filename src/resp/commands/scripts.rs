@@ -10,13 +10,13 @@ use sha1_smol::Sha1;
 
 use super::call::{Call, unix_deadline};
 use super::keys::{change, remove_equal};
-use super::refusal::{Done, Refusal};
 use super::script_table::{Native, Script, TABLE};
 use super::served::Served;
 use super::strings::{self, number};
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, EntryMeta, If, NewEntry, Present, Value, is_same_key};
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 fn find(digest: &[u8]) -> Option<&'static Script> {
     TABLE

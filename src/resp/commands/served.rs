@@ -4,8 +4,8 @@ use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
 use crate::cache::memory::raw::Entries;
 use crate::pg::value::datum::ValueType;
-use crate::resp::commands::refusal::{Done, Refusal};
-use crate::resp::target::{Rights, Target};
+use crate::resp::auth::target::{Rights, Target};
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Entries that commands work on.
 pub trait Served: Store {

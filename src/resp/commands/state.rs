@@ -18,7 +18,6 @@ use pgcache_resp::{
 use pgrx::pg_sys::Oid;
 
 use super::call::Call;
-use super::refusal::{Done, Refusal};
 use super::subscriptions::Subscriptions;
 use super::watched_rows::WatchedRows;
 use crate::cache::catalog::registry::Cache;
@@ -26,7 +25,8 @@ use crate::cache::memory::raw::{Entries, Sight, Watching};
 use crate::cache::model::key;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Keys that a connection may watch.
 const MOST_WATCHED: usize = 4096;

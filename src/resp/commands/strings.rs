@@ -6,12 +6,12 @@ use pgcache_resp::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::call::{Call, LONGEST, not_an_integer};
-use super::refusal::{Done, Refusal};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
 use crate::cache::memory::raw::has_deadline;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// GET.
 #[inline]

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 
-use crate::resp::elsewhere::{self, Sort};
+use crate::resp::commands::remote_subscribers::{self, Sort};
 
 /// The clients of each channel, or of each pattern: in an order, so that a pass over all patterns can continue
 /// where it stopped.
@@ -128,7 +128,7 @@ fn tell_others(sort: Sort, name: &[u8], readers: &Readers) {
             .iter()
             .map(|(name, clients)| (&**name, clients.len()))
     };
-    elsewhere::note(sort, name, count, all);
+    remote_subscribers::note(sort, name, count, all);
 }
 
 impl Drop for Subscriptions {

@@ -8,10 +8,10 @@ use pgcache_resp::{Scan, Writer, matches};
 use pgcache_store::{EntryRef, MAX_KEY};
 
 use super::call::Call;
-use super::refusal::{Done, Refusal};
 use crate::cache::memory::raw::Entries;
 use crate::pg::session::random;
-use crate::resp::target::Rights;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
 
 /// Bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;

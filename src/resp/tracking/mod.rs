@@ -12,8 +12,5 @@
 //! What cannot be told key by key (the ring was too short, a cache was cleared) is told as
 //! "everything". A key is told once for each time that it was read.
 
-pub mod commands;
 pub mod state;
 mod table;
-pub mod tracked;
-pub mod turns;

@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use pgcache_resp::{Protocol, Writer};
 
 use super::table::{Node, Table};
-use super::tracked::Tracked;
 use crate::guc::resp as settings;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring::Reader;
 use crate::pg::shmem::tier;
-use crate::resp::clients::Clients;
+use crate::resp::auth::target::Rights;
 use crate::resp::commands::channels;
-use crate::resp::connection::Connection;
-use crate::resp::decisions::Decided;
-use crate::resp::memory::Memory;
+use crate::resp::ipc::permission_cache::Decided;
 use crate::resp::session::Session;
-use crate::resp::target::Rights;
+use crate::resp::session::clients::Clients;
+use crate::resp::session::connection::Connection;
+use crate::resp::session::memory_limit::Memory;
+use crate::resp::session::tracked::Tracked;
 
 /// After it was woken for a change a front does not ask to be woken for so long, and looks itself:
 /// or writers would pay for a signal each time.
@@ -28,26 +28,26 @@ const QUIET: Duration = Duration::from_millis(1);
 const GONE: usize = 1000;
 
 /// Prefixes, and who is told of all keys that begin with them.
-pub(super) type Prefixes = BTreeMap<Box<[u8]>, Vec<u64>>;
+pub type Prefixes = BTreeMap<Box<[u8]>, Vec<u64>>;
 
 /// What a front knows of its clients that track.
 #[derive(Default)]
 pub struct Tracking {
     number: usize,
     /// While there are any.
-    pub(super) reader: Option<Reader>,
+    pub reader: Option<Reader>,
     clients: HashSet<u64>,
     /// Clients that are notified instead of others.
     redirects: HashMap<u64, u64>,
     gone: usize,
     /// Slots of which changes are asked for.
     slots: HashSet<u32>,
-    pub(super) table: Table,
+    pub table: Table,
     /// Keys that had to go for others, and who has read them.
-    pub(super) evicted: Vec<Node>,
+    pub evicted: Vec<Node>,
     /// Who is told of all keys with a prefix.
-    pub(super) prefixes: Prefixes,
-    pub(super) most: usize,
+    pub prefixes: Prefixes,
+    pub most: usize,
     woken: Option<Instant>,
 }
 
@@ -126,7 +126,7 @@ impl Tracking {
     }
 
     /// Is told of the changes of a slot from now on.
-    pub(super) fn follow(&mut self, slot: u32) {
+    pub fn follow(&mut self, slot: u32) {
         if let (Some(reader), Some(tier)) = (&self.reader, tier::tier())
             && self.slots.insert(slot)
         {
@@ -134,7 +134,7 @@ impl Tracking {
         }
     }
 
-    pub(super) fn begin(&mut self, client: u64, redirect: Option<u64>) -> bool {
+    pub fn begin(&mut self, client: u64, redirect: Option<u64>) -> bool {
         if self.reader.is_none() {
             self.reader = Reader::begin(self.number);
         }
@@ -222,20 +222,20 @@ fn until(deadline: Timestamp) -> Duration {
 
 /// What a client is told.
 #[derive(Clone, Copy)]
-pub(super) enum Told<'k> {
+pub enum Told<'k> {
     Key(&'k [u8]),
     Everything,
 }
 
 /// All clients, the one that is being served among them.
-pub(super) struct Everybody<'c> {
-    pub(super) clients: &'c mut Clients,
-    pub(super) serving: Option<&'c mut Connection>,
-    pub(super) memory: &'c mut Memory,
+pub struct Everybody<'c> {
+    pub clients: &'c mut Clients,
+    pub serving: Option<&'c mut Connection>,
+    pub memory: &'c mut Memory,
     /// Bytes that may wait for a client.
-    pub(super) most_output: usize,
+    pub most_output: usize,
     /// Places of those who are to be served.
-    pub(super) wakes: Vec<usize>,
+    pub wakes: Vec<usize>,
 }
 
 impl Everybody<'_> {
@@ -254,7 +254,7 @@ impl Everybody<'_> {
     }
 
     /// Tells a client of a change by `author`, or whom it has named.
-    pub(super) fn tell(&mut self, id: u64, told: Told<'_>, author: u64) {
+    pub fn tell(&mut self, id: u64, told: Told<'_>, author: u64) {
         let Some(tracked) = self.tracked(id) else {
             return;
         };
@@ -343,7 +343,7 @@ impl Everybody<'_> {
 }
 
 /// What was decided of a client, if it counts now.
-pub(super) fn standing(session: &Session) -> Option<&Decided> {
+pub fn standing(session: &Session) -> Option<&Decided> {
     let decided = session.decided.as_deref()?;
     (decided.holds() && !decided.is_past(session.by_password)).then_some(decided)
 }
@@ -397,13 +397,7 @@ fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'
 }
 
 impl Tracking {
-    pub(super) fn tell_key(
-        &mut self,
-        everybody: &mut Everybody<'_>,
-        slot: u32,
-        key: &[u8],
-        author: u64,
-    ) {
+    pub fn tell_key(&mut self, everybody: &mut Everybody<'_>, slot: u32, key: &[u8], author: u64) {
         if let Some(node) = self.table.remove(slot, key) {
             for id in node.clients {
                 everybody.tell(id, Told::Key(key), author);
@@ -414,7 +408,7 @@ impl Tracking {
         }
     }
 
-    pub(super) fn tell_cache(&mut self, everybody: &mut Everybody<'_>, slot: u32) {
+    pub fn tell_cache(&mut self, everybody: &mut Everybody<'_>, slot: u32) {
         for id in self.table.remove_cache(slot) {
             everybody.tell(id, Told::Everything, 0);
         }
@@ -424,14 +418,14 @@ impl Tracking {
         }
     }
 
-    pub(super) fn tell_all(&mut self, everybody: &mut Everybody<'_>) {
+    pub fn tell_all(&mut self, everybody: &mut Everybody<'_>) {
         self.table = Table::default();
         for id in &self.clients {
             everybody.tell(*id, Told::Everything, 0);
         }
     }
 
-    pub(super) fn tell_expired(&mut self, everybody: &mut Everybody<'_>) {
+    pub fn tell_expired(&mut self, everybody: &mut Everybody<'_>) {
         let now = clock::now();
         while let Some((_, node)) = self.table.take_due(now) {
             for id in node.clients {

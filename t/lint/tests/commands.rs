@@ -9,11 +9,11 @@ use pgcache_lint::tree::load;
 
 /// These run commands by their names or variants. Each of their arms does something of its own.
 const HANDLERS: &[&str] = &[
-    "resp::client_commands",
+    "resp::server::client",
     "resp::commands",
-    "resp::server_commands",
-    "resp::slow",
-    "resp::tracking::commands",
+    "resp::server",
+    "resp::server::slow_log",
+    "resp::server::tracking",
 ];
 
 #[test]

@@ -43,6 +43,28 @@ const FLOORS: &[Floors] = &[
         ],
     },
     Floors {
+        of: &["resp"],
+        floors: &[
+            &["network", "executor", "supervisor"],
+            &["execute"],
+            &["server"],
+            &["shared"],
+            &["tracking"],
+            &["session"],
+            &["commands", "ipc"],
+            &["auth"],
+            &["net"],
+        ],
+    },
+    Floors {
+        of: &["resp", "network"],
+        floors: &[
+            &["event_loop"],
+            &["serve"],
+            &["balance", "handshake", "listen"],
+        ],
+    },
+    Floors {
         of: &["pg"],
         floors: &[
             &["resp", "spi", "table"],

@@ -1,0 +1,57 @@
+//! Clients, for each other and for SQL: each is shown by its front, seen by everybody, and ended by who may.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use crate::pg::resp::client_registry::claims::Claimed;
+use crate::pg::resp::client_registry::layout::Board;
+use crate::pg::resp::client_registry::place::{Place, Shown};
+use crate::pg::worker::background;
+
+impl Board {
+    /// Shows a client at its place; `all`: also what seldom changes.
+    pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
+        if let Some(place) = self.places.get(claimed.0) {
+            place.write(shown, all);
+        }
+    }
+
+    /// All clients, with the processes that have them.
+    pub fn clients(&self) -> impl Iterator<Item = (u32, Shown)> + use<> {
+        let board = *self;
+        let used = self.used();
+        used.iter().filter_map(move |place| {
+            let (front, shown) = place.read()?;
+            Some((board.front(front).pid.load(Relaxed), shown))
+        })
+    }
+
+    /// Asks that the client of this number is ended; whether it is there.
+    pub fn end(&self, id: u64) -> bool {
+        let is_it = |place: &&Place| place.id() == id && place.front.load(Acquire) != 0;
+        let Some(place) = self.used().iter().find(is_it) else {
+            return false;
+        };
+        let number = place.front.load(Acquire);
+        place.end.store(id, SeqCst);
+        let Some(number) = number.checked_sub(1) else {
+            return false;
+        };
+        let front = self.front(number as usize);
+        front.ends.fetch_add(1, SeqCst);
+        background::wake(front.pid.load(Acquire));
+        true
+    }
+
+    /// Whether somebody wants a client of this front to be ended, since it was last asked.
+    #[inline]
+    pub fn has_ends(&self, number: usize) -> bool {
+        let ends = &self.front(number).ends;
+        ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
+    }
+
+    /// Whether the client of a place is to end.
+    pub fn is_to_end(&self, claimed: &Claimed, id: u64) -> bool {
+        let place = self.places.get(claimed.0);
+        place.is_some_and(|place| place.end.load(SeqCst) == id)
+    }
+}

@@ -1,0 +1,167 @@
+//! How the first front hands a connection to another one: its descriptor, in a datagram.
+//!
+//! Each other front has an inbox, a unix socket in a folder of the data directory that nobody but the
+//! server's user can reach, that no backup takes and that is there in every version. A front opens it
+//! itself, so no other process of the server inherits it, nor what comes by it. What is in the inbox of a
+//! front that ends is closed by the system.
+
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use socket2::SockAddr;
+
+use crate::pg::resp::system;
+
+/// Every process of the server is in the data directory.
+fn path(front: usize) -> PathBuf {
+    format!("pg_stat_tmp/pgcache_resp_front.{front}").into()
+}
+
+/// The bytes of a control message with one descriptor; some more than any system needs.
+#[repr(C, align(16))]
+struct Control([u8; 64]);
+
+fn control_length() -> u32 {
+    // SAFETY: computes a number.
+    unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) }
+}
+
+/// A message of one piece, with room for a descriptor.
+fn message(piece: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
+    // SAFETY: zeros are a message without an address and without flags.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control_length() as _;
+    message
+}
+
+fn piece(word: &mut [u8; 8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: word.as_mut_ptr().cast(),
+        iov_len: word.len(),
+    }
+}
+
+/// Where connections are handed out.
+pub struct Outbox(UnixDatagram);
+
+impl Outbox {
+    pub fn new() -> io::Result<Outbox> {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Outbox(socket))
+    }
+
+    /// Hands a connection to a front, and a number with it; fails at once where that takes none.
+    pub fn send(&self, front: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let address = SockAddr::unix(path(front))?;
+        let mut word = number.to_le_bytes();
+        let mut control = Control([0; 64]);
+        let mut piece = piece(&mut word);
+        let mut message = message(&mut piece, &mut control);
+        message.msg_name = address.as_ptr().cast_mut().cast();
+        message.msg_namelen = address.len();
+        // SAFETY: the message has room for the header and one descriptor, which it is filled with; all
+        // that it points to lives through the call, which writes none of it.
+        let sent = unsafe {
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<libc::c_int>() as u32) as _;
+            libc::CMSG_DATA(header)
+                .cast::<libc::c_int>()
+                .write_unaligned(socket.as_raw_fd());
+            libc::sendmsg(self.0.as_raw_fd(), &message, libc::MSG_NOSIGNAL)
+        };
+        match sent {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where a front gets its connections.
+pub struct Inbox {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+/// What came: the number, and the connection, unless there was no descriptor for it.
+pub struct Handed {
+    pub number: u64,
+    pub socket: Option<OwnedFd>,
+}
+
+impl Inbox {
+    /// Opens that of the front of this number, which this process is; a predecessor's goes.
+    pub fn open(front: usize) -> io::Result<Inbox> {
+        let path = path(front);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let socket = system::private(|| UnixDatagram::bind(&path))?;
+        let inbox = Inbox { socket, path };
+        inbox.socket.set_nonblocking(true)?;
+        Ok(inbox)
+    }
+
+    /// Takes the next connection; None: there is none.
+    pub fn take(&self) -> io::Result<Option<Handed>> {
+        let mut word = [0; 8];
+        let mut control = Control([0; 64]);
+        let mut piece = piece(&mut word);
+        let mut message = message(&mut piece, &mut control);
+        // SAFETY: the message has room for a word and one descriptor, which live through the call. Of more
+        // descriptors the system closes those that find no room.
+        let read = unsafe {
+            libc::recvmsg(
+                self.socket.as_raw_fd(),
+                &mut message,
+                libc::MSG_CMSG_CLOEXEC,
+            )
+        };
+        if read < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(None),
+                _ => Err(error),
+            };
+        }
+        // SAFETY: the system has filled the message: what it says of its control messages holds, and a
+        // descriptor in one is this process' own from here on.
+        let socket = unsafe {
+            let header = libc::CMSG_FIRSTHDR(&message);
+            let has_one = !header.is_null()
+                && (*header).cmsg_level == libc::SOL_SOCKET
+                && (*header).cmsg_type == libc::SCM_RIGHTS;
+            has_one.then(|| {
+                let descriptor = libc::CMSG_DATA(header).cast::<libc::c_int>();
+                OwnedFd::from_raw_fd(descriptor.read_unaligned())
+            })
+        };
+        Ok(Some(Handed {
+            number: u64::from_le_bytes(word),
+            socket,
+        }))
+    }
+}
+
+impl AsFd for Inbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // What is left is removed by the successor.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,198 @@
+//! FLUSHALL of several databases: of none, where the role may not clear one of them. Tables come first, in one
+//! transaction of a back, since that may fail; the request stays where it is meanwhile. From the first piece
+//! on nobody finds an entry of any memory cache; the memory is given back in pieces between which others
+//! have their turn.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use pgcache_resp::{Command, Parsed, Protocol, Writer};
+use pgrx::pg_sys::Oid;
+
+use crate::pg::resp::work_queue::{Handed, Lane, Work};
+use crate::pg::session::clock;
+use crate::resp::auth::DecideFailure;
+use crate::resp::commands;
+use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::session::{Flushing, Session, Waits};
+use crate::resp::shared::Core;
+use crate::resp::shared::authentication::{self, Step};
+
+const NOT_IN_EXEC: &[u8] =
+    b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
+
+/// Whether a command is one, of several databases.
+pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
+    let of_all = matches!(
+        command,
+        Command::Clear {
+            all_databases: true
+        }
+    );
+    let begun = !session.to_clear.is_empty() || !matches!(session.flushing, Flushing::No);
+    of_all && (core.decisions.databases() > 1 || begun)
+}
+
+/// Begins it, or does the next piece.
+pub fn run(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    let before = replies.as_bytes().len();
+    let Some((continuation, decided)) = session.continued.take() else {
+        let step = begin(core, session, command, replies);
+        if !matches!(step, Step::Wait | Step::Starve | Step::More) {
+            session.flushing = Flushing::No; // however it ended: the next one asks anew
+        }
+        return step;
+    };
+    let (target, state) = (&decided.target, &mut session.state);
+    match commands::go_on(continuation, command, target, state, core.now, replies) {
+        commands::Step::More(continuation) => session.continued = Some((continuation, decided)),
+        commands::Step::Done if session.to_clear.is_empty() => return Step::Done,
+        commands::Step::Done => session.continued = session.to_clear.pop(),
+        commands::Step::Undecided | commands::Step::NotOurs | commands::Step::Table => {
+            session.to_clear.clear();
+            commands::write_gone(replies);
+            return Step::Done;
+        }
+    }
+    replies.rewind(before);
+    Step::More
+}
+
+fn begin(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    let mut all = Vec::new();
+    for database in 0..core.decisions.databases() as u32 {
+        let before = replies.as_bytes().len();
+        let role = session.role;
+        let is_distributed =
+            |core: &Core| role.is_some_and(|role| core.decisions.is_distributed(role, database));
+        match authentication::decided_in(core, session, database, replies) {
+            Ok(decided) => all.push(decided),
+            // The protocol serves none of its entries.
+            Err(Step::Done) if is_distributed(core) => replies.rewind(before),
+            Err(step) => return step,
+        }
+    }
+    if all.is_empty() {
+        replies.error(&[DecideFailure::Distributed.words().as_bytes()]);
+        return Step::Done;
+    }
+    if !all
+        .iter()
+        .all(|decided| commands::may_clear(&decided.target, core.now, replies))
+    {
+        return Step::Done;
+    }
+    let emptied = match std::mem::take(&mut session.flushing) {
+        Flushing::No | Flushing::Asked(_) => Vec::new(),
+        Flushing::Done(tables) => tables,
+        Flushing::Failed(reply) => {
+            replies.append(&reply);
+            return Step::Done;
+        }
+    };
+    // The list of caches may have changed while a back was at work, so it is what counts, not that there was an answer.
+    let is_left =
+        |decided: &&Rc<Decided>| decided.target.is_table() && !emptied.contains(&number(decided));
+    let left: Vec<_> = all.iter().filter(is_left).collect();
+    if !left.is_empty() {
+        if session.in_exec {
+            replies.error(&[NOT_IN_EXEC]);
+            return Step::Done;
+        }
+        return ask(core, session, &left, emptied);
+    }
+    all.retain(|decided| !decided.target.is_table());
+    if all.is_empty() {
+        replies.simple("OK");
+    }
+    let before = replies.as_bytes().len();
+    for decided in all {
+        replies.rewind(before);
+        let (target, state) = (&decided.target, &mut session.state);
+        match commands::run(command, target, state, core.now, replies) {
+            commands::Step::More(continuation) => session.to_clear.push((continuation, decided)),
+            commands::Step::Done => {}
+            commands::Step::Undecided | commands::Step::NotOurs | commands::Step::Table => {
+                session.to_clear.clear();
+                commands::write_gone(replies);
+                return Step::Done;
+            }
+        }
+    }
+    session.continued = session.to_clear.pop();
+    match session.continued {
+        None => Step::Done,
+        Some(_) => {
+            replies.rewind(before);
+            Step::More
+        }
+    }
+}
+
+fn number(decided: &Decided) -> u32 {
+    decided.target.cache.relation.to_u32()
+}
+
+/// Asks a back to empty these tables, too.
+fn ask(
+    core: &mut Core,
+    session: &mut Session,
+    tables: &[&Rc<Decided>],
+    mut emptied: Vec<u32>,
+) -> Step {
+    let mut relations: Vec<u32> = tables.iter().map(|decided| number(decided)).collect();
+    // In one order, so that two of these never wait for each other in a circle.
+    relations.sort_unstable();
+    relations.dedup();
+    let (Some(first), Some(role)) = (relations.first(), session.role) else {
+        return Step::Done;
+    };
+    let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
+    let request = format!("FLUSHALL {}\r\n", numbers.join(" "));
+    let handed = Handed {
+        front: core.number,
+        ticket: session.id,
+        role,
+        relation: Oid::from_u32(*first),
+        is_logged: true,
+        copied_to: None,
+        alone: tables.iter().any(|decided| decided.runs_others_code),
+        work: Work::Clear,
+        commands: 1,
+        three: session.protocol == Protocol::Resp3,
+        since: clock::now(),
+    };
+    let Some(place) = core.counter.hand(handed, Lane::Slow, request.as_bytes()) else {
+        session.flushing = Flushing::Done(emptied);
+        return Step::Starve;
+    };
+    emptied.extend(relations);
+    session.handed = Some(place);
+    session.flushing = Flushing::Asked(emptied);
+    session.waits = Waits::Table;
+    session.waits_since = Instant::now();
+    Step::Wait
+}
+
+/// The back's answer has come; the request is looked at again.
+pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    let Flushing::Asked(tables) = std::mem::take(&mut session.flushing) else {
+        return;
+    };
+    let mut bytes = Vec::new();
+    reply(&mut |part| bytes.extend_from_slice(part));
+    session.flushing = match bytes.first() {
+        Some(b'+') => Flushing::Done(tables),
+        _ => Flushing::Failed(bytes),
+    };
+}

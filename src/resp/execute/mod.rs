@@ -1,0 +1,435 @@
+//! Runs commands: those of the connection and the server, of channels, and those on entries; and the
+//! ones that a transaction has collected.
+
+mod flush_all;
+pub mod offload;
+mod table_exec;
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag, rule};
+
+use super::commands::budget::Budget;
+use super::commands::call::Call;
+use super::commands::{self, Admitted, Queue, channels};
+use super::session::{Session, Waits};
+use crate::guc;
+use crate::pg::worker::background;
+use crate::resp::commands::error::Done;
+use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::server::{self, errors};
+use crate::resp::shared::Core;
+use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::tracking;
+
+/// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
+const LONGEST_WALKS: Duration = Duration::from_millis(100);
+
+/// Runs one command.
+pub fn command(
+    core: &mut Core,
+    session: &mut Session,
+    args: Args<'_>,
+    replies: &mut Writer,
+) -> Step {
+    session.note_name(args.get(0).unwrap_or_default());
+    session.heavy = false;
+    if session.role.is_none()
+        && let Err(step) = authentication::admit(core, session, args, replies)
+    {
+        return step;
+    }
+    if core.pauses.hold(session, args) {
+        return Step::Wait;
+    }
+    if session.state.in_transaction() {
+        let kept = core.limits.request;
+        if session.state.admit(args, kept, replies) == Admitted::Answered {
+            return Step::Done;
+        }
+    }
+    match Parsed::read(args) {
+        Ok(command) => {
+            if matches!(command.command, Command::Other) {
+                session.note_name(command.entry.name.as_bytes());
+            }
+            session.heavy = !command.entry.has(rule::LIGHT);
+            let step = execute(core, session, &command, replies);
+            match step {
+                Step::Done => tracking::command_done(session, &command),
+                Step::HandOver => tracking::command_handed(session, &command),
+                _ => {}
+            }
+            step
+        }
+        Err(failure) => {
+            failure.write(replies);
+            Step::Done
+        }
+    }
+}
+
+/// Runs a command that may be run.
+fn execute(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    let several = core.several.filter(|_| command.entry.has(rule::ATOMIC));
+    let alone = several.map(|several| several.gate.alone());
+    let step = execute_here(core, session, command, replies);
+    drop(alone);
+    step
+}
+
+fn execute_here(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match &command.command {
+        Command::Ping { message } if channels::is_reader(&session.state, session.protocol) => {
+            channels::pong(*message, replies);
+            Step::Done
+        }
+        // Subscriptions of a transaction count for the commands after it.
+        _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
+            as_reader(core, session, command, replies)
+        }
+        Command::Exec => exec(core, session, replies),
+        _ => match server::run(core, session, command, replies) {
+            Some(step) => step,
+            None if commands::on_state(command, &mut session.state, replies) => Step::Done,
+            None if channels::run(command, session.id, &mut session.state, core, replies) => {
+                session.is_loud = command.entry.has(rule::SUBSCRIBES);
+                Step::Done
+            }
+            None => on_entries(core, session, command, replies),
+        },
+    }
+}
+
+/// Runs a command of a client of version 2 that has subscribed to channels: few may be.
+fn as_reader(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match command.command {
+        Command::Quit | Command::Reset => {
+            let step = server::run(core, session, command, replies);
+            return step.unwrap_or(Step::Done);
+        }
+        _ if command.entry.has(rule::SUBSCRIBES) => {
+            channels::run(command, session.id, &mut session.state, core, replies);
+            session.is_loud = true;
+        }
+        Command::Exec => channels::refuse_exec(replies),
+        _ => channels::refuse(command.entry.name, replies),
+    }
+    Step::Done
+}
+
+/// Runs a command on the entries of the cache of the client's database.
+fn on_entries(
+    core: &mut Core,
+    session: &mut Session,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    if flush_all::is_meant(core, session, command) {
+        return flush_all::run(core, session, command, replies);
+    }
+    let anew = match session.continued.take() {
+        Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
+        // A piece of it was done: the rest goes by what was decided then.
+        Some((continuation, decided)) => {
+            tracking::reads_on(session);
+            let (target, state) = (&decided.target, &mut session.state);
+            let step = commands::go_on(continuation, command, target, state, core.now, replies);
+            return came(core, session, decided, command, step, replies);
+        }
+        None => None,
+    };
+    if let Command::Copy { from, to, options } = command.command {
+        match options.read(core.decisions.databases()) {
+            Ok((Some(other), replace)) if other != session.database as usize => {
+                return copy_to(core, session, (from, to), other as u32, replace, replies);
+            }
+            Ok(_) => {}
+            Err(failure) => {
+                failure.write(replies);
+                return Step::Done;
+            }
+        }
+    }
+    match authentication::decided(core, session, replies) {
+        Ok(decided) => {
+            tracking::note_reads(core, session, &decided, command);
+            if decided.target.is_table()
+                && !decided.may_be_hot
+                && command.entry.kind != Kind::NoEntries
+            {
+                return to_table(core, session, decided, command, replies);
+            }
+            let (target, state) = (&decided.target, &mut session.state);
+            let step = match anew {
+                None => commands::run(command, target, state, core.now, replies),
+                Some(begun) => commands::go_on(begun, command, target, state, core.now, replies),
+            };
+            came(core, session, decided, command, step, replies)
+        }
+        Err(step) => step,
+    }
+}
+
+/// COPY to another database.
+fn copy_to(
+    core: &mut Core,
+    session: &mut Session,
+    keys: (&[u8], &[u8]),
+    database: u32,
+    replace: bool,
+    replies: &mut Writer,
+) -> Step {
+    let from = match authentication::decided(core, session, replies) {
+        Ok(from) => from,
+        Err(step) => return step,
+    };
+    let to = match authentication::decided_in(core, session, database, replies) {
+        Ok(to) => to,
+        Err(step) => return step,
+    };
+    match (from.target.is_table(), to.target.is_table()) {
+        (false, false) => {}
+        _ => return offload::begin_copy(core, from, to),
+    }
+    let targets = (&from.target, &to.target);
+    match commands::copy_between(keys, targets, replace, core.now, replies) {
+        commands::Step::Undecided => commands::write_gone(replies),
+        commands::Step::Table => commands::write_table(replies),
+        commands::Step::NotOurs | commands::Step::More(_) | commands::Step::Done => {}
+    }
+    Step::Done
+}
+
+/// What only a table has.
+fn to_table(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    command: &Parsed<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match command.command {
+        Command::Watch { keys } => table_exec::watch(core, session, decided, keys, replies),
+        _ => offload::begin(core, session, decided, command, replies),
+    }
+}
+
+/// What follows of how far a command has come.
+fn came(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    command: &Parsed<'_>,
+    step: commands::Step,
+    replies: &mut Writer,
+) -> Step {
+    tracking::has_read(core, session);
+    match step {
+        commands::Step::Done => {
+            session.gone = false;
+            Step::Done
+        }
+        commands::Step::More(continuation) => {
+            session.continued = Some((continuation, decided));
+            Step::More
+        }
+        commands::Step::Undecided if session.gone => {
+            session.gone = false;
+            commands::write_gone(replies);
+            Step::Done
+        }
+        // A back gives the cache its place again, or says that it is gone.
+        commands::Step::Undecided => {
+            decided.forget();
+            session.gone = true;
+            match authentication::decided(core, session, replies) {
+                Ok(_) => Step::More,
+                Err(step) => step,
+            }
+        }
+        commands::Step::Table => to_table(core, session, decided, command, replies),
+        commands::Step::NotOurs => {
+            errors::unsupported(command.entry.name, replies);
+            Step::Done
+        }
+    }
+}
+
+/// Runs the commands of a transaction one after the other. None of them can wait: what a role may do
+/// with the caches that they name was asked for when they were collected, or is not known.
+fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
+    if session.state.in_transaction() {
+        match authentication::decided(core, session, replies) {
+            Ok(decided) if decided.target.is_table() => {
+                return table_exec::exec(core, session, decided, replies);
+            }
+            Ok(_) => {}
+            // Its commands tell, each for itself.
+            Err(Step::Done) => return refuse_exec(core, session, replies),
+            Err(step) => return step,
+        }
+    }
+    let before = replies.as_bytes().len();
+    let Some(mut queue) = session.state.exec(core.now, replies) else {
+        return Step::Done;
+    };
+    if let Err(refusal) = within_budget(core, session, &mut queue) {
+        replies.rewind(before);
+        refusal.write(replies);
+        return Step::Done;
+    }
+    // Each command may change what CLIENT REPLY says of the rest.
+    if session.is_silent() {
+        replies.rewind(before);
+    }
+    let began = Instant::now();
+    let mut closes = false;
+    session.in_exec = true;
+    let mut from = replies.as_bytes().len();
+    while let Some(args) = queue.next() {
+        silence(session, replies, &mut from);
+        if background::asked_to_end() {
+            closes = true;
+            break;
+        }
+        let Ok(command) = Parsed::read(args).map_err(|failure| failure.write(replies)) else {
+            continue;
+        };
+        if replies.overflowed() && only_reads(&command) {
+            continue; // the connection ends without the reply
+        }
+        if takes_its_time(&command) && began.elapsed() > LONGEST_WALKS {
+            replies.error(&[b"ERR EXEC has run too long for another command of this kind"]);
+            continue;
+        }
+        loop {
+            let before = replies.as_bytes().len();
+            match execute(core, session, &command, replies) {
+                Step::Done => break,
+                Step::More => continue,
+                Step::Close => {
+                    closes = true;
+                    break;
+                }
+                Step::HandOver => {
+                    core.bundle = None;
+                    replies.rewind(before);
+                    replies
+                        .error(&[b"ERR one EXEC cannot use both a table cache and a memory cache"]);
+                    break;
+                }
+                Step::Wait | Step::Starve => {
+                    session.waits = Waits::Nothing;
+                    replies.rewind(before);
+                    replies.error(&[b"TRYAGAIN this command would have to wait inside EXEC"]);
+                    break;
+                }
+            }
+        }
+    }
+    silence(session, replies, &mut from);
+    session.is_loud = true;
+    session.in_exec = false;
+    match closes {
+        true => Step::Close,
+        false => Step::Done,
+    }
+}
+
+/// An error where the commands of a transaction would cost too much: before the first of them.
+fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) -> Done<'a> {
+    let databases = databases_of(core, session, queue);
+    let decided: Vec<_> = databases
+        .into_iter()
+        .filter_map(|database| Some((database, known(core, session, database)?)))
+        .collect();
+    let mut calls = Vec::new();
+    for (database, decided) in &decided {
+        calls.push((*database, Call::new(&decided.target, core.now)));
+    }
+    let mut budget = Budget::new(&calls, session.database, guc::hot_max_value());
+    queue.again();
+    while let Some(args) = queue.next() {
+        if let Ok(command) = Parsed::read(args) {
+            budget.add(&command)?;
+        }
+    }
+    queue.again();
+    Ok(())
+}
+
+/// The databases that a transaction uses.
+fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u32> {
+    let mut databases = BTreeSet::from([session.database]);
+    while let Some(args) = queue.next() {
+        match Command::read(args) {
+            Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
+            Ok(Command::Copy { options, .. }) => {
+                let read = options.read(core.decisions.databases());
+                databases.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
+            }
+            _ => {}
+        }
+    }
+    databases.retain(|database| (*database as usize) < core.decisions.databases());
+    databases
+}
+
+/// Returns the rights of the client in a database, if they are known. A command there is refused otherwise, because it
+/// would have to wait.
+fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Decided>> {
+    let mut nowhere = Writer::new(session.protocol, 0);
+    let decided = authentication::decided_in(core, session, database, &mut nowhere);
+    session.waits = Waits::Nothing;
+    decided.ok()
+}
+
+/// Whether a command changes nothing.
+fn only_reads(command: &Parsed<'_>) -> bool {
+    match command.kind() {
+        Kind::Read => true,
+        Kind::Long => command.entry.flags & flag::WRITE == 0,
+        Kind::NoEntries => command.entry.has(rule::DESCRIBES),
+        Kind::Write | Kind::Watch => false,
+    }
+}
+
+/// Whether its time does not follow from its own length and that of values.
+fn takes_its_time(command: &Parsed<'_>) -> bool {
+    command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
+}
+
+/// Takes back the reply of a command of an EXEC, which begins there, if CLIENT REPLY keeps it back.
+fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
+    if !std::mem::take(&mut session.is_loud) && session.is_silent() {
+        replies.rewind(*from);
+    }
+    *from = replies.as_bytes().len();
+}
+
+/// The error was written already: the transaction goes with it.
+fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Step {
+    let before = replies.as_bytes().len();
+    session.state.refuse();
+    let _ = session.state.exec(core.now, replies);
+    replies.rewind(before);
+    Step::Done
+}

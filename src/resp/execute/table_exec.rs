@@ -1,0 +1,134 @@
+//! MULTI and WATCH on a table: an EXEC is one transaction of a back, which locks the watched keys first and
+//! compares them.
+
+use std::rc::Rc;
+
+use pgcache_resp::{Args, Command, CopyOptions, Failure, Kind, Parsed, Writer, rule};
+
+use crate::pg::resp::work_queue::{Lane, Work};
+use crate::resp::commands::{WatchedRows, channels, watched_rows};
+use crate::resp::execute::flush_all;
+use crate::resp::execute::offload::{is_logged, lane, writes_log};
+use crate::resp::ipc::pending_batch::Bundle;
+use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::session::Session;
+use crate::resp::shared::Core;
+use crate::resp::shared::authentication::Step;
+use crate::resp::shared::tracking;
+
+const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because one of its commands is not supported inside EXEC on a table cache: see docs/door.md";
+
+/// EXEC of commands on a table: all of them in one transaction of a back.
+pub fn exec(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    replies: &mut Writer,
+) -> Step {
+    if !core.counter.has_room() {
+        return Step::Starve;
+    }
+    let before = replies.as_bytes().len();
+    let watched = session
+        .state
+        .take_watched_rows(decided.target.cache.relation);
+    let Some(mut queue) = session.state.exec(core.now, replies) else {
+        return Step::Done;
+    };
+    let (mut commands, mut is_long, mut logs) = (0, false, false);
+    let mut readers = Vec::new();
+    while let Some(args) = queue.next() {
+        // One that is wrong tells so as its element.
+        if let Ok(command) = Parsed::read(args) {
+            if !is_for_table(core, session, &command) {
+                replies.rewind(before);
+                replies.error(&[NOT_IN_EXEC]);
+                return Step::Done;
+            }
+            if let Command::Publish { channel, .. } = &command.command {
+                readers.push(channels::count_readers(channel));
+            }
+            is_long |= command.kind() == Kind::Long;
+            logs |= is_logged(&decided, &command);
+            tracking::note_reads(core, session, &decided, &command);
+        }
+        commands += 1;
+    }
+    // The lock on the row of a watched key does, too.
+    logs |= !watched.are_absent() && writes_log(&decided);
+    if commands == 0 && watched.is_empty() {
+        return Step::Done;
+    }
+    replies.rewind(before);
+    let kind = match is_long {
+        true => Kind::Long,
+        false => Kind::Write,
+    };
+    let mut collected = watched_rows::head(core.decisions.databases(), &watched, &readers);
+    collected.extend_from_slice(&queue.into_requests());
+    core.bundle = Some(Bundle {
+        work: Work::Exec,
+        lane: lane(&decided, kind),
+        from: 0,
+        commands,
+        is_logged: logs,
+        is_full: true,
+        collected: Some(collected),
+        copied_to: None,
+        decided,
+    });
+    Step::HandOver
+}
+
+/// Whether an EXEC on one table may contain a command.
+fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
+    match command.entry.kind {
+        Kind::NoEntries | Kind::Watch => command.entry.has(rule::IN_TABLE_EXEC),
+        _ => match command.command {
+            Command::Copy { options, .. } => !leaves(core, session, options),
+            _ => !flush_all::is_meant(core, session, command),
+        },
+    }
+}
+
+/// Whether a COPY is to another cache.
+fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
+    let read = options.read(core.decisions.databases());
+    matches!(read, Ok((Some(other), _)) if other != session.database as usize)
+}
+
+/// WATCH: the back says what is there now.
+pub fn watch(
+    core: &mut Core,
+    session: &mut Session,
+    decided: Rc<Decided>,
+    keys: Args<'_>,
+    replies: &mut Writer,
+) -> Step {
+    if session.state.in_transaction() {
+        Failure::WatchInsideMulti.write(replies);
+        return Step::Done;
+    }
+    if !core.counter.has_room() {
+        return Step::Starve;
+    }
+    session.watching = Some(Box::new(WatchedRows::of(
+        decided.target.cache.relation,
+        keys,
+    )));
+    core.bundle = Some(Bundle {
+        work: Work::Watch,
+        lane: match decided.runs_others_code {
+            true => Lane::Slow,
+            false => Lane::Quick,
+        },
+        from: 0,
+        commands: 1,
+        is_logged: false,
+        is_full: true,
+        collected: None,
+        copied_to: None,
+        decided,
+    });
+    Step::HandOver
+}

@@ -1,0 +1,233 @@
+//! A back process: does what can wait, for the fronts. It answers questions, each in a transaction of its
+//! own, and works on tables. One has the quick lane: that of number 0, until it is kept from it and another one
+//! takes it.
+
+pub mod tables;
+pub mod work;
+
+use std::time::{Duration, Instant};
+
+use crate::cache::table::entry_count;
+use crate::guc;
+use crate::pg::resp::catalog_requests::{Asked, Kind, Queue, Takes};
+use crate::pg::resp::standby_waits;
+use crate::pg::resp::work_queue::Desk;
+use crate::pg::session::failure::Failure;
+use crate::pg::worker::{as_role, background, connect};
+use crate::resp::auth::{self, DecideFailure};
+use crate::resp::executor::work::Bench;
+use crate::resp::ipc::request::{Answer, Question};
+
+/// How long the quick lane waits for a lock of a catalog.
+const QUICK: Duration = Duration::from_millis(10);
+/// The quick lane hashes passwords where no other process can, and then works for so many times as long on the rest.
+const REST_OF_HASH: u32 = 3;
+/// After so long without work what was done is reported.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// The life of a back.
+pub fn run(number: usize) {
+    let (Some(queue), Some(desk)) = (Queue::of_server(), Desk::of_server()) else {
+        background::end(0);
+    };
+    let search_path = connect::as_server(queue.database(), c"pgcache resp back");
+    reload();
+    let mut back = Back {
+        number,
+        bench: Bench::new(number, desk, search_path),
+        next_slow: Instant::now(),
+        queue,
+    };
+    standby_waits::begin_back(number);
+    back.queue.begin_back(number, Answer::Failed);
+    back.bench.answer_lost(&back.queue);
+    while !background::asked_to_end() {
+        if background::reload_if_asked() {
+            reload();
+        }
+        back.turn();
+    }
+    back.queue.end(Kind::Back, number);
+    background::end(0);
+}
+
+struct Back {
+    number: usize,
+    /// The quick one takes no question before that may take long.
+    next_slow: Instant,
+    queue: Queue<Question, Answer>,
+    bench: Bench,
+}
+
+impl Back {
+    /// Works until there is nothing to do, and sleeps.
+    fn turn(&mut self) {
+        self.queue.set_busy(self.number, true);
+        if self.has_work() {
+            background::show(Some("running commands of clients of the Redis protocol"));
+        }
+        while self.work() && !background::asked_to_end() {
+            // A cancel is for nobody here, and what else a signal asks for is done.
+            let _ = background::obey_interrupts();
+            if background::reload_if_asked() {
+                reload();
+            }
+        }
+        // What came before this was said is seen by the look after it.
+        self.queue.set_busy(self.number, false);
+        if self.has_work() || background::asked_to_end() {
+            return;
+        }
+        background::show(None);
+        let _ = background::obey_interrupts();
+        match (self.bench.unreported, self.until_slow()) {
+            (_, Some(pause)) => _ = background::rest_for(pause),
+            (false, None) => background::rest(),
+            (true, None) if background::rest_for(REPORT) => {}
+            (true, None) => {
+                background::report_statistics(true);
+                self.bench.unreported = false;
+            }
+        }
+    }
+
+    /// One batch, one question, one job; whether there was any.
+    fn work(&mut self) -> bool {
+        self.bench.bring_back(&self.queue);
+        let mut worked = self.has_quick() && self.bench.quick(&self.queue);
+        if self.may_answer()
+            && let Some(asked) = self.queue.next(self.number, self.takes())
+        {
+            self.answer(asked);
+            worked = true;
+        }
+        if self.has_slow() && self.bench.has_slow() {
+            // It may take long: who comes in or asks meanwhile does not wait for it.
+            if !self.has_quick() && self.queue.is_asked(Takes::ALL) {
+                self.queue.wake_quick();
+            }
+            worked |= self.bench.slow(&self.queue);
+        }
+        worked
+    }
+
+    fn answer(&mut self, asked: Asked<Question>) {
+        let since = Instant::now();
+        let has_slow = self.has_slow();
+        // A tally is not worth waiting for a lock.
+        let is_tally = matches!(asked.question, Question::Tally { .. });
+        let patience = (!has_slow || is_tally).then_some(QUICK);
+        let answered = match (answer(&asked.question, patience), &asked.question) {
+            (Ok(answered), _) => answered,
+            (Err(failure), Question::Decide { .. }) if failure.locked => {
+                Answer::Decided(Err(DecideFailure::Locked))
+            }
+            (Err(failure), _) if failure.locked && is_tally => Answer::Failed,
+            (Err(failure), _) if failure.locked && !has_slow => {
+                return self.queue.put_back(asked);
+            }
+            (Err(failure), question) => {
+                // Of an authentication nothing is logged: a password may stand where a name should.
+                if matches!(question, Question::Decide { .. } | Question::Powers { .. }) {
+                    failure.warn(
+                        "could not determine the privileges of a client of the Redis protocol"
+                            .into(),
+                        "Check pgcache.resp_caches.",
+                    );
+                }
+                Answer::Failed
+            }
+        };
+        self.queue.answer(asked.place, answered);
+        self.bench.unreported |= is_tally;
+        if asked.slow {
+            self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
+        }
+    }
+
+    fn has_quick(&self) -> bool {
+        self.queue.has_quick(self.number)
+    }
+
+    /// Whether it takes what may wait: the quick one only where nobody else can.
+    fn has_slow(&self) -> bool {
+        !self.has_quick() || standby_waits::all_others_wait(guc::resp::backs(), self.number)
+    }
+
+    fn has_work(&self) -> bool {
+        self.bench.has_work(self.has_quick(), self.has_slow())
+            || self.may_answer() && self.queue.is_asked(self.takes())
+    }
+
+    /// Whether it takes questions now: the quick one only where no other can.
+    fn may_answer(&self) -> bool {
+        self.has_slow() || !self.queue.has_idle_slow()
+    }
+
+    /// Until when the quick one leaves those alone that take long, where nobody else takes them.
+    fn until_slow(&self) -> Option<Duration> {
+        let waits = |takes| !self.has_slow() && self.may_answer() && self.queue.is_asked(takes);
+        waits(Takes {
+            slow: true,
+            locked: false,
+        })
+        .then(|| {
+            let pause = self.next_slow.saturating_duration_since(Instant::now());
+            pause.max(Duration::from_millis(1))
+        })
+    }
+
+    /// Which questions it takes: the quick one none that has met a lock, and of those with a password a few.
+    fn takes(&self) -> Takes {
+        Takes {
+            slow: self.has_slow() || Instant::now() >= self.next_slow,
+            locked: self.has_slow(),
+        }
+    }
+}
+
+/// Reads pg_hba.conf. Where that fails nobody comes in, or the lines that were read before count.
+fn reload() {
+    if let Err(error) = background::in_transaction(auth::reload) {
+        error.warn(
+            "could not read pg_hba.conf for the Redis protocol".into(),
+            "Fix the problem that the detail names and reload the configuration.",
+        );
+    }
+}
+
+/// An error ends the transaction, not the process.
+fn answer(question: &Question, patience: Option<Duration>) -> Result<Answer, Failure> {
+    let work = || match question {
+        Question::Authenticate {
+            user,
+            password,
+            peer,
+            certificate,
+        } => {
+            let password = password.as_ref().map(|password| password.as_bytes());
+            Answer::Authenticated(auth::authenticate(
+                user.as_bytes(),
+                password,
+                peer,
+                certificate.as_ref(),
+            ))
+        }
+        Question::Decide { role, cache } => Answer::Decided(auth::decide(*role, cache.as_bytes())),
+        Question::Powers { role } => Answer::Powers(auth::powers(*role)),
+        Question::IsRole { name } => Answer::IsRole(auth::is_role(name.as_bytes())),
+        Question::Tally { relation } => match entry_count::of(*relation) {
+            Some(tally) => Answer::Tallied(tally),
+            None => Answer::Failed,
+        },
+    };
+    let ask = || match patience {
+        None => background::in_transaction(work),
+        Some(patience) => as_role::within(patience, || background::in_transaction(work)),
+    };
+    // Whoever cancels means no client of ours: once more.
+    ask().or_else(|failure| match failure.cancelled && !failure.locked {
+        true => ask(),
+        false => Err(failure),
+    })
+}

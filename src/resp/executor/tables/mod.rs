@@ -1,0 +1,84 @@
+//! Commands on the entries of table caches, in a transaction of a back process.
+//!
+//! The code of the commands is the same as of memory caches (`commands`); here stands what a table
+//! does for them ([`rows`]), and what differs by nature: walks over all entries. Guards that
+//! a command means what the function of SQL means that does the same: its privileges, policies,
+//! triggers, locks, marks and notifications are those of `cache`.
+//!
+//! A command that is refused has changed nothing. One that has to fail later raises an error.
+
+mod plan;
+mod rows;
+mod table;
+mod walks;
+mod watch;
+
+use pgcache_resp::{Command, Parsed, Writer};
+
+use crate::cache::entries::buffers::with_buffers;
+use crate::pg::session::clock;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::call::Call;
+use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::{self, Came, many};
+pub use crate::resp::executor::tables::plan::{Plan, plan};
+pub use crate::resp::executor::tables::table::{Table, take_surprise};
+pub use crate::resp::executor::tables::watch::{fingerprint, hold_absent};
+
+/// One command.
+pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
+    let call = rows::call(table);
+    match &command.command {
+        Command::Count => walks::count(&call, table, out),
+        Command::Scan(scan) => walks::scan(&call, table, scan, out),
+        Command::Keys { pattern } => walks::keys(&call, table, pattern, out),
+        Command::RandomKey => walks::random_key(&call, table, out),
+        Command::Clear { .. } => walks::clear(&call, table, out),
+        _ => with_buffers(|buffers| {
+            let mut progress = many::Progress::default();
+            loop {
+                match commands::on_keys(command, &call, &mut progress, buffers, out)? {
+                    Came::ToEnd => return Ok(()),
+                    Came::Further => {}
+                    Came::Nowhere => return Err(Refusal::Table),
+                }
+            }
+        }),
+    }
+}
+
+/// FLUSHDB of several tables: of all, or of none. What fails in the middle is raised.
+pub fn clear_all(tables: &[Table]) -> Done<'static> {
+    for table in tables {
+        rows::call(table).needs(Rights::CLEAR)?;
+    }
+    for table in tables {
+        walks::clear_one(table);
+    }
+    Ok(())
+}
+
+/// COPY to the cache of another database, one of which at least is a table.
+pub fn copy_between<'a>(
+    (from, to): (&'a [u8], &'a [u8]),
+    (table, other): (&Table, &Table),
+    replace: bool,
+    out: &mut Writer,
+) -> Done<'a> {
+    let now = clock::now();
+    let is_table = |table: &Table| table.target.is_table();
+    with_buffers(|buffers| match (is_table(table), is_table(other)) {
+        (true, true) => {
+            let (call, other) = (rows::call(table), rows::call(other));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+        (true, false) => {
+            let (call, other) = (rows::call(table), Call::new(&other.target, now));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+        (false, _) => {
+            let (call, other) = (Call::new(&table.target, now), rows::call(other));
+            commands::copy(&call, from, &other, to, replace, buffers, out)
+        }
+    })
+}

@@ -1,0 +1,155 @@
+//! Looks at an EXEC on a table before its first command: which of its writes are overwritten by a later one, and
+//! whether they are too many.
+//!
+//! Postgres keeps each version of a row until the transaction has ended and goes through all of them to find the last
+//! one. So n writes of one key take time and space of n squared.
+
+use std::collections::HashMap;
+
+use pgcache_resp::{Command, Condition, Expiry, Kind, Limits, Parsed, Parser, Set, flag};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cache::entries::store::{Store, Value};
+use crate::cache::entries::table::Rows;
+use crate::guc;
+use crate::pg::memory::scratch::Scratch;
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::budget::Budget;
+use crate::resp::commands::call::Call;
+use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::executor::tables::rows;
+use crate::resp::executor::tables::table::Table;
+
+/// How often one EXEC may change one key, beside changes that are overwritten.
+const MOST_CHANGES: u32 = 4096;
+/// An EXEC of so few commands is not looked at.
+const FEW: u32 = 64;
+
+/// Which requests of an EXEC are not run, because a later one overwrites their values before they are read. They are
+/// sound, so the reply is the same.
+#[derive(Default)]
+pub struct Plan {
+    overwritten: Vec<bool>,
+}
+
+impl Plan {
+    pub fn skips(&self, number: usize) -> bool {
+        self.overwritten.get(number).copied().unwrap_or(false)
+    }
+}
+
+/// Looks at so many requests.
+pub fn plan<'a>(
+    table: &Table,
+    requests: &[u8],
+    count: u32,
+    scratch: &mut Scratch,
+) -> Done<'a, Plan> {
+    let mut plan = Plan::default();
+    if count <= FEW {
+        return Ok(plan);
+    }
+    let call = rows::call(table);
+    let calls = [(0, rows::call(table))];
+    let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
+    let mut keys = Keys::default();
+    // Triggers and policies see each change.
+    let merges = !table.runs_others_code() && call.needs(Rights::WRITE).is_ok();
+    let mut parser = Parser::new(Limits::new(usize::MAX));
+    let mut at = 0;
+    while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
+        && let Ok(Some(request)) = parser.next(rest)
+    {
+        at += request.used;
+        if request.args.is_empty() {
+            continue;
+        }
+        let number = plan.overwritten.len();
+        plan.overwritten.push(false);
+        let Ok(command) = Parsed::read(request.args) else {
+            continue;
+        };
+        if command.kind() == Kind::Write {
+            scratch.run(|| budget.add(&command))?;
+        }
+        let former = match &command.command {
+            Command::Set(set) if is_plain(set) => {
+                match scratch.run(|| spelled(&call, set)) {
+                    Ok(key) => keys.set(key, number, merges)?,
+                    Err(_) => None, // it changes nothing, and says so itself
+                }
+            }
+            _ => {
+                scratch.run(|| keys.note(table, &command))?;
+                None
+            }
+        };
+        if let Some(overwritten) = former.and_then(|at: usize| plan.overwritten.get_mut(at)) {
+            *overwritten = true;
+        }
+    }
+    Ok(plan)
+}
+
+fn is_plain(set: &Set<'_>) -> bool {
+    matches!(set.condition, Condition::Always)
+        && matches!(set.expiry, Expiry::Unsaid | Expiry::At(_))
+        && !set.get
+}
+
+/// The hash of the key, if all of a SET is sound.
+fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
+    let entries = call.to_write(Rights::WRITE)?;
+    call.check_key(set.key)?;
+    call.deadline_of(&set.expiry, None, set.command)?;
+    let key = entries.key(set.key);
+    entries.new_key(&key)?;
+    entries.stored(&Value::Spelled(set.value))?;
+    Ok(xxh3_64(entries.spelled(&key).unwrap_or_default()))
+}
+
+/// The keys that were met, by their hashes.
+#[derive(Default)]
+struct Keys {
+    /// The last SET of a key that nothing has read since.
+    sets: HashMap<u64, usize>,
+    changes: HashMap<u64, u32>,
+}
+
+impl Keys {
+    /// A SET; the one that it overwrites.
+    fn set<'a>(&mut self, key: u64, number: usize, merges: bool) -> Done<'a, Option<usize>> {
+        match self.sets.insert(key, number).filter(|_| merges) {
+            None => self.change(key).map(|()| None),
+            former => Ok(former),
+        }
+    }
+
+    /// Another command.
+    fn note<'a>(&mut self, table: &Table, command: &Parsed<'_>) -> Done<'a> {
+        let entry = command.entry;
+        if entry.kind == Kind::Long || entry.flags & flag::MOVABLEKEYS != 0 {
+            self.sets.clear();
+            return Ok(());
+        }
+        for key in entry.keys(command.args) {
+            let entries = table.rows();
+            let key = entries.key(key);
+            let hash = xxh3_64(entries.spelled(&key).unwrap_or_default());
+            self.sets.remove(&hash);
+            if command.kind() == Kind::Write {
+                self.change(hash)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change<'a>(&mut self, key: u64) -> Done<'a> {
+        let changes = self.changes.entry(key).or_default();
+        *changes += 1;
+        match *changes > MOST_CHANGES {
+            true => Err(Refusal::TooManyChanges),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A table's entries as commands are served by them.
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
+
+use crate::cache::entries::table::Rows;
+use crate::cache::open;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::session::{clock, transaction};
+use crate::resp::auth::target::{Rights, Target};
+use crate::resp::commands::call::Call;
+use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::served::Served;
+use crate::resp::executor::tables::table::{Table, surprise};
+
+/// A command on a table, now.
+pub fn call(table: &Table) -> Call<'_, Rows<'_>> {
+    Call::on(&table.target, table.rows(), clock::now())
+}
+
+impl Served for Rows<'_> {
+    const PIECE: usize = u32::MAX as usize;
+
+    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a> {
+        if rights != Rights::READ && !transaction::is_writable() {
+            return Err(Refusal::ReadOnly);
+        }
+        if rights.insert {
+            target.cache.check_writable().map_err(Refusal::from)?;
+        }
+        Ok(())
+    }
+
+    /// The first change of a transaction takes the lock that stays; the session that held it may have taken
+    /// the privileges away. If the cache has received user-defined triggers or policies meanwhile,
+    /// the transaction ends here: it does not have the settings for those, and may be run again.
+    fn open<'a>(&self, rights: Rights) -> Done<'a> {
+        if self.opened().is_some() {
+            return Ok(());
+        }
+        let relation = self.cache.relation;
+        let cache = open::to_write(Some(relation), Privileges::NONE, c"a command")
+            .map_err(Refusal::from)?;
+        if !privilege::has(relation, rights.privileges()) {
+            return Err(Refusal::NoRight);
+        }
+        if cache.runs_others_code() && !self.others_code {
+            surprise();
+            ErrorReport::new(
+                PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                "a trigger or policy was added to the table concurrently",
+                "pgcache",
+            )
+            .report(PgLogLevel::ERROR);
+        }
+        self.set_opened(cache);
+        Ok(())
+    }
+
+    fn is_partial(_: &Target) -> bool {
+        false
+    }
+}

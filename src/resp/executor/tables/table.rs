@@ -1,0 +1,77 @@
+//! A table cache as a transaction of a back finds it.
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::entries::table::Rows;
+use crate::pg::catalog::privilege;
+use crate::pg::session::{self, lock};
+use crate::resp::auth::target::{Rights, Target};
+use crate::resp::commands::error::Refusal;
+
+/// A table cache, in one transaction.
+pub struct Table {
+    pub target: Target,
+    /// From the first change on: the cache under the lock that stays.
+    pub changed: OnceCell<Rc<Cache>>,
+    /// Others' code may run: the transaction is one for that.
+    alone: bool,
+}
+
+thread_local! {
+    static SURPRISED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a change was given up since this was asked last, because it would have run code of others that
+/// nobody knew of when it began.
+pub fn take_surprise() -> bool {
+    SURPRISED.take()
+}
+
+/// Notes that.
+pub fn surprise() {
+    SURPRISED.set(true);
+}
+
+impl Table {
+    /// Takes no lock that stays.
+    pub fn open(relation: Oid, alone: bool) -> Result<Table, Refusal<'static>> {
+        let cache = match registry::remembered(relation) {
+            Some(cache) => cache,
+            None => {
+                let _lock = lock::Shared::on(relation);
+                registry::find(relation).map_err(Refusal::from)?
+            }
+        };
+        let rights = Rights::of(privilege::of_role(relation, session::user()));
+        Ok(Table {
+            target: Target { cache, rights },
+            changed: OnceCell::new(),
+            alone,
+        })
+    }
+
+    /// Whether a command on it may run code that is not ours, as far as is known now.
+    pub fn runs_others_code(&self) -> bool {
+        let cache = self.changed.get().unwrap_or(&self.target.cache);
+        cache.runs_others_code()
+    }
+
+    /// Whether one may have, since it may have come to while a lock was waited for.
+    pub fn has_run_others_code(&self) -> bool {
+        let now = registry::remembered(self.relation());
+        self.runs_others_code() || now.is_none_or(|cache| cache.runs_others_code())
+    }
+
+    /// Its entries.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows::open_later(&self.target.cache, &self.changed, self.alone)
+    }
+
+    pub fn relation(&self) -> Oid {
+        self.target.cache.relation
+    }
+}

@@ -1,0 +1,76 @@
+//! What WATCH notes of a key, and how EXEC keeps it from changing.
+
+use pgcache_store::NO_DEADLINE;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::cache::commit::watched;
+use crate::cache::entries;
+use crate::cache::entries::buffers::{value, with_buffers};
+use crate::cache::entries::store::{EntryMeta, If, NewEntry, Store};
+use crate::cache::entries::table::Rows;
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::pg::memory;
+use crate::pg::session::fault::{self, Fault};
+use crate::resp::auth::target::Rights;
+use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::watched_rows::ABSENT;
+use crate::resp::executor::tables::rows;
+use crate::resp::executor::tables::table::Table;
+
+/// Keeps others from storing an entry under these keys, which had none, until the transaction ends. A role that may not
+/// write keeps no other off: its reads then show the entry as it was a moment ago.
+pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
+    if keys.is_empty() || !table.target.rights.has(Rights::MOVE) {
+        return Ok(());
+    }
+    let call = rows::call(table);
+    let rows = call.to_write(Rights::MOVE)?;
+    let keys = keys.iter().filter_map(|key| rows.key(key));
+    let mut keys: Vec<HashedKey> = memory::collect(keys);
+    keys.sort_unstable_by(|one, other| one.bytes().cmp(other.bytes()));
+    keys.dedup_by(|one, other| one.bytes() == other.bytes());
+    if !watched::hold(table.relation(), &keys) {
+        for key in keys {
+            hold(table, rows, &Some(key))?;
+        }
+    }
+    Ok(())
+}
+
+/// A number for the entry under a key as it is now: another one for another entry. With `lock` nobody
+/// else changes the entry until the transaction ends. A role that may not write locks nothing.
+pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
+    let call = rows::call(table);
+    let locks = lock && table.target.rights.has(Rights::MOVE);
+    call.needs(Rights::READ)?;
+    let unlocked = table.rows();
+    let rows = match locks {
+        true => call.to_write(Rights::MOVE)?,
+        false => &unlocked,
+    };
+    let key = rows.key(key);
+    if locks && key.is_some() && !fault::on(Fault::WatchedRowNotLocked) {
+        rows.hold_key(&key)?;
+    }
+    with_buffers(|buffers| {
+        let seen = rows.get(&key, &mut buffers.found)?;
+        Ok(seen.map_or(ABSENT, |seen| number(&seen, value(&seen, &buffers.found))))
+    })
+}
+
+fn number(seen: &EntryMeta, value: &[u8]) -> u64 {
+    let seed = (seen.deadline as u64).rotate_left(1) ^ u64::from(seen.negative);
+    xxh3_64_with_seed(value, seed) | 1
+}
+
+/// Without a tier a row that is written and removed at once keeps others from writing theirs: Postgres makes them wait
+/// for our transaction.
+fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a> {
+    let new = NewEntry::spelled(rows.smallest(), NO_DEADLINE);
+    if rows.put(key, new, If::Absent)?
+        && let (Some(cache), Some(key)) = (table.changed.get(), key)
+    {
+        entries::delete(cache, key.key).map_err(Refusal::from)?;
+    }
+    Ok(())
+}

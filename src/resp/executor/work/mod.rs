@@ -1,0 +1,388 @@
+//! What a back does with the commands that fronts hand over: many in one transaction where nothing has to
+//! wait, one by one where something does.
+//!
+//! Guards that a reply is sent after the commit, and that an error is its own client's alone: the
+//! transaction is rolled back, and the others are run again without whom it came from. What waits for a
+//! lock does so in the slow lane, in a transaction of its own.
+
+mod job;
+mod quick;
+mod roles;
+mod slow;
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::ops::Range;
+use std::time::Duration;
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::commit::{told, watched};
+use crate::cache::memory::raw;
+use crate::pg::resp::catalog_requests::{Kind, MOST_PROCESSES, Queue};
+use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::standby_waits;
+use crate::pg::resp::work_queue::{Desk, Handed, Lane, Taken, Work};
+use crate::pg::session::failure::Failure;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::shmem::ring;
+use crate::pg::worker::as_role::{self, Terms};
+use crate::pg::worker::background;
+use crate::resp::executor::tables::{self, Table};
+use crate::resp::executor::work::job::{Job, Tools, write_failure, write_lost};
+use crate::resp::executor::work::roles::Roles;
+use crate::resp::ipc::request::{Answer, Question};
+
+/// How long a role's settings are asked for where nobody may wait.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// Bytes of replies after which a transaction ends.
+const REPLIES: usize = 1 << 20;
+
+type Fronts = [bool; MOST_PROCESSES];
+
+/// A back's side of the desk.
+pub struct Bench {
+    number: usize,
+    desk: Desk,
+    tools: Tools,
+    roles: Roles,
+    /// The requests of the jobs that were taken together.
+    requests: Vec<u8>,
+    /// Fronts that are to be told of replies.
+    fronts: Fronts,
+    /// Something was put into the slow lane, whose backs may sleep.
+    has_given_up: bool,
+    /// Statistics wait to be reported.
+    pub unreported: bool,
+}
+
+/// Where a transaction of several jobs has come to.
+#[derive(Clone, Copy)]
+enum At {
+    Open(usize),
+    Job(usize),
+    Commit,
+}
+
+impl Bench {
+    pub fn new(number: usize, desk: Desk, search_path: CString) -> Bench {
+        watched::begin(number);
+        Bench {
+            number,
+            desk,
+            tools: Tools::new(desk.longest()),
+            roles: Roles::new(search_path),
+            requests: Vec::new(),
+            fronts: [false; MOST_PROCESSES],
+            has_given_up: false,
+            unreported: false,
+        }
+    }
+
+    /// Answers what the predecessor of this number had taken.
+    pub fn answer_lost(&mut self, queue: &Queue<Question, Answer>) {
+        for taken in self.desk.begin_back(self.number) {
+            self.tools.restart(self.desk.longest());
+            if let Some(handed) = self.desk.handed(&taken) {
+                write_lost(&handed, &mut self.tools.replies);
+            }
+            self.answer(Some(taken), 0..self.tools.replies.as_bytes().len());
+        }
+        self.tell(queue);
+    }
+
+    /// Reads a job; how many commands it has.
+    fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
+        let Some(handed) = self.desk.handed(&taken) else {
+            self.answer(Some(taken), 0..0);
+            return 1;
+        };
+        let from = self.requests.len();
+        self.desk.read(&taken, &mut self.requests);
+        let requests = from..self.requests.len();
+        let key = self
+            .tools
+            .key(self.requests.get(from..).unwrap_or_default());
+        jobs.push(Job {
+            taken: Some(taken),
+            handed,
+            waits: false,
+            requests,
+            key: key.start + from..key.end + from,
+            replies: 0..0,
+        });
+        handed.commands
+    }
+
+    /// Runs jobs in one transaction; how many were run when it ended. It ends before one whose table has come
+    /// to run others' code since it was handed over, which is said of that job from then on.
+    fn transaction(
+        &mut self,
+        terms: &Terms<'_>,
+        jobs: &mut [Job],
+        at: &Cell<At>,
+        longest: usize,
+    ) -> Result<usize, Failure> {
+        let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
+        let (tools, requests, desk) = (&mut self.tools, &self.requests, self.desk);
+        let (number_of_back, fronts) = (self.number, &mut self.fronts);
+        tools.restart(longest);
+        self.unreported = true;
+        let done = as_role::in_transaction(terms, || {
+            let mut open: Option<(Oid, Table)> = None;
+            let mut done = 0;
+            for (number, job) in jobs.iter_mut().enumerate() {
+                let relation = job.handed.relation;
+                if open.as_ref().is_none_or(|(of, _)| *of != relation) {
+                    at.set(At::Open(number));
+                    drop(open.take());
+                    open = Table::open(relation, job.handed.alone)
+                        .ok()
+                        .map(|table| (relation, table));
+                }
+                let bytes = requests.get(job.requests.clone()).unwrap_or_default();
+                if !job.handed.alone && runs_others_code(job, bytes, open.as_ref()) {
+                    job.handed.alone = true;
+                    break;
+                }
+                at.set(At::Job(number));
+                ring::set_author(job.handed.ticket);
+                raw::take_soonest();
+                job.replies = match &open {
+                    Some((_, table)) => tools.run(&job.handed, bytes, table),
+                    None => tools.gone(&job.handed),
+                };
+                ring::set_author(0);
+                // It may have begun to while the lock was waited for.
+                untidy.set(untidy.get() || has_run_others_code(job, bytes, open.as_ref()));
+                if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
+                    desk.set_soonest(taken, soonest);
+                }
+                done = number + 1;
+                tools.check_length();
+                if tools.replies.as_bytes().len() > REPLIES {
+                    break;
+                }
+            }
+            if fault::on(Fault::RepliedBeforeCommit) {
+                for job in jobs.iter_mut().take(done) {
+                    let replies = tools.replies.as_bytes().get(job.replies.clone());
+                    send(desk, fronts, job.taken.take(), replies.unwrap_or_default());
+                }
+                if let Some(queue) = Queue::of_server() {
+                    tell_fronts(fronts, &queue);
+                }
+            }
+            drop(open);
+            at.set(At::Commit);
+            told::wait_for_visible();
+            standby_waits::begin(number_of_back);
+            done
+        });
+        // What an abort does not take back was left by whoever raised the error, or before.
+        if (untidy.get() || done.is_err()) && !fault::on(Fault::NotTidied) {
+            tidy();
+        }
+        if tables::take_surprise()
+            && let At::Job(number) = at.get()
+            && let Some(job) = jobs.get_mut(number)
+        {
+            job.handed.alone = true;
+        }
+        watched::end();
+        background::report_statistics(false);
+        if let Ok(done) = done
+            && background::asked_to_end()
+            && !fault::on(Fault::EndedWaitAcknowledged)
+        {
+            self.take_back(jobs.get_mut(..done).unwrap_or_default());
+        }
+        done
+    }
+
+    /// Replaces the replies of a transaction of a logged cache that was committed while this process was asked to
+    /// end. That ends the wait for a synchronous standby, and such a commit must not be acknowledged.
+    fn take_back(&mut self, jobs: &mut [Job]) {
+        if !jobs.iter().any(|job| job.handed.is_logged) {
+            return;
+        }
+        self.tools.restart(self.desk.longest());
+        for job in jobs {
+            let from = self.tools.replies.as_bytes().len();
+            self.tools.set_protocol(&job.handed);
+            write_lost(&job.handed, &mut self.tools.replies);
+            job.replies = from..self.tools.replies.as_bytes().len();
+        }
+    }
+
+    /// Whether the commit waits for a synchronous standby, as far as is known before it.
+    fn waits_for_standby(&mut self, handed: &Handed) -> bool {
+        handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
+    }
+
+    /// Notes of each job whether it would wait for a standby. Where a commit waits for long, those are put aside: it
+    /// holds its process, and they would not be answered sooner.
+    fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
+        for job in jobs.iter_mut() {
+            job.waits = self.waits_for_standby(&job.handed);
+        }
+        if !standby_waits::somebody_waits() {
+            return;
+        }
+        let waits = |job: &mut Job| job.waits;
+        for taken in jobs.extract_if(.., waits).filter_map(|job| job.taken) {
+            self.desk.put_aside(taken, lane);
+        }
+    }
+
+    /// Brings back what was put aside, once nobody waits for a standby.
+    pub fn bring_back(&self, queue: &Queue<Question, Answer>) {
+        if self.has_aside() {
+            self.desk.bring_back();
+            queue.wake_quick();
+            queue.wake_slow();
+        }
+    }
+
+    /// Whether something was put aside and need not wait any more.
+    fn has_aside(&self) -> bool {
+        self.desk.has_aside() && !standby_waits::somebody_waits()
+    }
+
+    fn put_back(&mut self, job: Job, lane: Lane) {
+        self.has_given_up |= lane == Lane::Slow;
+        if let Some(taken) = job.taken {
+            if job.handed.alone {
+                self.desk.set_alone(&taken);
+            }
+            self.desk.put_back(taken, lane);
+        }
+    }
+
+    /// Makes an error the only reply.
+    fn write_failed(&mut self, job: &Job, failure: &Failure) {
+        self.tools.restart(self.desk.longest());
+        self.tools.set_protocol(&job.handed);
+        write_failure(&job.handed, failure, &mut self.tools.replies);
+    }
+
+    fn fail(&mut self, job: Job, failure: &Failure) {
+        self.write_failed(&job, failure);
+        self.answer(job.taken, 0..self.tools.replies.as_bytes().len());
+    }
+
+    /// Answers by these of the replies. Fronts take theirs without waiting for anybody, and requests take no
+    /// room of replies, so there will be some for this one.
+    fn answer(&mut self, taken: Option<Taken>, replies: Range<usize>) {
+        let bytes = self.tools.replies.as_bytes();
+        let bytes = bytes.get(replies).unwrap_or_default();
+        send(self.desk, &mut self.fronts, taken, bytes);
+    }
+
+    /// The same by these bytes.
+    fn answer_with(&mut self, taken: Option<Taken>, replies: &[u8]) {
+        send(self.desk, &mut self.fronts, taken, replies);
+    }
+
+    /// Tells fronts of replies, and another back of what was given up.
+    fn tell(&mut self, queue: &Queue<Question, Answer>) {
+        if std::mem::take(&mut self.has_given_up) {
+            queue.wake_slow();
+        }
+        tell_fronts(&mut self.fronts, queue);
+    }
+
+    /// Whether something waits that this back may run.
+    pub fn has_work(&self, with_quick: bool, with_slow: bool) -> bool {
+        let quick = with_quick && self.desk.waiting(Lane::Quick) > 0;
+        quick || with_slow && self.has_slow() || self.has_aside()
+    }
+
+    /// Whether something waits in the slow lane.
+    pub fn has_slow(&self) -> bool {
+        self.desk.waiting(Lane::Slow) > 0
+    }
+}
+
+/// Whether a job runs code of others: that of its table, which is open, or of the others that it changes.
+fn runs_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.runs_others_code()) || other_runs_code(job, requests)
+}
+
+/// Whether it may have run some, as is known after it.
+fn has_run_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.has_run_others_code()) || other_runs_code(job, requests)
+}
+
+fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
+    let runs_code = |other: Oid| {
+        let other = Table::open(other, job.handed.alone);
+        other.is_ok_and(|other| other.runs_others_code())
+    };
+    let cleared = match job.handed.work {
+        Work::Clear => job::cleared(requests),
+        _ => Vec::new(),
+    };
+    job.handed
+        .copied_to
+        .into_iter()
+        .chain(cleared)
+        .any(runs_code)
+}
+
+/// Takes back what others' code has left in the session.
+fn tidy() {
+    // Whoever cancels, or asks the process to end, means no work of this kind.
+    let again = |failure: Failure| match failure.cancelled {
+        true => as_role::discard(),
+        false => Err(failure),
+    };
+    let done = as_role::discard().or_else(again).or_else(again);
+    if let Err(error) = done {
+        error.warn(
+            "a back process of the Redis protocol could not reset its session after user-defined code".into(),
+            "The process ends, and another one starts.",
+        );
+        background::ask_to_end();
+    }
+}
+
+fn send(desk: Desk, fronts: &mut Fronts, taken: Option<Taken>, replies: &[u8]) {
+    let reads = raw::take_reads();
+    if reads != [0; 2]
+        && let Some(board) = Board::of_server()
+    {
+        board.add_reads(reads);
+    }
+    let mut taken = taken;
+    while let Some(place) = taken {
+        match desk.answer(place, replies) {
+            Ok(front) => {
+                if let Some(told) = fronts.get_mut(front) {
+                    *told = true;
+                }
+                return;
+            }
+            Err(again) => taken = Some(again),
+        }
+        if let Some(queue) = Queue::of_server() {
+            tell_fronts(fronts, &queue);
+        }
+        if background::asked_to_end() {
+            // Who answers what this process has left tells that nobody knows.
+            return;
+        }
+        let _ = background::obey_interrupts();
+        background::rest_for(Duration::from_millis(1));
+    }
+}
+
+fn tell_fronts(fronts: &mut Fronts, queue: &Queue<Question, Answer>) {
+    for (front, told) in fronts.iter_mut().enumerate() {
+        if std::mem::take(told)
+            && let Some(pid) = queue.pid(Kind::Front, front)
+        {
+            background::wake(pid);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The quick lane: what many clients have sent in one transaction, which waits for nobody.
+
+use std::cell::Cell;
+
+use pgrx::pg_sys::Oid;
+
+use crate::pg::resp::catalog_requests::Queue;
+use crate::pg::resp::work_queue::Lane;
+use crate::pg::session::failure::Failure;
+use crate::pg::worker::as_role::Terms;
+use crate::pg::worker::background;
+use crate::resp::executor::work::job::Job;
+use crate::resp::executor::work::{At, Bench, PATIENCE};
+use crate::resp::ipc::request::{Answer, Question};
+
+/// Commands, and bytes of them, that are taken together.
+const COMMANDS: u32 = 256;
+const BYTES: usize = 1 << 20;
+/// After so many errors the rest of a batch is run one by one.
+const ERRORS: u32 = 4;
+
+impl Bench {
+    /// Runs what waits in the quick lane; whether there was anything.
+    pub fn quick(&mut self, queue: &Queue<Question, Answer>) -> bool {
+        self.requests.clear();
+        let mut jobs = Vec::new();
+        let mut commands = 0;
+        while commands < COMMANDS
+            && self.requests.len() < BYTES
+            && let Some(taken) = self.desk.take(Lane::Quick, self.number)
+        {
+            commands += self.add(taken, &mut jobs);
+        }
+        if jobs.is_empty() {
+            self.tell(queue);
+            return commands > 0;
+        }
+        self.put_aside(&mut jobs, Lane::Quick);
+        let requests = &self.requests;
+        let key = |job: &Job| requests.get(job.key.clone()).unwrap_or_default();
+        jobs.sort_by(|one, other| {
+            let rank = |job: &Job| {
+                (
+                    job.waits, // what may wait for a standby comes last: the others are answered before
+                    job.handed.role.to_u32(),
+                    job.handed.work,
+                    job.handed.relation.to_u32(),
+                )
+            };
+            rank(one)
+                .cmp(&rank(other))
+                .then_with(|| key(one).cmp(key(other)))
+        });
+        while let Some(first) = jobs.first() {
+            let (waits, role) = (first.waits, first.handed.role);
+            let other = |job: &Job| (job.waits, job.handed.role) != (waits, role);
+            let end = jobs.iter().position(other);
+            let rest = jobs.split_off(end.unwrap_or(jobs.len()));
+            self.together(role, jobs, queue);
+            jobs = rest;
+        }
+        true
+    }
+
+    /// Runs jobs of one role in as few transactions as can be.
+    fn together(&mut self, role: Oid, mut jobs: Vec<Job>, queue: &Queue<Question, Answer>) {
+        let Some(settings) = self.roles.settings_within(PATIENCE, role) else {
+            jobs.into_iter()
+                .for_each(|job| self.put_back(job, Lane::Slow));
+            return;
+        };
+        let mut failures = 0;
+        while !jobs.is_empty() {
+            let alone = |job: &mut Job| job.handed.alone;
+            for job in jobs.extract_if(.., alone) {
+                self.put_back(job, Lane::Slow);
+            }
+            let most: usize = match failures < ERRORS {
+                true => jobs.len(),
+                false => 1,
+            };
+            let terms = Terms {
+                role,
+                settings: &settings,
+                patience: Some(PATIENCE),
+                lock_timeout: Cell::new(0),
+                is_timed: most == 1,
+            };
+            let at = Cell::new(At::Commit);
+            let several = jobs.get_mut(..most).unwrap_or_default();
+            match self.transaction(&terms, several, &at, self.desk.longest()) {
+                Ok(done) => {
+                    let rest = jobs.split_off(done);
+                    jobs.into_iter()
+                        .for_each(|job| self.answer(job.taken, job.replies));
+                    jobs = rest;
+                }
+                Err(failure) => {
+                    failures += if failure.cancelled { ERRORS } else { 1 };
+                    jobs = self.without_the_guilty(jobs, most, at.get(), &failure);
+                }
+            }
+            // The next one's commit may wait.
+            self.tell(queue);
+        }
+    }
+
+    /// After a transaction of the first jobs was rolled back: those that are to be run again, without the one
+    /// that the error came from.
+    fn without_the_guilty(
+        &mut self,
+        mut jobs: Vec<Job>,
+        ran: usize,
+        at: At,
+        failure: &Failure,
+    ) -> Vec<Job> {
+        let end = |bench: &mut Bench, job: Job| match failure.locked || job.is_pipeline() {
+            true => bench.put_back(job, Lane::Slow),
+            false => bench.fail(job, failure),
+        };
+        if background::asked_to_end() {
+            // Nothing was done: the successor does it.
+            jobs.into_iter()
+                .for_each(|job| self.put_back(job, Lane::Quick));
+            return Vec::new();
+        }
+        match at {
+            // Nobody's fault; each may be cancelled by its own time.
+            _ if failure.cancelled && ran > 1 => {}
+            At::Job(number) if number < jobs.len() => end(self, jobs.remove(number)),
+            At::Open(number) if number < jobs.len() => {
+                let relation = jobs.get(number).map(|job| job.handed.relation);
+                let its = |job: &Job| Some(job.handed.relation) == relation;
+                let (guilty, rest) = jobs.into_iter().partition::<Vec<_>, _>(its);
+                guilty.into_iter().for_each(|job| end(self, job));
+                return rest;
+            }
+            // It is not known whose the error is: each shows it alone.
+            _ if ran == 1 => end(self, jobs.remove(0)),
+            _ => {
+                jobs.drain(..)
+                    .for_each(|job| self.put_back(job, Lane::Slow));
+            }
+        }
+        jobs
+    }
+}

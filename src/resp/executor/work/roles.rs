@@ -1,0 +1,170 @@
+//! The settings of roles that count in their transactions; Postgres itself applies a role's settings only
+//! where somebody connects.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::{self, Oid};
+
+use crate::pg::resp::standby_waits;
+use crate::pg::session::failure::Failure;
+use crate::pg::spi::output::Output;
+use crate::pg::spi::plan::query_once;
+use crate::pg::value::typed::Typed;
+use crate::pg::worker::{as_role, background};
+
+/// Which count. The others are about what a session of SQL sees.
+const NAMES: [&str; 5] = [
+    "synchronous_commit",
+    "statement_timeout",
+    "lock_timeout",
+    "search_path",
+    "row_security",
+];
+/// What was read counts for so long: nobody tells of a change.
+const FRESH: Duration = Duration::from_secs(1);
+/// More are forgotten together.
+const MOST: usize = 1000;
+
+pub type Settings = Rc<[(CString, CString)]>;
+
+/// The settings of the roles that were asked for last.
+pub struct Roles {
+    /// What counts where a role says nothing of it; the process itself has none.
+    search_path: CString,
+    known: HashMap<u32, Known>,
+}
+
+struct Known {
+    since: Instant,
+    /// Whether synchronous_commit asks for a standby; None: the role says nothing of it.
+    asks_standby: Option<bool>,
+    /// What counts where no code of others runs.
+    plain: Settings,
+    all: Settings,
+}
+
+impl Roles {
+    pub fn new(search_path: CString) -> Roles {
+        Roles {
+            search_path,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The settings of a role, for a transaction in which code of others may run, or for another one.
+    /// Outside of a transaction.
+    pub fn settings(&mut self, role: Oid, others_code: bool) -> Settings {
+        let fallback = (c"search_path".to_owned(), self.search_path.clone());
+        match self.known(role, None) {
+            Some(known) => known.of(others_code),
+            None if others_code => Rc::new([fallback]),
+            None => Rc::new([]),
+        }
+    }
+
+    /// Whether a commit of this role that writes to the log waits for a standby, as is known by now.
+    pub fn waits_for_standby(&mut self, patience: Duration, role: Oid) -> bool {
+        let asked = |known: &Known| known.asks_standby;
+        standby_waits::standby_is_named()
+            && standby_waits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
+    }
+
+    /// The settings for one in which none runs, for who must not wait: with what was known last if a lock of a
+    /// catalog is not to be had in this time. None: nothing was.
+    pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
+        self.known(role, Some(patience))
+            .map(|known| known.of(false))
+    }
+
+    fn known(&mut self, role: Oid, patience: Option<Duration>) -> Option<&Known> {
+        let (now, key) = (Instant::now(), role.to_u32());
+        let fresh = |known: &Known| now.saturating_duration_since(known.since) < FRESH;
+        if !self.known.get(&key).is_some_and(fresh) {
+            let ask = || match patience {
+                None => background::in_transaction(|| read(role)),
+                Some(patience) => {
+                    as_role::within(patience, || background::in_transaction(|| read(role)))
+                }
+            };
+            // Whoever cancels means no work of this kind.
+            let again = |failure: Failure| match failure.cancelled {
+                true => ask(),
+                false => Err(failure),
+            };
+            match (ask().or_else(again), self.known.get_mut(&key)) {
+                (Ok(own), _) => self.note(key, own, now),
+                (Err(_), Some(former)) => former.since = now,
+                (Err(_), None) => {}
+            }
+        }
+        self.known.get(&key)
+    }
+
+    fn note(&mut self, role: u32, own: Vec<(CString, CString)>, since: Instant) {
+        let mut all = vec![(c"search_path".to_owned(), self.search_path.clone())];
+        all.extend(own);
+        let about_code = [c"search_path", c"row_security"];
+        let plain = all
+            .iter()
+            .filter(|(name, _)| !about_code.contains(&name.as_c_str()));
+        let last = all.iter().rev();
+        let mut said = last.filter(|(name, _)| name.as_c_str() == c"synchronous_commit");
+        let known = Known {
+            since,
+            asks_standby: said.next().map(|(_, value)| asks_standby(value.to_bytes())),
+            plain: plain.cloned().collect(),
+            all: all.into(),
+        };
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        self.known.insert(role, known);
+    }
+}
+
+impl Known {
+    fn of(&self, others_code: bool) -> Settings {
+        Rc::clone(match others_code {
+            true => &self.all,
+            false => &self.plain,
+        })
+    }
+}
+
+/// Those for this database come last: they count more than those for all.
+fn read(role: Oid) -> Vec<(CString, CString)> {
+    query_once(
+        c"SELECT u.setting
+            FROM pg_catalog.pg_db_role_setting AS s, pg_catalog.unnest(s.setconfig) AS u (setting)
+           WHERE s.setrole OPERATOR(pg_catalog.=) $1
+             AND (s.setdatabase OPERATOR(pg_catalog.=) 0 OR s.setdatabase OPERATOR(pg_catalog.=)
+                  (SELECT d.oid FROM pg_catalog.pg_database AS d
+                    WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))
+           ORDER BY s.setdatabase OPERATOR(pg_catalog.<>) 0",
+        &[pg_sys::OIDOID],
+        &[Typed::oid(role)],
+        |output: &Output| {
+            let rows = (0..output.rows()).filter_map(|row| output.text(row, 0));
+            rows.filter_map(|row| pair(row.bytes())).collect()
+        },
+    )
+}
+
+/// Whether a value of synchronous_commit asks for a standby.
+fn asks_standby(value: &[u8]) -> bool {
+    let not = ["local", "off", "false", "no", "0"];
+    !not.iter()
+        .any(|one| value.eq_ignore_ascii_case(one.as_bytes()))
+}
+
+fn pair(setting: &[u8]) -> Option<(CString, CString)> {
+    let middle = setting.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = (setting.get(..middle)?, setting.get(middle + 1..)?);
+    let counts = NAMES.iter().any(|one| one.as_bytes() == name);
+    counts
+        .then(|| Some((CString::new(name).ok()?, CString::new(value).ok()?)))
+        .flatten()
+}

@@ -1,0 +1,132 @@
+//! The slow lane: one job at a time, which may wait.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::pg::resp::catalog_requests::{Queue, Takes};
+use crate::pg::resp::work_queue::{Handed, Lane};
+use crate::pg::session::clock;
+use crate::pg::session::failure::Failure;
+use crate::pg::worker::as_role::Terms;
+use crate::pg::worker::background;
+use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
+use crate::resp::executor::work::{At, Bench};
+use crate::resp::ipc::request::{Answer, Question};
+
+/// How long it waits for a lock before it gives way: while others wait for this process, and while nobody does.
+const SLICE: Duration = Duration::from_millis(100);
+const SHORT_SLICE: Duration = Duration::from_millis(5);
+const LONG_SLICE: Duration = Duration::from_millis(300);
+
+impl Bench {
+    /// Runs the next job of the slow lane; whether there was one.
+    pub fn slow(&mut self, queue: &Queue<Question, Answer>) -> bool {
+        let Some(taken) = self.desk.take(Lane::Slow, self.number) else {
+            return false;
+        };
+        self.requests.clear();
+        let mut jobs = Vec::new();
+        self.add(taken, &mut jobs);
+        self.put_aside(&mut jobs, Lane::Slow);
+        for job in jobs {
+            self.alone(job, queue);
+        }
+        self.tell(queue);
+        true
+    }
+
+    /// Runs one job, which may wait. What waits for long gives others a turn, unless its code would be run
+    /// twice that way.
+    fn alone(&mut self, job: Job, queue: &Queue<Question, Answer>) {
+        let settings = self.roles.settings(job.handed.role, job.handed.alone);
+        let slice = match () {
+            // It is the quick lane, too.
+            () if queue.has_quick(self.number) => SHORT_SLICE,
+            () if queue.is_asked(Takes::ALL) || self.desk.waiting(Lane::Slow) > 0 => SLICE,
+            () => LONG_SLICE,
+        };
+        let alone = job.handed.alone;
+        let terms = Terms {
+            role: job.handed.role,
+            settings: &settings,
+            patience: (!alone).then_some(slice),
+            lock_timeout: Cell::new(0),
+            is_timed: true,
+        };
+        let mut jobs = [job];
+        let (at, longest) = (Cell::new(At::Commit), self.desk.longest());
+        let done = self.transaction(&terms, &mut jobs, &at, longest);
+        let [job] = jobs;
+        match done {
+            // Under other terms.
+            Ok(0) => self.put_back(job, Lane::Slow),
+            Err(_) if job.handed.alone && !alone => self.put_back(job, Lane::Slow),
+            Ok(_) => self.answer(job.taken, job.replies),
+            // Its code is not run twice.
+            Err(_) if background::asked_to_end() && !job.handed.alone => {
+                self.put_back(job, Lane::Slow);
+            }
+            Err(failure) => {
+                let waited = (clock::now() - job.handed.since) / 1000;
+                let most = i64::from(terms.lock_timeout.get());
+                let is_over = most > 0 && waited >= most;
+                if failure.locked && !job.handed.alone && !is_over {
+                    self.put_back(job, Lane::Slow);
+                } else if job.is_pipeline() {
+                    self.one_by_one(job);
+                } else {
+                    self.fail(job, &failure);
+                }
+            }
+        }
+    }
+
+    /// Runs a pipeline that could not be run as one: each command in a transaction, after the one before. All
+    /// replies go together: one that does not fit beside the others fails, and nothing of it is done.
+    fn one_by_one(&mut self, job: Job) {
+        let whole = self.requests.get(job.requests.clone()).unwrap_or_default();
+        let parts = self.tools.parts(whole);
+        let mut left = parts.len();
+        let mut replies = Vec::new();
+        for part in parts {
+            left -= 1;
+            let room = (self.desk.longest() - replies.len()).saturating_sub(left * LONGEST_FAILURE);
+            let mut part = [Job {
+                taken: None,
+                handed: Handed {
+                    commands: 1,
+                    ..job.handed
+                },
+                waits: job.waits,
+                requests: part.start + job.requests.start..part.end + job.requests.start,
+                key: 0..0,
+                replies: 0..0,
+            }];
+            let mut done = self.part(&mut part, room);
+            let [now] = &part;
+            if now.handed.alone && !job.handed.alone {
+                done = self.part(&mut part, room);
+            }
+            if let Err(failure) = done {
+                let [part] = part;
+                self.write_failed(&part, &failure);
+            }
+            replies.extend_from_slice(self.tools.replies.as_bytes());
+        }
+        self.answer_with(job.taken, &replies);
+    }
+
+    /// Runs one command of a pipeline, under the terms for what is known of it by now.
+    fn part(&mut self, part: &mut [Job; 1], room: usize) -> Result<usize, Failure> {
+        let [Job { handed, .. }] = part;
+        let settings = self.roles.settings(handed.role, handed.alone);
+        let terms = Terms {
+            role: handed.role,
+            settings: &settings,
+            patience: None,
+            lock_timeout: Cell::new(0),
+            is_timed: true,
+        };
+        self.transaction(&terms, part, &Cell::new(At::Commit), room)
+    }
+}

@@ -1,0 +1,58 @@
+//! What a front asks a back, and what it is answered: plain data that goes through shared memory.
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::table::entry_count::Tally;
+use crate::resp::auth::{AuthFailure, Authenticated, DecideFailure, Decision, Peer, Powers};
+use crate::resp::net::bounded_text::Short;
+use crate::resp::net::certificate::Certificate;
+
+/// A role's name: Postgres has none that are longer.
+pub type RoleName = Short<64>;
+/// A cache's name, its schema with it, quoted.
+pub type CacheName = Short<264>;
+/// A password: a request before authentication has no more bytes.
+pub type Password = Short<4096>;
+
+/// What can wait.
+#[derive(Clone, Copy)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lies in a place of shared memory, which has room for the largest"
+)]
+pub enum Question {
+    /// Whether a client is this role: with its password, or by what pg_hba.conf says without one.
+    Authenticate {
+        user: RoleName,
+        password: Option<Password>,
+        peer: Peer,
+        certificate: Option<Certificate>,
+    },
+    /// What a role may do with a cache.
+    Decide { role: Oid, cache: CacheName },
+    /// What a role may do besides.
+    Powers { role: Oid },
+    /// Whether a role has this name.
+    IsRole { name: RoleName },
+    /// How many entries a table has.
+    Tally { relation: Oid },
+}
+
+impl Question {
+    /// Whether it may take milliseconds: a password is hashed thousands of times, blocks are read from the disk.
+    pub fn is_slow(&self) -> bool {
+        matches!(self, Question::Authenticate { .. } | Question::Tally { .. })
+    }
+}
+
+/// What the back says.
+#[derive(Clone, Copy)]
+pub enum Answer {
+    Authenticated(Result<Authenticated, AuthFailure>),
+    Decided(Result<Decision, DecideFailure>),
+    Powers(Powers),
+    IsRole(bool),
+    Tallied(Tally),
+    /// An error came in between, or the back ended: nothing is known.
+    Failed,
+}

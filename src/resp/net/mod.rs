@@ -1,0 +1,6 @@
+//! TODO
+
+pub mod bounded_text;
+pub mod certificate;
+pub mod registration;
+pub mod tls;

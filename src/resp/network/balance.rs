@@ -1,0 +1,136 @@
+//! Where a connection goes: the first front takes all, and hands each to the front that has the fewest
+//! clients, itself among them, before a byte of it is read.
+//!
+//! A place on the board is claimed for the connection before it is handed on. So the first front knows how
+//! many clients each has, those on their way among them, and the limit holds for all together. A front that
+//! ends loses those on their way to it: its successor gives their places back.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use pgrx::PgSqlErrorCode;
+use socket2::Socket;
+
+use crate::guc::resp as settings;
+use crate::pg::resp::client_registry::{Board, Claimed};
+use crate::pg::resp::fd_passing::{Inbox, Outbox};
+use crate::pg::session::failure;
+
+/// How often it is tried to open an inbox where that failed.
+const OPEN_AGAIN: Duration = Duration::from_secs(5);
+
+/// How a front hands on connections, or gets them.
+pub struct Fronts {
+    number: usize,
+    all: usize,
+    outbox: Option<Outbox>,
+    inbox: Option<Inbox>,
+    next_open: Instant,
+    said: bool,
+    /// There may be something in the inbox.
+    pub ready: bool,
+}
+
+impl Fronts {
+    pub fn new(number: usize) -> Fronts {
+        Fronts {
+            number,
+            all: settings::workers(),
+            outbox: None,
+            inbox: None,
+            next_open: Instant::now(),
+            said: false,
+            ready: false,
+        }
+    }
+
+    /// Whether this front listens; the others get their connections from it.
+    pub fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// When it is to be tried to open what is not open; None: nothing is to be opened.
+    pub fn next_open(&self) -> Option<Instant> {
+        let is_open = match self.is_first() {
+            true => self.outbox.is_some() || self.all == 1,
+            false => self.inbox.is_some(),
+        };
+        (!is_open).then_some(self.next_open)
+    }
+
+    /// Opens what connections are handed through. The log hears of an error once.
+    pub fn open(&mut self, registry: &Registry, token: Token) {
+        self.next_open = Instant::now() + OPEN_AGAIN;
+        let opened = match self.is_first() {
+            true => Outbox::new().map(|outbox| self.outbox = Some(outbox)),
+            false => self.open_inbox(registry, token),
+        };
+        if let Err(error) = opened
+            && !std::mem::replace(&mut self.said, true)
+        {
+            failure::warn(
+                PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
+                "a process of the Redis protocol cannot receive connections".into(),
+                error.to_string(),
+                "The other processes serve them. The process tries again every five seconds; check pg_stat_tmp in the data directory.",
+            );
+        }
+    }
+
+    fn open_inbox(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let inbox = Inbox::open(self.number)?;
+        let descriptor = inbox.as_fd().as_raw_fd();
+        registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        self.inbox = Some(inbox);
+        self.ready = true;
+        Ok(())
+    }
+
+    /// Whether connections can come to this front.
+    pub fn takes_clients(&self) -> bool {
+        self.is_first() || self.inbox.is_some()
+    }
+
+    /// Those that take a client now, the one with the fewest first.
+    pub fn by_load(&self, board: &Board) -> Vec<usize> {
+        let all = 0..if self.outbox.is_some() { self.all } else { 1 };
+        let mut open: Vec<(u64, usize)> = all
+            .filter_map(|number| Some((board.load(number)?, number)))
+            .collect();
+        open.sort_unstable();
+        open.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// Hands a connection to another front, for which its place was claimed.
+    pub fn hand(&self, number: usize, place: u64, socket: &Socket) -> io::Result<()> {
+        match &self.outbox {
+            Some(outbox) => outbox.send(number, place, socket.as_fd()),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The next connection from the first front, and its place; None: there is none.
+    pub fn take(&mut self, board: &Board) -> Option<(Socket, Claimed)> {
+        loop {
+            let handed = match self.inbox.as_ref()?.take() {
+                Ok(Some(handed)) => handed,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(None) | Err(_) => {
+                    self.ready = false;
+                    return None;
+                }
+            };
+            let Some(claimed) = board.take_over(self.number, handed.number) else {
+                continue;
+            };
+            match handed.socket {
+                Some(socket) => return Some((Socket::from(socket), claimed)),
+                // The system closed it, as there was no descriptor for it.
+                None => board.give_back(&claimed),
+            }
+        }
+    }
+}

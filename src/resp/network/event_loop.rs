@@ -1,0 +1,600 @@
+//! A front process: owns connections, the first one listeners, too, and answers what can never wait.
+//!
+//! A turn takes in what others have told, by a transaction that looks at no table; serves those
+//! clients that have sent something, each within bounds; and sleeps if there was nothing to do.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+use pgrx::PgSqlErrorCode;
+use socket2::Socket;
+
+use crate::cache::lease::lowering;
+use crate::pg::resp::catalog_requests::{Kind, Queue};
+use crate::pg::resp::client_registry::{Board, Claimed};
+use crate::pg::resp::sleep::{self, Sleeper};
+use crate::pg::resp::system;
+use crate::pg::resp::work_queue::Desk;
+use crate::pg::session::failure;
+use crate::pg::worker::{background, connect};
+use crate::resp::auth::PeerAddress;
+use crate::resp::execute::offload;
+use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::net::registration::Registration;
+use crate::resp::network::balance::Fronts;
+use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};
+use crate::resp::network::serve;
+use crate::resp::session::connection::{After, Connection, Wire};
+use crate::resp::session::read_batch::Read;
+use crate::resp::session::{Session, Waits};
+use crate::resp::shared::Core;
+use crate::resp::shared::tracking;
+
+/// Events that are taken at once.
+const EVENTS: usize = 1024;
+/// How long one transaction may serve clients.
+const LONGEST_ROUND: Duration = Duration::from_millis(2);
+/// Connections that are taken at once, so that those who are there are served, too.
+const ACCEPTED: usize = 64;
+/// How often clients are looked at that say nothing.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often it is tried to listen where it failed.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+/// How long no connection is taken after there was no descriptor for one.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long a client may wait for a back, or for its last replies to be taken.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Descriptors of the process that are no clients'.
+const OWN_DESCRIPTORS: usize = 64;
+
+/// Listeners have the tokens from here on, the two before are the inbox' and that of what wakes every
+/// process; clients have the numbers of their places.
+const LISTENERS: usize = usize::MAX / 2;
+const INBOX: usize = LISTENERS - 1;
+const SIGNALS: usize = LISTENERS - 2;
+
+struct Front {
+    core: Core,
+    poll: Poll,
+    /// The same set, for those who change what it is asked of their sockets.
+    registry: Rc<Registry>,
+    events: Events,
+    sleeper: Sleeper,
+    fronts: Fronts,
+    listeners: Vec<Listener>,
+    /// Where it could not listen yet, and the error that the log knows of.
+    unopened: Vec<(Endpoint, Option<io::ErrorKind>)>,
+    next_open: Instant,
+    next_look: Instant,
+    next_accept: Option<Instant>,
+    /// Clients that the process has descriptors for.
+    descriptors: usize,
+    short_of_descriptors: bool,
+    /// The log knows that no connection could be taken.
+    said_full: bool,
+}
+
+/// The life of a front.
+pub fn run(number: usize) {
+    let Some(queue) = Queue::<Question, Answer>::of_server() else {
+        background::end(0);
+    };
+    let Some(board) = Board::of_server() else {
+        background::end(0);
+    };
+    connect::as_server(queue.database(), c"pgcache resp front");
+    queue.begin_front(number);
+    let Some(desk) = Desk::of_server() else {
+        background::end(0);
+    };
+    let core = Core::new(number, queue, board, desk);
+    match Front::new(core) {
+        Ok(mut front) => {
+            while !background::asked_to_end() {
+                front.turn();
+            }
+            front.core.queue.end(Kind::Front, number);
+            front.core.board.end_front(number);
+            drop(front);
+        }
+        Err(error) => failure::warn(
+            PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
+            "could not initialize a process of the Redis protocol".into(),
+            error.to_string(),
+            "The start is tried again.",
+        ),
+    }
+    background::end(0);
+}
+
+impl Front {
+    fn new(core: Core) -> io::Result<Front> {
+        let poll = Poll::new()?;
+        let registry = Rc::new(poll.registry().try_clone()?);
+        let sleeper = Sleeper::new()?;
+        for descriptor in sleeper.watched() {
+            let descriptor = descriptor.as_raw_fd();
+            registry.register(
+                &mut SourceFd(&descriptor),
+                Token(SIGNALS),
+                Interest::READABLE,
+            )?;
+        }
+        let now = Instant::now();
+        let fronts = Fronts::new(core.number);
+        let endpoints = match fronts.is_first() {
+            true => listen::endpoints(),
+            false => Vec::new(),
+        };
+        let mut front = Front {
+            core,
+            fronts,
+            poll,
+            registry,
+            events: Events::with_capacity(EVENTS),
+            sleeper,
+            listeners: Vec::new(),
+            unopened: endpoints
+                .into_iter()
+                .map(|endpoint| (endpoint, None))
+                .collect(),
+            next_open: now,
+            next_look: now,
+            next_accept: None,
+            descriptors: usize::MAX,
+            short_of_descriptors: false,
+            said_full: false,
+        };
+        front.count_descriptors();
+        Ok(front)
+    }
+
+    /// Asks for a descriptor for each client that there may be; says so where there are fewer.
+    fn count_descriptors(&mut self) {
+        let wanted = self.core.limits.clients.saturating_add(OWN_DESCRIPTORS);
+        let descriptors = system::raise_descriptors(wanted);
+        self.descriptors = descriptors.saturating_sub(OWN_DESCRIPTORS);
+        let short = descriptors < wanted;
+        if short && !self.short_of_descriptors {
+            failure::warn(
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+                "the system allows fewer file descriptors than pgcache.resp_max_clients needs"
+                    .into(),
+                format!(
+                    "This process of the Redis protocol can serve {} clients at a time.",
+                    self.descriptors
+                ),
+                "Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
+            );
+        }
+        self.short_of_descriptors = short;
+        if self.fronts.takes_clients() {
+            self.core.board.set_room(self.core.number, self.descriptors);
+        }
+    }
+
+    fn turn(&mut self) {
+        let pause_ends = self.core.look_at_pause();
+        let pause = match self.has_work() {
+            true => Some(Duration::ZERO),
+            false => self.pause(pause_ends),
+        };
+        self.look(pause);
+        if sleep::was_woken() {
+            self.obey();
+        }
+        self.core.take_answers();
+        offload::take_answered(&mut self.core);
+        self.core.end_asked();
+        self.core.take_published();
+        self.core.look_at_pause();
+        self.core.bound_memory();
+        let now = Instant::now();
+        self.core.release_held(now);
+        if now >= self.next_look {
+            self.next_look = now + LOOK;
+            background::end_with_postmaster();
+            self.core.feed_starved();
+            self.end_silent(now);
+        }
+        if !self.unopened.is_empty() && now >= self.next_open {
+            self.next_open = now + LISTEN_AGAIN;
+            self.open();
+        }
+        if self.fronts.next_open().is_some_and(|moment| now >= moment) {
+            self.fronts.open(self.poll.registry(), Token(INBOX));
+            self.count_descriptors();
+        }
+        self.accept(now);
+        self.take_handed();
+        self.serve();
+        offload::tell_backs(&mut self.core);
+        self.core.show_figures();
+    }
+
+    fn has_work(&self) -> bool {
+        !self.core.ready.is_empty()
+            || self.core.ahead.waits()
+            || self.core.has_published()
+            || self.core.counter.desk.is_answered(self.core.number)
+            || self.core.tracking.has_news()
+            || self.may_accept()
+            || self.fronts.ready
+    }
+
+    /// Waits at most so long, None: without an end, and notes what the sockets have to say.
+    fn look(&mut self, pause: Option<Duration>) {
+        let came = match pause {
+            Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
+            _ => self.sleep(pause),
+        };
+        if let Err(error) = came
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return failure::warn(
+                PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
+                "could not poll the connections of the Redis protocol".into(),
+                error.to_string(),
+                "The process tries again.",
+            );
+        }
+        for event in &self.events {
+            let Token(token) = event.token();
+            if token == SIGNALS {
+                self.sleeper.let_in();
+                continue;
+            }
+            if token == INBOX {
+                self.fronts.ready = true;
+                continue;
+            }
+            if let Some(listener) = token.checked_sub(LISTENERS) {
+                if let Some(listener) = self.listeners.get_mut(listener) {
+                    listener.ready = true;
+                }
+                continue;
+            }
+            if let Some(client) = self.core.clients.get_mut(token) {
+                client.note(event);
+            }
+            self.core.enqueue(token);
+        }
+    }
+
+    fn sleep(&mut self, pause: Option<Duration>) -> io::Result<()> {
+        let pause = self.core.tracking.before_sleep(pause);
+        let came = self.sleeper.asleep(|may_sleep| {
+            let pause = if may_sleep {
+                pause
+            } else {
+                Some(Duration::ZERO)
+            };
+            self.poll.poll(&mut self.events, pause)
+        });
+        self.core.tracking.after_sleep();
+        came
+    }
+
+    /// How long there is nothing to do; None: until something comes.
+    fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
+        let now = Instant::now();
+        let looks = (self.core.clients.len() > 0).then_some(self.next_look);
+        let opens = (!self.unopened.is_empty()).then_some(self.next_open);
+        let held = self.core.release_held(now);
+        let starved = self.core.has_starved().then(|| now + ACCEPT_AGAIN);
+        let inbox = self.fronts.next_open();
+        let accepts = self.next_accept;
+        let lane = self.core.counter.next_look();
+        [
+            lane, looks, opens, inbox, held, starved, accepts, pause_ends,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|moment| moment.saturating_duration_since(now))
+    }
+
+    /// What others ask of the process by signals.
+    fn obey(&mut self) {
+        if let Err(error) = background::obey_interrupts() {
+            error.warn(
+                "a process of the Redis protocol was interrupted".into(),
+                "The process continues.",
+            );
+        }
+        if background::reload_if_asked() {
+            self.core.read_settings();
+            self.core.tls.reload();
+            self.count_descriptors();
+        }
+        // Messages are taken in although nobody asks: others wait for the slowest reader.
+        self.take_messages();
+    }
+
+    fn take_messages(&self) {
+        if let Err(error) = background::in_turn(|| ()) {
+            error.warn(
+                "a process of the Redis protocol could not process invalidation messages".into(),
+                "The process continues.",
+            );
+        }
+    }
+
+    /// Listens where it does not yet. The log hears of an error once.
+    fn open(&mut self) {
+        for (endpoint, said) in std::mem::take(&mut self.unopened) {
+            match endpoint.open().and_then(|listener| self.watch(listener)) {
+                Ok(()) => {}
+                Err(error) => {
+                    if said != Some(error.kind()) {
+                        failure::warn(
+                            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                            format!(
+                                "could not listen on {} for the Redis protocol",
+                                endpoint.name()
+                            ),
+                            error.to_string(),
+                            "The process tries again every five seconds. Check whether another program uses the address, and check pgcache.resp_port, pgcache.resp_listen_addresses and pgcache.resp_socket.",
+                        );
+                    }
+                    self.unopened.push((endpoint, Some(error.kind())));
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, listener: Listener) -> io::Result<()> {
+        let token = Token(LISTENERS + self.listeners.len());
+        let descriptor = listener.socket.as_raw_fd();
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        failure::log(format!(
+            "listening on {} for the Redis protocol",
+            listener.name
+        ));
+        self.listeners.push(listener);
+        Ok(())
+    }
+
+    fn may_accept(&self) -> bool {
+        self.next_accept.is_none() && self.somebody_waits()
+    }
+
+    fn somebody_waits(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.ready)
+    }
+
+    /// Takes connections, a bounded number.
+    fn accept(&mut self, now: Instant) {
+        if self.next_accept.is_some_and(|moment| moment > now) {
+            return;
+        }
+        self.next_accept = None;
+        for at in 0..self.listeners.len() {
+            for _ in 0..ACCEPTED {
+                let accepted = match self.listeners.get_mut(at) {
+                    Some(listener) if listener.ready => listener.accept(),
+                    _ => break,
+                };
+                match accepted {
+                    Ok(Some(socket)) => self.place(socket),
+                    Ok(None) => self.said_full &= self.somebody_waits(),
+                    // No descriptor, no memory: those who wait are taken later.
+                    Err(error) => {
+                        self.say_full(&error);
+                        self.next_accept = Some(now + ACCEPT_AGAIN);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says once that nobody can be taken, until all who waited were.
+    fn say_full(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.said_full, true) {
+            failure::warn(
+                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+                "could not accept a connection of the Redis protocol".into(),
+                error.to_string(),
+                "Connected clients are served, and waiting clients are accepted as soon as possible. Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
+            );
+        }
+    }
+
+    /// Finds a front for a connection. The board is as large as the setting was when the server started.
+    fn place(&mut self, socket: Socket) {
+        if self.core.board.claimed() < self.core.limits.clients as u64 {
+            for number in self.fronts.by_load(&self.core.board) {
+                let Some(claimed) = self.core.claim_for(number) else {
+                    break;
+                };
+                if number == self.core.number {
+                    return self.welcome(socket, claimed);
+                }
+                let place = self.core.board.number_of(&claimed);
+                if self.fronts.hand(number, place, &socket).is_ok() {
+                    return;
+                }
+                self.core.board.give_back(&claimed);
+            }
+        }
+        self.core.turn_away(&socket);
+    }
+
+    /// Takes connections from the first front, a bounded number.
+    fn take_handed(&mut self) {
+        for _ in 0..ACCEPTED {
+            if !self.fronts.ready {
+                break;
+            }
+            if let Some((socket, claimed)) = self.fronts.take(&self.core.board) {
+                self.welcome(socket, claimed);
+            }
+        }
+    }
+
+    /// What fails of this connection is no reason to take no other.
+    fn welcome(&mut self, socket: Socket, claimed: Claimed) {
+        let place = self.core.clients.next_place();
+        let arrived = Arrived::prepare(socket);
+        let arrived = arrived.and_then(|arrived| {
+            let registration = Registration::begin(&self.registry, Token(place), &arrived.socket)?;
+            Ok((arrived, registration))
+        });
+        let Ok((arrived, registration)) = arrived else {
+            return self.core.unshow(Some(claimed));
+        };
+        let id = self.core.board.new_id();
+        self.core.figures.connections += 1;
+        let wire = match arrived.peer.address {
+            PeerAddress::Tcp(_) if self.core.tls.is_possible() => Wire::Unknown,
+            _ => Wire::Plain,
+        };
+        let mut session = Session::new(id, arrived.peer, arrived.address, arrived.local_address);
+        session.place = Some(claimed);
+        let mut client = Connection::new(arrived.socket, registration, wire, session);
+        self.core.show(&mut client);
+        self.core.count_memory(&mut client);
+        self.core.clients.add(client);
+    }
+
+    /// Serves those who are ready, each once, in transactions that are short.
+    fn serve(&mut self) {
+        self.tell_changes();
+        let mut left = self.core.ready.len();
+        while left > 0 || self.core.ahead.waits() {
+            left -= self.core.read_ahead(left);
+            let core = &mut self.core;
+            let serving = Cell::new(None);
+            let done = background::in_turn(|| {
+                let mut now = Instant::now();
+                let until = now + LONGEST_ROUND;
+                while now < until
+                    && let Some((place, id, read)) = core.ahead.take()
+                {
+                    serving.set(Some((place, id)));
+                    serve_one(core, place, read, now);
+                    serving.set(None);
+                    now = Instant::now();
+                }
+            });
+            if let Err(error) = done {
+                // The client went with the error: where its request ends is not known.
+                if let Some((place, id)) = serving.get() {
+                    self.core.clients.remove(place, id);
+                    self.core.redirect_lost(id);
+                    self.core.tracking.end(id, None);
+                    self.core.unshow_lost(id);
+                    self.core.count_roles();
+                }
+                self.core.figures.cut_off += 1;
+                error.warn(
+                    "a command of the Redis protocol failed, and its client was disconnected"
+                        .into(),
+                    "Other clients are not affected.",
+                );
+                // Those who were read are served in the next turn, after what others ask by signals.
+                return;
+            }
+        }
+    }
+
+    /// Tells clients that track what has changed.
+    fn tell_changes(&mut self) {
+        if !self.core.tracking.has_news() {
+            return;
+        }
+        let core = &mut self.core;
+        if let Err(error) = background::in_turn(|| tracking::drain(core, None)) {
+            error.warn(
+                "a process of the Redis protocol could not notify clients of changes".into(),
+                "The process continues.",
+            );
+        }
+    }
+
+    /// Ends those who say nothing for too long, or who wait for what does not come.
+    fn end_silent(&mut self, now: Instant) {
+        // Decisions about roles and caches may be void, though no client sends anything. And replication decides
+        // prepared transactions without a word.
+        let tracks = self.core.tracking.is_on();
+        if let Err(error) = background::in_turn(|| {
+            if tracks {
+                lowering::lower_decided();
+            }
+        }) {
+            error.warn(
+                "a process of the Redis protocol could not check prepared transactions".into(),
+                "The process continues.",
+            );
+        }
+        self.core.end_locked_out();
+        let limits = &self.core.limits;
+        let mut ended = Vec::new();
+        let mut unsettled = Vec::new();
+        for (place, client) in self.core.clients.iter_mut() {
+            let session = &client.session;
+            let since = |moment: Instant| now.saturating_duration_since(moment);
+            // The server itself holds back the AUTH of a client that a pause has met.
+            let stranger = session.role.is_none()
+                && session.waits != Waits::Pause
+                && limits
+                    .authentication
+                    .is_some_and(|longest| since(session.unknown_since) > longest);
+            let waits = !matches!(session.waits, Waits::Nothing | Waits::Pause | Waits::Table)
+                && since(session.waits_since) > LONGEST_WAIT;
+            // As in Redis: a subscriber has nothing to send, and a slow reader takes its replies meanwhile.
+            let silent = !matches!(session.waits, Waits::Pause | Waits::Table)
+                && !session.state.is_subscribed()
+                && limits
+                    .idle
+                    .is_some_and(|longest| since(client.last_active()) > longest);
+            let leaves = client.closing && since(client.last_active()) > LONGEST_WAIT;
+            if stranger || waits || silent || leaves {
+                ended.push(place);
+            } else if tracking::is_unsettled(session) {
+                unsettled.push(place);
+            }
+        }
+        unsettled
+            .into_iter()
+            .for_each(|place| self.core.enqueue(place));
+        for place in ended {
+            self.core.end(place, None);
+        }
+    }
+}
+
+fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
+    // It may have ended since it was read.
+    let Some(mut client) = core.clients.take_if(place, read.id()) else {
+        core.ahead.give_back(read);
+        return;
+    };
+    client.queued = false;
+    let id = client.session.id;
+    let after = serve::serve(core, &mut client, &mut read, now);
+    core.ahead.give_back(read);
+    core.show(&mut client);
+    core.count_memory(&mut client);
+    match after {
+        After::Rest => core.clients.put_back(place, client),
+        After::Again => {
+            core.clients.put_back(place, client);
+            core.enqueue(place);
+        }
+        After::Starve => {
+            core.clients.put_back(place, client);
+            core.starve(id);
+        }
+        After::End => core.end(place, Some(client)),
+    }
+    core.bound_memory();
+}

@@ -1,0 +1,97 @@
+//! How a connection begins: whether it is encrypted is told by its first byte, and a handshake is done
+//! step by step.
+//!
+//! A step may take a millisecond, for one with a long key of RSA. So between two of them others have
+//! as much time as the last one took: handshakes take half of the front at most.
+
+use std::io::{ErrorKind, Read};
+use std::time::Instant;
+
+use pgcache_resp::Writer;
+
+use crate::resp::net::tls::{HELLO, Shaken};
+use crate::resp::session::connection::{After, Connection, Wire};
+use crate::resp::shared::Core;
+
+/// Brings a connection to where requests come; what is to become of it until then. None: it is there.
+pub fn begin(core: &mut Core, client: &mut Connection) -> Option<After> {
+    match &client.wire {
+        Wire::Plain => None,
+        Wire::Unknown => recognise(core, client),
+        Wire::Encrypted(encryption) if encryption.is_shaking() => shake(core, client),
+        Wire::Encrypted(_) => None,
+    }
+}
+
+fn recognise(core: &mut Core, client: &mut Connection) -> Option<After> {
+    let mut first = [0];
+    match client.socket.read(&mut first) {
+        Ok(0) => return Some(After::End),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Some(After::Again),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            client.readable = false;
+            return Some(After::Rest);
+        }
+        Err(_) => return Some(After::End),
+    }
+    if first == [HELLO] {
+        let Some(mut encryption) = core.tls.begin() else {
+            return Some(After::End);
+        };
+        if encryption.greet().is_err() {
+            return Some(After::End);
+        }
+        client.wire = Wire::Encrypted(Box::new(encryption));
+        client.session.peer.tls = true;
+        return shake(core, client);
+    }
+    client.wire = Wire::Plain;
+    if core.tls.is_required() {
+        let mut words = Writer::new(client.session.protocol, 1 << 10);
+        words.error(&[b"ERR this port accepts only encrypted connections: connect with TLS"]);
+        client.closing = true;
+        // What was sent and not read would make the system throw the words away.
+        let _ = client.socket.read(&mut [0; 4 << 10]);
+        return Some(match client.send(words.as_bytes()) {
+            Ok(()) if client.unsent() > 0 => After::Rest,
+            _ => After::End,
+        });
+    }
+    if !client.keep(&first) {
+        return Some(After::End);
+    }
+    None
+}
+
+fn shake(core: &mut Core, client: &mut Connection) -> Option<After> {
+    if !client.readable {
+        return Some(After::Rest);
+    }
+    if !core.handshakes.has_come() {
+        return Some(After::Again);
+    }
+    let began = Instant::now();
+    let shaken = match &mut client.wire {
+        Wire::Encrypted(encryption) => encryption.shake(&client.socket),
+        _ => return None,
+    };
+    core.handshakes.took(began.elapsed());
+    match shaken {
+        Ok(Shaken::Done) => {
+            if let Wire::Encrypted(encryption) = &client.wire {
+                client.session.certificate = encryption.certificate();
+            }
+            None
+        }
+        Ok(Shaken::More) => Some(After::Again),
+        Ok(Shaken::Waits) => {
+            client.readable = false;
+            Some(After::Rest)
+        }
+        Err(_) => {
+            core.figures.failed_handshakes += 1;
+            Some(After::End)
+        }
+    }
+}

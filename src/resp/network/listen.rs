@@ -1,0 +1,223 @@
+//! Listeners: TCP addresses and the unix socket. Opened in the front, not in the postmaster: all other
+//! processes of the server would inherit them, and keep the port.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::guc::resp as settings;
+use crate::pg::resp::system;
+use crate::resp::auth::{Peer, PeerAddress};
+
+/// Connections that the system keeps for us between two looks; it may keep fewer.
+const BACKLOG: i32 = 4096;
+
+/// Where clients connect to.
+pub struct Listener {
+    pub socket: Socket,
+    /// As the log and CLIENT LIST name it.
+    pub name: String,
+    /// A unix socket's file: its path, its device and its number.
+    file: Option<(PathBuf, u64, u64)>,
+    /// There may be connections.
+    pub ready: bool,
+}
+
+/// A connection that has come, prepared for its client.
+pub struct Arrived {
+    pub socket: Socket,
+    pub peer: Peer,
+    pub address: String,
+    pub local_address: String,
+}
+
+/// A place to listen on.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    Tcp(SocketAddr),
+    /// A name that could not be resolved.
+    Unknown(String),
+    Unix(PathBuf),
+}
+
+/// The places that the settings name.
+pub fn endpoints() -> Vec<Endpoint> {
+    let mut endpoints = Vec::new();
+    if let Some(port) = settings::port() {
+        for name in settings::listen_addresses() {
+            let found = addresses(&name, port);
+            if found.is_empty() {
+                endpoints.push(Endpoint::Unknown(name));
+            }
+            for address in found {
+                let endpoint = Endpoint::Tcp(address);
+                if !endpoints.contains(&endpoint) {
+                    endpoints.push(endpoint);
+                }
+            }
+        }
+    }
+    endpoints.extend(settings::socket().map(|path| Endpoint::Unix(path.into())));
+    endpoints
+}
+
+fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
+    let all = match name {
+        "*" => ["::", "0.0.0.0"].as_slice(),
+        "" => [].as_slice(),
+        name => return resolve(name, port),
+    };
+    all.iter().flat_map(|name| resolve(name, port)).collect()
+}
+
+fn resolve(name: &str, port: u16) -> Vec<SocketAddr> {
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    (name, port)
+        .to_socket_addrs()
+        .map_or_else(|_| Vec::new(), Iterator::collect)
+}
+
+impl Endpoint {
+    /// As the log names it.
+    pub fn name(&self) -> String {
+        match self {
+            Endpoint::Tcp(address) => address.to_string(),
+            Endpoint::Unknown(name) => name.clone(),
+            Endpoint::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// Begins to listen.
+    pub fn open(&self) -> io::Result<Listener> {
+        let (socket, file) = match self {
+            Endpoint::Tcp(address) => (listen_tcp(*address)?, None),
+            Endpoint::Unknown(_) => return Err(io::ErrorKind::NotFound.into()),
+            Endpoint::Unix(path) => {
+                let (socket, file) = listen_unix(path)?;
+                (socket, Some(file))
+            }
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Listener {
+            socket,
+            name: self.name(),
+            file,
+            ready: true,
+        })
+    }
+}
+
+fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.is_ipv6() {
+        // Beside an address of the fourth version, which has a listener of its own.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// A file of that name which nobody listens on is left from an earlier life, and goes; any other is
+/// not touched.
+fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
+    if let Ok(found) = fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?
+            }
+            _ => return Err(io::ErrorKind::AddrInUse.into()),
+        }
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = SockAddr::unix(path)?;
+    system::private(|| socket.bind(&address))?;
+    if let Some(name) = settings::socket_group() {
+        let group = system::group(&name).ok_or(io::ErrorKind::InvalidInput)?;
+        chown(path, None, Some(group))?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(settings::socket_mode()))?;
+    socket.listen(BACKLOG)?;
+    let made = fs::symlink_metadata(path)?;
+    Ok((socket, (path.clone(), made.dev(), made.ino())))
+}
+
+impl Listener {
+    /// Takes the next connection; None: there is none.
+    pub fn accept(&mut self) -> io::Result<Option<Socket>> {
+        match self.socket.accept() {
+            Ok((socket, _)) => Ok(Some(socket)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.ready = false;
+                Ok(None)
+            }
+            // It was gone before it was taken.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Arrived {
+    /// Prepares a connection in the front that serves it.
+    pub fn prepare(socket: Socket) -> io::Result<Arrived> {
+        let address = socket.peer_addr()?;
+        socket.set_nonblocking(true)?;
+        let tls = false;
+        if let Some(address) = address.as_socket() {
+            socket.set_tcp_nodelay(true)?;
+            if let Some(time) = settings::keepalive() {
+                let keepalive = TcpKeepalive::new()
+                    .with_time(time)
+                    .with_interval(time / 3)
+                    .with_retries(3);
+                socket.set_tcp_keepalive(&keepalive)?;
+            }
+            let local = socket.local_addr().ok().and_then(|local| local.as_socket());
+            return Ok(Arrived {
+                socket,
+                peer: Peer {
+                    address: PeerAddress::Tcp(address),
+                    tls,
+                },
+                address: address.to_string(),
+                local_address: local.map_or_else(String::new, |local| local.to_string()),
+            });
+        }
+        let uid = system::peer_user(socket.as_fd()).ok_or(io::ErrorKind::PermissionDenied)?;
+        let name = format!("{}:0", settings::socket().unwrap_or_default());
+        Ok(Arrived {
+            socket,
+            peer: Peer {
+                address: PeerAddress::Unix { uid },
+                tls,
+            },
+            address: name.clone(),
+            local_address: name,
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // The file goes with its listener, unless another one has taken its place.
+        if let Some((path, device, number)) = &self.file
+            && let Ok(found) = fs::symlink_metadata(path)
+            && (found.dev(), found.ino()) == (*device, *number)
+        {
+            // What is left is removed by the next listener.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! INFO, in Redis' form: what redis_exporter and the usual dashboards read.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Args, Writer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::cache::catalog::registry::Cache;
+use crate::cache::table::entry_count::Tally;
+use crate::guc::resp as settings;
+use crate::pg::resp::client_registry::Figure;
+use crate::pg::resp::{catalog_requests, work_queue};
+use crate::pg::session::clock;
+use crate::pg::shmem::slot::{self, Slot};
+use crate::pg::shmem::tier::tier;
+use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::session::{Session, Waits};
+use crate::resp::shared::Core;
+use crate::resp::shared::authentication::{self, Step};
+
+/// The version of Redis whose commands these are.
+pub const VERSION: &str = "8.4.0";
+
+/// So long INFO waits for the privileges of the role on caches that are not known yet.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// INFO.
+pub fn run(core: &mut Core, session: &mut Session, asked: Args<'_>, replies: &mut Writer) -> Step {
+    let caches = match visible(core, session) {
+        Ok(caches) => caches,
+        Err(step) => return step,
+    };
+    if is_wanted(asked, "keyspace")
+        && let Err(step) = tally(core, session, &caches)
+    {
+        return step;
+    }
+    core.show_figures();
+    let text = info(core, &caches, asked);
+    replies.text(text.as_bytes());
+    Step::Done
+}
+
+/// The databases whose entries the role may read.
+type Caches = Vec<(u32, Rc<Decided>)>;
+
+/// Inside of EXEC, and after a while, what is not known is left out: a cache may be locked for long.
+fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
+    let waited = |since: Instant| since.elapsed() >= PATIENCE;
+    let waits = !session.in_exec && !session.under_way.is_some_and(waited);
+    let mut caches = Vec::new();
+    for database in 0..core.decisions.databases() as u32 {
+        let mut nowhere = Writer::new(session.protocol, 0);
+        match authentication::decided_in(core, session, database, &mut nowhere) {
+            Ok(decided) if decided.target.rights.select => caches.push((database, decided)),
+            Err(step @ (Step::Wait | Step::Starve)) if waits => return Err(step),
+            _ => {}
+        }
+    }
+    session.waits = Waits::Nothing;
+    Ok(caches)
+}
+
+/// Asks for the number of entries of the tables. In the end what is known counts.
+fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Step> {
+    let waited = |since: Instant| since.elapsed() >= PATIENCE;
+    let waits = !session.in_exec && !session.under_way.is_some_and(waited);
+    let tables = caches
+        .iter()
+        .filter(|(_, decided)| decided.target.is_table());
+    let mut is_asked = false;
+    for (_, decided) in tables {
+        let relation = decided.target.cache.relation;
+        is_asked |= core
+            .tallies
+            .refresh(&core.queue, core.number, relation, session.id);
+    }
+    match is_asked && waits {
+        true => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        false => Ok(()),
+    }
+}
+
+/// Sections of INFO that are asked for by name only.
+const SECTIONS: [&str; 9] = [
+    "server",
+    "clients",
+    "memory",
+    "persistence",
+    "stats",
+    "replication",
+    "cpu",
+    "cluster",
+    "keyspace",
+];
+
+fn is_wanted(asked: Args<'_>, section: &str) -> bool {
+    let named = |option: &[u8]| {
+        let mut names = ["all", "default", "everything", section].into_iter();
+        names.any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    asked.is_empty() || asked.iter().any(named)
+}
+
+fn info(core: &Core, caches: &Caches, asked: Args<'_>) -> String {
+    let mut text = String::new();
+    for section in SECTIONS
+        .into_iter()
+        .filter(|section| is_wanted(asked, section))
+    {
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        let mut name = section.to_owned();
+        if let Some(first) = name.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        text.push_str(&format!(
+            "# {}\r\n",
+            if section == "cpu" { "CPU" } else { &name }
+        ));
+        for (name, value) in section_of(core, caches, section) {
+            text.push_str(&format!("{name}:{value}\r\n"));
+        }
+    }
+    text
+}
+
+fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, String)> {
+    let uptime = Instant::now()
+        .saturating_duration_since(core.began)
+        .as_secs();
+    let figures = core.board.figures();
+    let counted = |figure: Figure| figures.get(figure as usize).copied().unwrap_or(0);
+    let told = |figure: Figure| counted(figure).to_string();
+    let lines: Vec<(&str, String)> = match section {
+        "server" => vec![
+            ("redis_version", VERSION.into()),
+            ("pgcache_version", env!("CARGO_PKG_VERSION").into()),
+            ("redis_mode", "standalone".into()),
+            ("os", std::env::consts::OS.into()),
+            ("arch_bits", usize::BITS.to_string()),
+            ("process_id", std::process::id().to_string()),
+            ("run_id", run_id()),
+            ("tcp_port", settings::port().unwrap_or(0).to_string()),
+            ("uptime_in_seconds", uptime.to_string()),
+            ("uptime_in_days", (uptime / 86_400).to_string()),
+        ],
+        "clients" => vec![
+            // The client that asks is taken out while it is served, and still counted.
+            ("connected_clients", core.board.now().clients.to_string()),
+            ("maxclients", core.limits.clients.to_string()),
+            ("blocked_clients", core.board.now().blocked.to_string()),
+            (
+                "mem_clients_normal",
+                core.board.clients_memory().to_string(),
+            ),
+            ("tracking_clients", core.board.now().tracking.to_string()),
+            (
+                "total_tracking_keys",
+                core.board.now().tracked_keys.to_string(),
+            ),
+        ],
+        "memory" => vec![
+            ("used_memory", used().to_string()),
+            ("maxmemory", crate::guc::hot_size().to_string()),
+            ("maxmemory_policy", "allkeys-lfu".into()),
+        ],
+        "persistence" => vec![
+            ("loading", "0".into()),
+            ("async_loading", "0".into()),
+            ("rdb_bgsave_in_progress", "0".into()),
+            ("aof_enabled", "0".into()),
+        ],
+        "stats" => vec![
+            ("total_connections_received", told(Figure::Connections)),
+            ("total_commands_processed", told(Figure::Commands)),
+            (
+                "instantaneous_ops_per_sec",
+                core.rate
+                    .per_second(Instant::now(), counted(Figure::Commands))
+                    .to_string(),
+            ),
+            ("total_net_input_bytes", told(Figure::Input)),
+            ("total_net_output_bytes", told(Figure::Output)),
+            ("rejected_connections", told(Figure::Rejected)),
+            ("expired_keys", sum(caches, expired).to_string()),
+            ("evicted_keys", sum(caches, evicted).to_string()),
+            ("keyspace_hits", told(Figure::Hits)),
+            ("keyspace_misses", told(Figure::Misses)),
+            ("evicted_clients", told(Figure::Evicted)),
+            (
+                "client_output_buffer_limit_disconnections",
+                told(Figure::CutOff),
+            ),
+            (
+                "pgcache_queue_depth",
+                (catalog_requests::depth() + work_queue::depth()).to_string(),
+            ),
+            (
+                "acl_access_denied_auth",
+                told(Figure::FailedAuthentications),
+            ),
+        ],
+        "replication" => vec![("role", "master".into()), ("connected_slaves", "0".into())],
+        "cpu" => {
+            let seconds = |figure| format!("{:.6}", counted(figure) as f64 / 1e6);
+            vec![
+                ("used_cpu_sys", seconds(Figure::CpuSystem)),
+                ("used_cpu_user", seconds(Figure::CpuUser)),
+            ]
+        }
+        "cluster" => vec![("cluster_enabled", "0".into())],
+        "keyspace" => return keyspace(core, caches),
+        _ => Vec::new(),
+    };
+    lines
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// Bytes of the tier.
+fn used() -> usize {
+    tier().map_or(0, |tier| tier.size())
+}
+
+/// The caches that have entries.
+fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
+    let line = |(database, decided): &(u32, Rc<Decided>)| {
+        let tally = match decided.target.is_table() {
+            true => core.tallies.last(decided.target.cache.relation)?,
+            false => counted(slot_of(&decided.target.cache)?),
+        };
+        let Tally {
+            entries,
+            expiring,
+            time_left,
+        } = tally;
+        let line = || format!("keys={entries},expires={expiring},avg_ttl={time_left}");
+        (entries > 0).then(|| (format!("db{database}"), line()))
+    };
+    caches.iter().filter_map(line).collect()
+}
+
+/// The entries of a memory cache.
+fn counted(slot: &Slot) -> Tally {
+    let (expiring, mean) = slot.expiring();
+    let left = mean.saturating_mul(1000) - clock::now() / 1000;
+    Tally {
+        entries: slot.entries.load(Ordering::Relaxed).max(0) as u64,
+        expiring,
+        time_left: if expiring > 0 { left.max(0) as u64 } else { 0 },
+    }
+}
+
+fn slot_of(cache: &Cache) -> Option<&'static Slot> {
+    let tier = tier()?;
+    Some(tier.slot(cache.slot(tier)?))
+}
+
+fn expired(_: &Decided, slot: &Slot) -> u64 {
+    slot.figure(slot::Figure::Expired)
+}
+
+/// A copy of a row that is evicted is no loss.
+fn evicted(decided: &Decided, slot: &Slot) -> u64 {
+    match decided.target.is_table() {
+        true => 0,
+        false => slot.evicted(),
+    }
+}
+
+/// A sum over the caches, each once.
+fn sum(caches: &Caches, figure: impl Fn(&Decided, &Slot) -> u64) -> u64 {
+    let mut known = HashSet::new();
+    let distinct = caches
+        .iter()
+        .filter(|(_, decided)| known.insert(decided.target.cache.id));
+    let figures = distinct.filter_map(|(_, decided)| {
+        slot_of(&decided.target.cache).map(|slot| figure(decided, slot))
+    });
+    figures.sum()
+}
+
+/// A number for this life of the server, in 40 digits.
+fn run_id() -> String {
+    let start = clock::server_start().to_le_bytes();
+    let hash = xxh3_128(&start);
+    format!("{hash:032x}{:08x}", clock::server_start() as u32)
+}

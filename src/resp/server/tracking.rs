@@ -1,0 +1,226 @@
+//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR.
+
+use pgcache_resp::{Args, Entry, Failure, Writer};
+use pgrx::PgSqlErrorCode;
+
+use crate::pg::resp::client_registry::Shown;
+use crate::pg::session::{self, failure};
+use crate::pg::shmem::ring;
+use crate::pg::shmem::tier;
+use crate::resp::auth::target::Rights;
+use crate::resp::session::Session;
+use crate::resp::session::tracked::{Mode, Options};
+use crate::resp::shared::Core;
+use crate::resp::shared::authentication::{self, Step};
+
+/// Runs one of them.
+pub fn run(
+    core: &mut Core,
+    session: &mut Session,
+    entry: &'static Entry,
+    args: Args<'_>,
+    replies: &mut Writer,
+) -> Step {
+    match entry.last_name() {
+        "tracking" => return tracking(core, session, args, replies),
+        "caching" => caching(session, args.get(2).unwrap_or_default(), replies),
+        "getredir" => {
+            replies.integer(redirect(session));
+        }
+        _ => info(session, replies),
+    }
+    Step::Done
+}
+
+/// Who is told instead of a client: 0, nobody else; -1, it does not track.
+fn redirect(session: &Session) -> i64 {
+    let tracked = session.tracking.as_ref();
+    tracked.map_or(-1, |tracked| tracked.redirect.map_or(0, number))
+}
+
+fn number(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mut Writer) -> Step {
+    // Others' clients are neither told of nor told.
+    let may_be_told = |id| {
+        let other = core.clients.of_id(id);
+        match id == session.id || other.is_some_and(|other| other.session.role == session.role) {
+            true => Ok(()),
+            false => Err(why_not(core, session, id)),
+        }
+    };
+    let Some(options) = Options::read(args.from(3), may_be_told, replies) else {
+        return Step::Done;
+    };
+    let switch = args.get(2).unwrap_or_default();
+    if switch.eq_ignore_ascii_case(b"off") {
+        let tracked = session.tracking.take();
+        core.tracking.end(session.id, tracked.as_deref());
+        replies.simple("OK");
+        return Step::Done;
+    }
+    if !switch.eq_ignore_ascii_case(b"on") {
+        Failure::Syntax.write(replies);
+        return Step::Done;
+    }
+    let Some(mut tracked) = options.apply(session.tracking.as_deref(), replies) else {
+        return Step::Done;
+    };
+    if let Err(step) = refuse_on_standby(core, session, replies) {
+        return step;
+    }
+    if tracked.mode == Mode::Broadcast {
+        // Who is told of keys that it has not read must be allowed to read them.
+        let slot = match authentication::decided(core, session, replies) {
+            Ok(decided) if !decided.target.rights.has(Rights::READ) => {
+                replies.error(&[b"NOPERM No permissions to access a key"]);
+                return Step::Done;
+            }
+            Ok(decided) if !decided.tells_keys() => {
+                replies.error(&[b"ERR CLIENT TRACKING with BCAST is not supported on a table cache with row-level security or with keys that are not text: see docs/door.md"]);
+                return Step::Done;
+            }
+            Ok(decided) => tier::tier().and_then(|tier| decided.target.cache.slot(tier)),
+            Err(step) => return step,
+        };
+        if !begin(core, session.id, tracked.redirect, replies) {
+            return Step::Done;
+        }
+        slot.into_iter().for_each(|slot| core.tracking.follow(slot));
+        tracked.slot = slot;
+        for prefix in &tracked.prefixes {
+            let clients = core.tracking.prefixes.entry(prefix.clone()).or_default();
+            if !clients.contains(&session.id) {
+                clients.push(session.id);
+            }
+        }
+    } else if !begin(core, session.id, tracked.redirect, replies) {
+        return Step::Done;
+    }
+    session.tracking = Some(Box::new(tracked));
+    replies.simple("OK");
+    Step::Done
+}
+
+/// Why a client that is none of this front's and this role's cannot be told.
+fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
+    let role = session.role.map(|role| role.to_u32());
+    let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
+    let mut clients = core.board.clients().map(|(_, shown)| shown);
+    match core.several.is_some() && clients.any(|shown| is_it(&shown)) {
+        true => {
+            "the client to redirect to is served by another process; use version 3 of the protocol, which needs no REDIRECT: see docs/door.md"
+        }
+        false => "The client ID you want redirect to does not exist",
+    }
+}
+
+/// A standby replays what its tables' rows become, and hears of no key.
+fn refuse_on_standby(
+    core: &mut Core,
+    session: &mut Session,
+    replies: &mut Writer,
+) -> Result<(), Step> {
+    if !session::in_recovery() {
+        return Ok(());
+    }
+    let before = replies.as_bytes().len();
+    match authentication::decided(core, session, replies) {
+        Ok(decided) if decided.target.is_table() => {
+            replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
+            Err(Step::Done)
+        }
+        // What it may not read it is not told of either.
+        Ok(_) | Err(Step::Done) => {
+            replies.rewind(before);
+            Ok(())
+        }
+        Err(step) => Err(step),
+    }
+}
+
+fn begin(core: &mut Core, client: u64, redirect: Option<u64>, replies: &mut Writer) -> bool {
+    let begun = core.tracking.begin(client, redirect);
+    if !begun {
+        core.tracking.end(client, None);
+        say_no_ring();
+        replies.error(&[
+            b"ERR CLIENT TRACKING is not available in this process: see the server's log",
+        ]);
+    }
+    begun
+}
+
+fn caching(session: &mut Session, answer: &[u8], replies: &mut Writer) {
+    let is = |word: &str| answer.eq_ignore_ascii_case(word.as_bytes());
+    let Some(tracked) = session.tracking.as_deref_mut() else {
+        let words = b"ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled";
+        return replies.error(&[words]);
+    };
+    match tracked.mode {
+        Mode::OptIn if is("yes") => tracked.caching = true,
+        Mode::OptOut if is("no") => tracked.caching = true,
+        _ if is("yes") => {
+            return replies.error(&[
+                b"ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            ]);
+        }
+        _ if is("no") => {
+            return replies.error(&[
+                b"ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            ]);
+        }
+        _ => return Failure::Syntax.write(replies),
+    }
+    replies.simple("OK");
+}
+
+fn info(session: &Session, replies: &mut Writer) {
+    let mut flags = Vec::new();
+    let mut prefixes: &[Box<[u8]>] = &[];
+    match session.tracking.as_deref() {
+        None => flags.push("off"),
+        Some(tracked) => {
+            flags.push("on");
+            match (tracked.mode, tracked.caching) {
+                (Mode::Reads, _) => {}
+                (Mode::Broadcast, _) => flags.push("bcast"),
+                (Mode::OptIn, caching) => {
+                    flags.push("optin");
+                    flags.extend(caching.then_some("caching-yes"));
+                }
+                (Mode::OptOut, caching) => {
+                    flags.push("optout");
+                    flags.extend(caching.then_some("caching-no"));
+                }
+            }
+            flags.extend(tracked.no_loop.then_some("noloop"));
+            flags.extend(tracked.broken.then_some("broken_redirect"));
+            prefixes = &tracked.prefixes;
+        }
+    }
+    replies.map(3);
+    replies.bulk(b"flags");
+    replies.set(flags.len());
+    flags.iter().for_each(|flag| replies.bulk(flag.as_bytes()));
+    replies.bulk(b"redirect");
+    replies.integer(redirect(session));
+    replies.bulk(b"prefixes");
+    replies.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| replies.bulk(prefix));
+}
+
+/// The log hears once in a front's life that nobody can track here.
+fn say_no_ring() {
+    failure::warn(
+        PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        "CLIENT TRACKING of the Redis protocol is not available in this process".into(),
+        format!(
+            "At most {} processes can notify their clients of changes.",
+            ring::READERS
+        ),
+        "Lower the number of processes of the Redis protocol.",
+    );
+}

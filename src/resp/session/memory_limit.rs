@@ -1,0 +1,165 @@
+//! The memory that clients take, and its bound for all clients of the server together
+//! (`pgcache.resp_max_clients_memory`): the client that takes most is disconnected first.
+//!
+//! Each front counts its own clients after each of their turns, and wherever a message is kept for one of
+//! them. It tells the others its sum and its largest client, so that the front that has the largest one
+//! disconnects it.
+
+use std::time::{Duration, Instant};
+
+use pgrx::PgSqlErrorCode;
+
+use crate::guc::resp as settings;
+use crate::pg::resp::client_registry::Board;
+use crate::pg::session::failure;
+use crate::pg::session::fault::{self, Fault};
+use crate::resp::session::clients::Clients;
+use crate::resp::session::connection::Connection;
+
+/// At most one line of the log in this time.
+const BETWEEN_LINES: Duration = Duration::from_secs(1);
+
+/// The memory of a front's clients.
+pub struct Memory {
+    number: usize,
+    board: Board,
+    /// None: there are no other fronts.
+    others: bool,
+    /// Bytes that all clients of the server may take; None: any.
+    most: Option<usize>,
+    /// Bytes that those of this front take.
+    own: usize,
+    largest: usize,
+    /// Clients that were disconnected.
+    pub evicted: u64,
+    /// The time of the last line of the log, and the clients that were disconnected without one since.
+    said: Option<Instant>,
+    unsaid: u64,
+}
+
+impl Memory {
+    pub fn new(number: usize, board: Board, others: bool, evicted: u64) -> Memory {
+        Memory {
+            number,
+            board,
+            others,
+            most: settings::max_clients_memory(),
+            own: 0,
+            largest: 0,
+            evicted,
+            said: None,
+            unsaid: 0,
+        }
+    }
+
+    /// Reads the setting again.
+    pub fn read_setting(&mut self) {
+        self.most = settings::max_clients_memory();
+    }
+
+    /// Counts a client as it is now.
+    #[inline]
+    pub fn count(&mut self, client: &mut Connection) {
+        let now = client.memory();
+        let before = std::mem::replace(&mut client.counted, now);
+        if before != now {
+            self.own = (self.own + now).saturating_sub(before);
+            self.largest = self.largest.max(now);
+            self.board.set_memory(self.number, self.own, self.largest);
+        }
+    }
+
+    /// A client is gone.
+    pub fn forget(&mut self, client: &Connection) {
+        self.own = self.own.saturating_sub(client.counted);
+        self.board.set_memory(self.number, self.own, self.largest);
+    }
+
+    /// Counts all clients anew: one was lost in the middle of its turn.
+    pub fn count_anew(&mut self, clients: &Clients) {
+        self.own = clients.iter().map(|client| client.counted).sum();
+        self.board.set_memory(self.number, self.own, self.largest);
+    }
+
+    /// Bytes beyond the bound.
+    #[inline]
+    fn excess(&self) -> usize {
+        let Some(most) = self.most else {
+            return 0;
+        };
+        let all = match self.others {
+            true => self.board.clients_memory(),
+            false => self.own,
+        };
+        all.saturating_sub(most)
+    }
+
+    /// Takes the buffers of the largest clients while all of them take more than they may. Returns their
+    /// places: they are to end.
+    #[inline]
+    pub fn bound(&mut self, clients: &mut Clients) -> Vec<usize> {
+        match self.excess() {
+            0 => Vec::new(),
+            _ if fault::on(Fault::ClientsMemoryUnbounded) => Vec::new(),
+            _ => self.evict(clients),
+        }
+    }
+
+    #[cold]
+    fn evict(&mut self, clients: &mut Clients) -> Vec<usize> {
+        let may_go = |client: &Connection| !client.killed && !client.session.is_exempt();
+        let sizes = clients.iter_mut().filter(|(_, client)| may_go(client));
+        let mut largest: Vec<_> = sizes
+            .map(|(place, client)| (client.counted, place))
+            .collect();
+        largest.sort_unstable();
+        self.largest = largest.last().map_or(0, |(size, _)| *size);
+        self.board.set_memory(self.number, self.own, self.largest);
+        let mut ended = Vec::new();
+        while self.excess() > 0
+            && let Some((size, place)) = largest.pop()
+        {
+            if let Some(front) = self.board.larger_front(self.number, size) {
+                self.board.wake_front(front);
+                break;
+            }
+            if let Some(client) = clients.get_mut(place) {
+                self.say(size, client);
+                client.killed = true;
+                client.drop_buffers();
+                self.count(client);
+                self.evicted += 1;
+                ended.push(place);
+            }
+            self.largest = largest.last().map_or(0, |(size, _)| *size);
+            self.board.set_memory(self.number, self.own, self.largest);
+        }
+        ended
+    }
+
+    fn say(&mut self, size: usize, client: &Connection) {
+        if self.said.is_some_and(|said| said.elapsed() < BETWEEN_LINES) {
+            self.unsaid += 1;
+            return;
+        }
+        self.said = Some(Instant::now());
+        let unsaid = match std::mem::take(&mut self.unsaid) {
+            0 => String::new(),
+            more => format!(" {more} more were disconnected since the last such message."),
+        };
+        let kilobytes = |bytes: usize| bytes.div_ceil(1024);
+        failure::warn(
+            PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
+            format!(
+                "disconnected client {} of the Redis protocol because clients use too much memory",
+                client.session.id
+            ),
+            format!(
+                "It used {} kB, the most of all. All clients together may use {} kB.{unsaid}",
+                kilobytes(size),
+                kilobytes(self.most.unwrap_or(0)),
+            ),
+            "Clients that do not read their replies and long transactions take memory. If all of it is needed, raise pgcache.resp_max_clients_memory.",
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! CLIENT PAUSE: commands that are held back, for all clients of the server.
+//!
+//! A client whose command is held back waits with it, so its order holds; others hear nothing of it.
+
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Args, Command, Failure, Writer, integer, rule};
+
+use crate::pg::resp::client_registry::{Board, Pause};
+use crate::pg::session::clock;
+use crate::resp::session::{Session, Waits};
+
+/// Redis' longest time, some centuries.
+const LONGEST: i64 = i64::MAX / 4000;
+
+/// What a front knows of it.
+#[derive(Default)]
+pub struct Pauses {
+    now: Option<Pause>,
+    waiting: Vec<u64>,
+}
+
+impl Pauses {
+    /// Takes in what others have said of it, once a turn: who goes on, and when to look again.
+    pub fn look(&mut self, board: &Board) -> (Vec<u64>, Option<Instant>) {
+        let said = board.pause();
+        if said.is_none() && self.now.is_none() {
+            return (Vec::new(), None);
+        }
+        let now = clock::now();
+        let before = std::mem::replace(&mut self.now, said.filter(|pause| pause.until > now));
+        // Clients that a pause of all commands holds may continue in one of writes.
+        let still_holds = |pause: Pause| pause.all || before.is_some_and(|before| !before.all);
+        let goes_on = match self.now {
+            Some(pause) if still_holds(pause) => Vec::new(),
+            _ => std::mem::take(&mut self.waiting),
+        };
+        let ends = self.now.and_then(|pause| {
+            let left = u64::try_from(pause.until - now).unwrap_or(0);
+            Instant::now().checked_add(Duration::from_micros(left))
+        });
+        (goes_on, ends)
+    }
+
+    /// How many clients are held back.
+    pub fn holds(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A client has ended.
+    pub fn forget(&mut self, id: u64) {
+        self.waiting.retain(|waiting| *waiting != id);
+    }
+
+    /// Whether any command may be held back.
+    pub fn is_on(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// Whether a command is held back; then its client waits.
+    #[inline]
+    pub fn hold(&mut self, session: &mut Session, args: Args<'_>) -> bool {
+        match self.now {
+            None => false,
+            Some(pause) => self.hold_by(pause, session, args),
+        }
+    }
+
+    #[cold]
+    fn hold_by(&mut self, pause: Pause, session: &mut Session, args: Args<'_>) -> bool {
+        // A request that is wrong is answered at once, as by Redis.
+        let entry = Command::check(args).ok();
+        let held = match pause.all {
+            true => entry.is_none_or(|entry| !entry.has(rule::UNPAUSED)),
+            false => entry.is_some_and(|entry| match entry.has(rule::RUNS_QUEUE) {
+                true => session.state.collects_writes(),
+                false => entry.may_write(),
+            }),
+        };
+        // A command that has begun continues.
+        if !held || session.continued.is_some() {
+            return false;
+        }
+        session.waits = Waits::Pause;
+        session.waits_since = Instant::now();
+        self.waiting.push(session.id);
+        true
+    }
+}
+
+/// CLIENT PAUSE, of who may.
+pub fn begin(board: &Board, options: Args<'_>, replies: &mut Writer) {
+    let mode = options.get(1);
+    let all = match mode {
+        None => true,
+        Some(mode) if mode.eq_ignore_ascii_case(b"all") => true,
+        Some(mode) if mode.eq_ignore_ascii_case(b"write") => false,
+        Some(_) => return replies.error(&[b"ERR CLIENT PAUSE mode must be WRITE or ALL"]),
+    };
+    if options.len() > 2 {
+        return Failure::Syntax.write(replies);
+    }
+    match options.get(0).and_then(integer) {
+        Some(time) if time < 0 => replies.error(&[b"ERR timeout is negative"]),
+        Some(time) if time <= LONGEST => {
+            let until = clock::now().saturating_add(time.saturating_mul(1000));
+            board.begin_pause(until.min(i64::MAX / 4), all);
+            replies.simple("OK");
+        }
+        _ => replies.error(&[b"ERR timeout is not an integer or out of range"]),
+    }
+}
+
+/// CLIENT UNPAUSE, of who may.
+pub fn end(board: &Board, replies: &mut Writer) {
+    board.end_pause();
+    replies.simple("OK");
+}

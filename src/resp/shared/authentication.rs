@@ -1,0 +1,243 @@
+//! Who a client is, and what it may do: asked of a back where the front does not know it. The request
+//! stays where it is until the answer comes, and is then looked at again.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
+
+use crate::resp::auth::{AuthFailure, Powers};
+use crate::resp::ipc::permission_cache::{Decided, Undecided};
+use crate::resp::ipc::request::{Password, Question, RoleName};
+use crate::resp::session::{Implicit, Session, Waits};
+use crate::resp::shared::Core;
+
+/// What came of a command.
+pub enum Step {
+    Done,
+    /// A long one goes on in the next turn: its request stays.
+    More,
+    /// It goes on when a back has answered: its request stays.
+    Wait,
+    /// It could not ask the back: its request stays.
+    Starve,
+    /// A back runs it: what is to be handed over was begun (`Core::bundle`).
+    HandOver,
+    /// The connection ends after this reply.
+    Close,
+}
+
+/// Lets a client in that has not said who it is, if it may be the default role without a word, or if
+/// the command is one for everybody.
+pub fn admit(
+    core: &mut Core,
+    session: &mut Session,
+    args: Args<'_>,
+    replies: &mut Writer,
+) -> Result<(), Step> {
+    let done = |failure: Failure<'_>, replies: &mut Writer| {
+        failure.write(replies);
+        Err(Step::Done)
+    };
+    let entry = match Command::check(args) {
+        Ok(entry) => entry,
+        Err(failure) => return done(failure, replies),
+    };
+    let greets = entry.has(rule::GREETS);
+    if entry.flags & flag::NO_AUTH != 0 && !greets || Command::names_role(entry, args) {
+        return Ok(());
+    }
+    match (session.implicit, core.limits.default_role) {
+        (Implicit::Unknown, Some(_)) => Err(ask_implicit(core, session)),
+        _ if greets => Ok(()),
+        _ => done(Failure::NotAuthenticated, replies),
+    }
+}
+
+/// Asks whether a client is the default role without a word.
+pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Step {
+    match core.limits.default_role {
+        Some(user) => ask(core, session, Waits::Implicit, user, None),
+        None => Step::Close,
+    }
+}
+
+/// Asks a back who the client is.
+fn ask(
+    core: &mut Core,
+    session: &mut Session,
+    waits: Waits,
+    user: RoleName,
+    password: Option<Password>,
+) -> Step {
+    let question = Question::Authenticate {
+        user,
+        password,
+        peer: session.peer,
+        certificate: session.certificate.as_deref().copied(),
+    };
+    let slow = question.is_slow();
+    session.asked = session.asked.wrapping_add(1);
+    if !core
+        .queue
+        .ask(core.number, session.ticket(), slow, question)
+    {
+        return Step::Starve;
+    }
+    session.waits = waits;
+    session.waits_since = Instant::now();
+    Step::Wait
+}
+
+/// What came of a name and a password. The first time they are given to a back.
+pub fn authenticate(
+    core: &mut Core,
+    session: &mut Session,
+    user: Option<&[u8]>,
+    password: &[u8],
+    replies: &mut Writer,
+) -> Result<(), Step> {
+    if let Some(result) = session.authentication.take() {
+        return match result {
+            Ok(Ok(authenticated)) => {
+                let user = named(core, user).unwrap_or_default();
+                if core.log_in(session, &authenticated, &user) {
+                    return Ok(());
+                }
+                replies.error(&[b"ERR too many connections for the role or the database"]);
+                Err(Step::Done)
+            }
+            Ok(Err(failure)) => {
+                write_words(failure.words(), replies);
+                Err(Step::Done)
+            }
+            Err(()) => {
+                replies.error(&[b"ERR authentication failed because of an error in the server"]);
+                Err(Step::Done)
+            }
+        };
+    }
+    if !session.peer.hides_words() && !core.limits.cleartext {
+        write_words(AuthFailure::Cleartext.words(), replies);
+        return Err(Step::Done);
+    }
+    let user = named(core, user).and_then(|user| RoleName::new(&user));
+    match (user, Password::new(password)) {
+        (Some(user), Some(password)) => {
+            let waits = Waits::Authentication;
+            Err(ask(core, session, waits, user, Some(password)))
+        }
+        _ => {
+            Failure::WrongPassword.write(replies);
+            Err(Step::Done)
+        }
+    }
+}
+
+fn write_words(words: &str, replies: &mut Writer) {
+    replies.error(&[words.as_bytes()]);
+}
+
+/// The role that a client names. None: it means the default one, and there is none.
+fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
+    match user {
+        Some(user) if user != b"default" => Some(user.to_vec()),
+        _ => Some(core.limits.default_role?.as_bytes().to_vec()),
+    }
+}
+
+/// What the client's role may do with the cache of its database.
+#[inline]
+pub fn decided(
+    core: &mut Core,
+    session: &mut Session,
+    replies: &mut Writer,
+) -> Result<Rc<Decided>, Step> {
+    if let Some(decided) = &session.decided
+        && decided.holds()
+        && !decided.is_past(session.by_password)
+    {
+        return Ok(Rc::clone(decided));
+    }
+    session.decided = None;
+    let decided = decided_in(core, session, session.database, replies)?;
+    session.decided = Some(Rc::clone(&decided));
+    Ok(decided)
+}
+
+/// The same for another of the databases.
+pub fn decided_in(
+    core: &mut Core,
+    session: &mut Session,
+    database: u32,
+    replies: &mut Writer,
+) -> Result<Rc<Decided>, Step> {
+    let Some(role) = session.role else {
+        Failure::NotAuthenticated.write(replies);
+        return Err(Step::Done);
+    };
+    let looked_up = core
+        .decisions
+        .look_up(&core.queue, role, database, session.id);
+    match looked_up {
+        Ok(decided) if decided.is_past(session.by_password) => {
+            replies.error(&[b"NOAUTH the role's password has expired"]);
+            Err(Step::Done)
+        }
+        Ok(decided) => Ok(decided),
+        Err(Undecided::Asked) => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        Err(Undecided::NoPlace) => Err(Step::Starve),
+        Err(Undecided::Refused(why)) => {
+            write_words(why.words(), replies);
+            Err(Step::Done)
+        }
+        Err(Undecided::Failed) => {
+            replies.error(&[
+                b"ERR could not determine the privileges of the role: see the server's log",
+            ]);
+            Err(Step::Done)
+        }
+    }
+}
+
+/// Whether a role has this name.
+pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
+    let Some(name) = RoleName::new(name) else {
+        return Ok(false);
+    };
+    match core
+        .role_names
+        .look_up(&core.queue, core.number, name, session.id)
+    {
+        Ok(is_role) => Ok(is_role),
+        Err(Undecided::Asked) => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        Err(_) => Err(Step::Starve),
+    }
+}
+
+/// What the client's role may do besides its commands on entries.
+pub fn powers(core: &mut Core, session: &mut Session) -> Result<Powers, Step> {
+    let Some(role) = session.role else {
+        return Ok(Powers::default());
+    };
+    match core
+        .powers
+        .look_up(&core.queue, core.number, role, session.id)
+    {
+        Ok(powers) => Ok(powers),
+        Err(Undecided::Asked) => {
+            session.waits = Waits::Decision;
+            session.waits_since = Instant::now();
+            Err(Step::Wait)
+        }
+        Err(_) => Err(Step::Starve),
+    }
+}

@@ -1,0 +1,801 @@
+//! What a front's clients share: the clients themselves, decisions, the queue, limits, figures.
+
+pub mod authentication;
+pub mod client_list;
+pub mod rate;
+pub mod tracking;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use pgcache_resp::{Protocol, Writer};
+use pgrx::pg_sys::Oid;
+use socket2::Socket;
+
+use crate::cache::memory::raw;
+use crate::guc::resp as settings;
+use crate::pg::resp::catalog_requests::Queue;
+use crate::pg::resp::client_registry::{self, Board, Claimed, Figure, LoggedIn, Now};
+use crate::pg::resp::messages::{Found, Message, Messages, Reader};
+use crate::pg::resp::multi_process::{self, Several};
+use crate::pg::resp::system;
+use crate::pg::resp::work_queue::Desk;
+use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::failure;
+use crate::pg::session::fault::{self, Fault};
+use crate::resp::auth::{Authenticated, Powers};
+use crate::resp::commands::channels::{self, Hub};
+use crate::resp::commands::remote_subscribers;
+use crate::resp::ipc::entry_counts::Tallies;
+use crate::resp::ipc::pending_batch::{Bundle, Counter};
+use crate::resp::ipc::permission_cache::{Decisions, Undecided, is_locked};
+use crate::resp::ipc::request::{Answer, CacheName, Question, RoleName};
+use crate::resp::ipc::role_names::RoleNames;
+use crate::resp::ipc::server_privileges::AllPowers;
+use crate::resp::net::tls::{Pace, Tls};
+use crate::resp::session::clients::Clients;
+use crate::resp::session::connection::Connection;
+use crate::resp::session::memory_limit::Memory;
+use crate::resp::session::pauses::Pauses;
+use crate::resp::session::read_batch::Ahead;
+use crate::resp::session::{Flushing, Implicit, Session, Waits};
+use crate::resp::shared::rate::Rate;
+use crate::resp::tracking::state::Tracking;
+
+/// Messages of sessions that are handed out in one turn.
+const PUBLISHED: usize = 1024;
+/// Bytes at which these may look to compare their channels with patterns in one turn: a millisecond, and more than one
+/// comparison takes.
+const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
+/// Roles that are asked about at once.
+const ASKED_AT_ONCE: usize = 256;
+/// How long the reply to a wrong password is held back.
+const PENALTY: Duration = Duration::from_secs(1);
+/// After how long a cache is asked for again that somebody has locked.
+const LOCKED: Duration = Duration::from_millis(20);
+
+/// What is counted. It goes on from what the front's predecessor had counted; the board has the same
+/// for all fronts.
+#[derive(Default)]
+pub struct Figures {
+    pub connections: u64,
+    pub rejected: u64,
+    pub commands: u64,
+    /// Turns of clients in which commands ran, and the most commands in one since that was shown.
+    pub batches: u64,
+    pub largest_batch: u64,
+    pub input: u64,
+    pub output: u64,
+    pub failed_authentications: u64,
+    pub failed_handshakes: u64,
+    pub cut_off: u64,
+    pub killed: u64,
+    pub questions: u64,
+    pub queue_full: u64,
+    pub messages: u64,
+    pub overflows: u64,
+    /// Hits and misses of the predecessor; this process' own are counted where entries are read.
+    former_reads: (u64, u64),
+    /// Microseconds of processor time: of the predecessor, and with this process'.
+    former_cpu: (u64, u64),
+    cpu: (u64, u64),
+}
+
+impl Figures {
+    fn going_on_from(former: &client_registry::Figures) -> Figures {
+        let was = |figure: Figure| former.get(figure as usize).copied().unwrap_or(0);
+        Figures {
+            connections: was(Figure::Connections),
+            rejected: was(Figure::Rejected),
+            commands: was(Figure::Commands),
+            batches: was(Figure::Batches),
+            largest_batch: 0,
+            input: was(Figure::Input),
+            output: was(Figure::Output),
+            failed_authentications: was(Figure::FailedAuthentications),
+            cut_off: was(Figure::CutOff),
+            killed: was(Figure::Killed),
+            questions: was(Figure::Questions),
+            queue_full: was(Figure::QueueFull),
+            messages: was(Figure::Messages),
+            overflows: was(Figure::Overflows),
+            failed_handshakes: was(Figure::FailedHandshakes),
+            former_reads: (was(Figure::Hits), was(Figure::Misses)),
+            former_cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
+            cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
+        }
+    }
+
+    /// Reads the processor time of this process.
+    fn read_cpu(&mut self) {
+        let (user, system) = system::cpu_time();
+        self.cpu = (self.former_cpu.0 + user, self.former_cpu.1 + system);
+    }
+
+    /// In the order of [`Figure`].
+    fn for_board(&self, evicted: u64) -> client_registry::Figures {
+        let (hits, misses) = raw::reads();
+        [
+            self.connections,
+            self.rejected,
+            self.commands,
+            self.batches,
+            self.former_reads.0 + hits,
+            self.former_reads.1 + misses,
+            self.input,
+            self.output,
+            self.failed_authentications,
+            self.cut_off,
+            self.killed,
+            self.questions,
+            self.queue_full,
+            self.messages,
+            self.overflows,
+            self.failed_handshakes,
+            evicted,
+            self.cpu.0,
+            self.cpu.1,
+        ]
+    }
+}
+
+/// What the settings say, as they were read last.
+pub struct Limits {
+    pub request: usize,
+    pub output: usize,
+    pub clients: usize,
+    pub idle: Option<Duration>,
+    pub authentication: Option<Duration>,
+    pub cleartext: bool,
+    /// Commands that take so long are logged; None: none are.
+    pub slow: Option<Duration>,
+    /// None: nobody.
+    pub default_role: Option<RoleName>,
+}
+
+impl Limits {
+    fn read() -> Limits {
+        Limits {
+            request: settings::max_request(),
+            output: settings::max_output(),
+            clients: settings::max_clients(),
+            idle: settings::idle_timeout(),
+            authentication: settings::authentication_timeout(),
+            cleartext: settings::cleartext(),
+            slow: settings::slower_than(),
+            default_role: RoleName::new(settings::default_role().as_bytes())
+                .filter(|role| !role.as_bytes().is_empty()),
+        }
+    }
+}
+
+/// What is shared.
+pub struct Core {
+    pub number: usize,
+    pub queue: Queue<Question, Answer>,
+    pub board: Board,
+    /// None: this is the only front.
+    pub several: Option<Several>,
+    pub clients: Clients,
+    pub decisions: Decisions,
+    pub powers: AllPowers,
+    pub tallies: Tallies,
+    pub role_names: RoleNames,
+    pub pauses: Pauses,
+    pub limits: Limits,
+    pub tls: Tls,
+    pub handshakes: Pace,
+    pub memory: Memory,
+    pub figures: Figures,
+    pub tracking: Tracking,
+    /// Commands per second.
+    pub rate: Rate,
+    pub began: Instant,
+    pub began_at: Timestamp,
+    /// Places of clients that are to be served.
+    pub ready: VecDeque<usize>,
+    /// Clients that are held back, until when, and as what they wait for.
+    held: Vec<(Instant, u64, Waits)>,
+    /// Where commands are handed over.
+    pub counter: Counter,
+    /// What the client that is being served hands over.
+    pub bundle: Option<Bundle>,
+    /// Clients that found no place in the queue.
+    starved: Vec<u64>,
+    /// How many clients each role has.
+    roles: HashMap<u32, usize>,
+    /// What was read of clients that are to be served.
+    pub ahead: Ahead,
+    /// The moment at which the commands of a client act: the clock is asked once for all that it has sent.
+    pub now: Timestamp,
+    /// Places on the board that were given back.
+    freed: Vec<Claimed>,
+    /// What sessions have published.
+    published: Option<Reader>,
+    /// One of these that is still to be compared with the patterns behind this one.
+    partly_published: Option<(Message, Box<[u8]>)>,
+    replies: Option<Writer>,
+}
+
+impl Core {
+    pub fn new(number: usize, queue: Queue<Question, Answer>, board: Board, desk: Desk) -> Core {
+        let several = multi_process::begin(number, settings::workers());
+        remote_subscribers::begin(number, board, several);
+        let former = board.begin_front(number);
+        let evicted = former[Figure::Evicted as usize];
+        let mut core = Core {
+            number,
+            queue,
+            board,
+            several,
+            clients: Clients::default(),
+            decisions: Decisions::new(number),
+            powers: AllPowers::default(),
+            tallies: Tallies::default(),
+            role_names: RoleNames::default(),
+            pauses: Pauses::default(),
+            limits: Limits::read(),
+            tls: Tls::new(),
+            handshakes: Pace::new(),
+            memory: Memory::new(number, board, several.is_some(), evicted),
+            figures: Figures::going_on_from(&former),
+            tracking: Tracking::new(number),
+            rate: Rate::default(),
+            began: Instant::now(),
+            began_at: clock::now(),
+            ready: VecDeque::new(),
+            held: Vec::new(),
+            starved: Vec::new(),
+            counter: Counter::new(desk, number),
+            bundle: None,
+            roles: HashMap::new(),
+            ahead: Ahead::default(),
+            now: clock::now(),
+            freed: Vec::new(),
+            published: Messages::of_server().map(|messages| messages.reader(number)),
+            partly_published: None,
+            replies: None,
+        };
+        core.read_settings();
+        core
+    }
+
+    /// Takes over what the settings say now.
+    pub fn read_settings(&mut self) {
+        self.limits = Limits::read();
+        self.memory.read_setting();
+        self.tracking.read_settings();
+        let names = settings::caches();
+        let names = names.iter().map(|name| {
+            // A name that is too long is that of no cache.
+            CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
+        });
+        self.decisions.set_names(names.flatten().collect());
+        if self.decisions.take_moved() {
+            self.owe_all();
+        }
+    }
+
+    /// A place for the next client, for this front; None: the board is full.
+    pub fn claim_for(&mut self, front: usize) -> Option<Claimed> {
+        self.board.claim(front, &mut self.freed)
+    }
+
+    /// Tells a connection that there are too many. What it does not take it never reads.
+    pub fn turn_away(&mut self, socket: &Socket) {
+        self.figures.rejected += 1;
+        let _ = socket.send(b"-ERR max number of clients reached\r\n");
+    }
+
+    /// Shows others what was counted.
+    pub fn show_figures(&mut self) {
+        let moment = Instant::now();
+        let is_due = self.rate.is_due(moment);
+        if is_due {
+            self.figures.read_cpu();
+        }
+        let figures = self.figures.for_board(self.memory.evicted);
+        let now = Now {
+            clients: self.clients.len() as u64,
+            tracking: self.tracking.clients() as u64,
+            tracked_keys: self.tracking.keys() as u64,
+            blocked: self.pauses.holds() as u64,
+            largest_batch: std::mem::take(&mut self.figures.largest_batch),
+        };
+        self.board.set_figures(self.number, &figures, &now);
+        if is_due {
+            let commands = self.board.figures()[Figure::Commands as usize];
+            self.rate.add(moment, commands);
+        }
+    }
+
+    /// Takes in what others have said of CLIENT PAUSE; when to look again.
+    pub fn look_at_pause(&mut self) -> Option<Instant> {
+        let (goes_on, ends) = self.pauses.look(&self.board);
+        goes_on
+            .into_iter()
+            .for_each(|id| self.wake(id, Waits::Pause));
+        ends
+    }
+
+    /// Counts a client as it is now.
+    #[inline]
+    pub fn count_memory(&mut self, client: &mut Connection) {
+        self.memory.count(client);
+    }
+
+    /// Disconnects the largest clients while all of them take more memory than they may.
+    #[inline]
+    pub fn bound_memory(&mut self) {
+        for place in self.memory.bound(&mut self.clients) {
+            self.enqueue(place);
+        }
+    }
+
+    /// Ends those clients that others want to be ended.
+    pub fn end_asked(&mut self) {
+        if !self.board.has_ends(self.number) {
+            return;
+        }
+        let mut places = Vec::new();
+        for (place, client) in self.clients.iter_mut() {
+            let session = &client.session;
+            let claimed = session.place.as_ref();
+            if claimed.is_some_and(|claimed| self.board.is_to_end(claimed, session.id)) {
+                client.killed = true;
+                places.push(place);
+            }
+        }
+        self.figures.killed += places.len() as u64;
+        places.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// Ends clients whose role is gone or may not log in any more: they would read channels for ever. A
+    /// role of which nothing is known is asked about, and counts the next time.
+    pub fn end_locked_out(&mut self) {
+        let now = clock::now();
+        let mut asked = 0;
+        let mut ends: Vec<(u32, Powers)> = Vec::new();
+        for role in self.roles.keys() {
+            let of_role = Oid::from_u32(*role);
+            match self.powers.look_up(&self.queue, self.number, of_role, 0) {
+                Ok(powers) if powers.is_locked_out => ends.push((*role, powers)),
+                Ok(powers) if powers.valid_until.is_some_and(|until| until < now) => {
+                    ends.push((*role, powers));
+                }
+                Ok(_) => {}
+                Err(Undecided::Asked) if asked < ASKED_AT_ONCE => asked += 1,
+                Err(_) => break,
+            }
+        }
+        if ends.is_empty() || fault::on(Fault::LockedOutStay) {
+            return;
+        }
+        let mut places = Vec::new();
+        for (place, client) in self.clients.iter_mut() {
+            let session = &client.session;
+            let role = session.role.map(|role| role.to_u32());
+            let goes = ends.iter().any(|(of, powers)| {
+                Some(*of) == role && (powers.is_locked_out || session.by_password)
+            });
+            if goes && !client.killed {
+                client.killed = true;
+                places.push(place);
+            }
+        }
+        if !places.is_empty() {
+            self.figures.killed += places.len() as u64;
+            failure::log(format!(
+                "disconnected {} clients of the Redis protocol whose roles may no longer log in",
+                places.len()
+            ));
+        }
+        places.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// A writer for a client's replies.
+    pub fn take_replies(&mut self, protocol: Protocol, limit: usize) -> Writer {
+        match self.replies.take() {
+            Some(mut replies) => {
+                replies.restart(protocol, limit);
+                replies
+            }
+            None => Writer::new(protocol, limit),
+        }
+    }
+
+    pub fn give_replies(&mut self, replies: Writer) {
+        self.replies = Some(replies);
+    }
+
+    /// Reads some of those who are to be served; how many were taken from the list.
+    pub fn read_ahead(&mut self, most: usize) -> usize {
+        let requests = pgcache_resp::Limits::new(self.limits.request);
+        self.ahead
+            .read(&mut self.clients, &mut self.ready, most, &requests)
+    }
+
+    /// The client at this place is to be served, if it is not on the list.
+    pub fn enqueue(&mut self, place: usize) {
+        if let Some(client) = self.clients.get_mut(place)
+            && !client.queued
+        {
+            client.queued = true;
+            self.ready.push_back(place);
+        }
+    }
+
+    /// A client that found no place in the queue asks again when there may be one.
+    pub fn starve(&mut self, id: u64) {
+        self.figures.queue_full += 1;
+        self.starved.push(id);
+    }
+
+    /// Whether somebody waits for a place in the queue.
+    pub fn has_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Those who found no place try again.
+    pub fn feed_starved(&mut self) {
+        for id in std::mem::take(&mut self.starved) {
+            if let Some(place) = self.clients.place_of(id) {
+                self.enqueue(place);
+            }
+        }
+    }
+
+    /// As many of these.
+    pub fn feed_some_starved(&mut self, most: usize) {
+        let most = most.min(self.starved.len());
+        for id in self.starved.drain(..most).collect::<Vec<_>>() {
+            if let Some(place) = self.clients.place_of(id) {
+                self.enqueue(place);
+            }
+        }
+    }
+
+    /// Takes what the backs have answered to questions.
+    pub fn take_answers(&mut self) {
+        while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
+            self.figures.questions += 1;
+            let waiting = self
+                .powers
+                .answered(ticket, &answer)
+                .or_else(|| self.tallies.answered(ticket, &answer))
+                .or_else(|| self.role_names.answered(ticket, &answer));
+            let waiting = match waiting {
+                None => self.decisions.answered(&self.queue, ticket, &answer),
+                waiting => waiting,
+            };
+            match waiting {
+                Some(waiting) => {
+                    let locked = is_locked(&answer);
+                    waiting.into_iter().for_each(|id| self.decided(id, locked));
+                }
+                None => self.authenticated(ticket, answer),
+            }
+            self.feed_starved();
+        }
+        if self.decisions.take_moved() {
+            self.owe_all();
+        }
+    }
+
+    /// A client goes on that waits for this. It may wait for something else by now: what was asked inside of
+    /// EXEC is answered later, and whose command is at a back must not go on for that.
+    pub fn wake(&mut self, id: u64, awaited: Waits) {
+        if let Some(place) = self.clients.place_of(id)
+            && let Some(client) = self.clients.get_mut(place)
+            && client.session.waits == awaited
+        {
+            client.session.waits = Waits::Nothing;
+            self.enqueue(place);
+        }
+    }
+
+    /// A client goes on that waits for a decision; it may wait for something else by now. Where the
+    /// cache is locked it asks again after a while.
+    fn decided(&mut self, id: u64, locked: bool) {
+        let place = self.clients.place_of(id);
+        let client = place.and_then(|place| self.clients.get_mut(place));
+        if client.is_some_and(|client| client.session.waits == Waits::Decision) {
+            match locked {
+                true => self
+                    .held
+                    .push((Instant::now() + LOCKED, id, Waits::Decision)),
+                false => self.wake(id, Waits::Decision),
+            }
+        }
+    }
+
+    /// The answer to its last question counts. One that it did not wait for, because it was asked inside
+    /// of EXEC, must not be taken for the answer to another name and password.
+    fn authenticated(&mut self, ticket: u64, answer: Answer) {
+        let id = Session::id_of(ticket);
+        let Some(place) = self.clients.place_of(id) else {
+            return;
+        };
+        let client = self.clients.get_mut(place);
+        if client.is_none_or(|client| client.session.ticket() != ticket) {
+            return;
+        }
+        let default_role = self.limits.default_role;
+        let Some(mut client) = self.clients.take(place) else {
+            return;
+        };
+        let awaited = client.session.waits;
+        let held = self.note_authentication(&mut client.session, answer, default_role);
+        self.clients.put_back(place, client);
+        match awaited {
+            Waits::Implicit | Waits::Authentication if held => {
+                self.held.push((Instant::now() + PENALTY, id, awaited));
+            }
+            Waits::Implicit | Waits::Authentication => self.wake(id, awaited),
+            Waits::Nothing | Waits::Decision | Waits::Pause | Waits::Table => {}
+        }
+    }
+
+    /// Tells a client what came of its authentication; whether it is to be kept waiting.
+    fn note_authentication(
+        &mut self,
+        session: &mut Session,
+        answer: Answer,
+        default_role: Option<RoleName>,
+    ) -> bool {
+        let result = match answer {
+            Answer::Authenticated(result) => Some(result),
+            Answer::Decided(_)
+            | Answer::Powers(_)
+            | Answer::IsRole(_)
+            | Answer::Tallied(_)
+            | Answer::Failed => None,
+        };
+        match (session.waits, result) {
+            (Waits::Implicit, Some(Ok(authenticated))) => {
+                let user = default_role.as_ref().map_or(&b""[..], RoleName::as_bytes);
+                if !self.log_in(session, &authenticated, user) {
+                    session.implicit = Implicit::Refused;
+                }
+                false
+            }
+            (Waits::Implicit, _) => {
+                session.implicit = Implicit::Refused;
+                false
+            }
+            (Waits::Authentication, result) => {
+                session.authentication = Some(result.ok_or(()));
+                let failed = !matches!(result, Some(Ok(_)));
+                self.figures.failed_authentications += u64::from(failed);
+                failed
+            }
+            _ => false,
+        }
+    }
+
+    /// The client is this role from now on, unless there are too many.
+    pub fn log_in(
+        &mut self,
+        session: &mut Session,
+        authenticated: &Authenticated,
+        user: &[u8],
+    ) -> bool {
+        let count = |clients: usize| u32::try_from(clients).unwrap_or(u32::MAX);
+        let others = self.others(session, authenticated);
+        let has_room = |room: Option<u32>, taken| room.is_none_or(|room| count(taken) < room);
+        if !has_room(authenticated.room_of_role, others.of_role)
+            || !has_room(authenticated.room_of_database, others.all)
+        {
+            // Who is refused stays who it is.
+            if let Some(place) = &session.place {
+                let role = session.role.map_or(0, |role| role.to_u32());
+                self.board.set_role(place, role);
+            }
+            return false;
+        }
+        self.log_out(session);
+        *self.roles.entry(authenticated.role.to_u32()).or_default() += 1;
+        session.role = Some(authenticated.role);
+        session.is_superuser = authenticated.is_superuser;
+        session.changed = true;
+        session.user = user.into();
+        session.by_password = authenticated.by_password;
+        session.decided = None;
+        true
+    }
+
+    /// How many other clients there are, for limits that there are: whom the client is now it will not be
+    /// then.
+    fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
+        let role = authenticated.role.to_u32();
+        if let (Some(_), Some(place)) = (self.several, &session.place) {
+            self.board.set_role(place, role);
+            return match (authenticated.room_of_role, authenticated.room_of_database) {
+                (None, None) => LoggedIn::default(),
+                _ => self.board.logged_in(place, role),
+            };
+        }
+        let of_role = self.roles.get(&role).copied().unwrap_or(0);
+        LoggedIn {
+            of_role: of_role - usize::from(session.role == Some(authenticated.role)),
+            all: self.roles.values().sum::<usize>() - usize::from(session.role.is_some()),
+        }
+    }
+
+    /// The client is no role any more.
+    pub fn log_out(&mut self, session: &mut Session) {
+        let Some(role) = session.role.take() else {
+            return;
+        };
+        session.decided = None;
+        session.flushing = Flushing::No;
+        session.is_superuser = false;
+        session.changed = true;
+        if let Some(clients) = self.roles.get_mut(&role.to_u32()) {
+            *clients -= 1;
+            if *clients == 0 {
+                self.roles.remove(&role.to_u32());
+            }
+        }
+    }
+
+    /// Counts anew how many clients each role has: one was lost in the middle of its turn.
+    pub fn count_roles(&mut self) {
+        self.roles.clear();
+        for role in self.clients.iter().filter_map(|client| client.session.role) {
+            *self.roles.entry(role.to_u32()).or_default() += 1;
+        }
+        self.memory.count_anew(&self.clients);
+    }
+
+    /// Forgets a client that has been taken out or is at this place.
+    pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
+        if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
+            client.end();
+            let session = &mut client.session;
+            if let Some(place) = session.handed.take() {
+                self.counter.desk.leave(place);
+            }
+            if let Some(answered) = session.answered.take() {
+                self.counter.give_back(answered);
+            }
+            if client.session.waits == Waits::Pause {
+                self.pauses.forget(client.session.id);
+            }
+            self.log_out(&mut client.session);
+            self.memory.forget(&client);
+            self.redirect_lost(client.session.id);
+            let session = &client.session;
+            self.tracking.end(session.id, session.tracking.as_deref());
+            self.unshow(client.session.place.take());
+            self.clients.remove(place, client.session.id);
+        }
+    }
+
+    /// A connection is gone that may have tracked keys for another client.
+    pub fn redirect_lost(&mut self, id: u64) {
+        let most = self.limits.output;
+        let target = self.tracking.redirect_lost(id, &mut self.clients, most);
+        target.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// A database of the protocol has become another cache: no client knows which of its keys it read there.
+    fn owe_all(&mut self) {
+        let owed = self.tracking.owe_all(&mut self.clients);
+        owed.into_iter().for_each(|place| self.enqueue(place));
+    }
+
+    /// Takes a client that is gone from the board.
+    pub fn unshow(&mut self, place: Option<Claimed>) {
+        if let Some(place) = place {
+            self.board.give_back(&place);
+            // Of several fronts the first one claims.
+            if self.number == 0 {
+                self.freed.push(place);
+            }
+        }
+    }
+
+    /// Takes those from the board that are not among the clients: one was lost in the middle of its turn.
+    pub fn unshow_lost(&mut self, id: u64) {
+        if let Some(place) = self.board.place_of(self.number, id) {
+            self.unshow(Some(place));
+        }
+    }
+
+    /// Hands out what sessions have published. Where some of it was lost those who read channels are
+    /// cut off, as one is that does not read: then they know.
+    pub fn take_published(&mut self) {
+        let Some(mut published) = self.published.take() else {
+            return;
+        };
+        if published.has_more() || self.partly_published.is_some() {
+            self.hand_out(&mut published);
+        }
+        self.published = Some(published);
+    }
+
+    fn hand_out(&mut self, published: &mut Reader) {
+        if !channels::has_readers() {
+            self.partly_published = None;
+            return published.pass();
+        }
+        let mut looks = PUBLISHED_LOOKS;
+        if let Some((message, after)) = self.partly_published.take() {
+            self.hand_out_one(message, Some(&after), &mut looks);
+        }
+        for _ in 0..PUBLISHED {
+            if self.partly_published.is_some() {
+                return;
+            }
+            match published.next() {
+                None => return,
+                Some(Found::Message(message)) => {
+                    self.figures.messages += 1;
+                    self.hand_out_one(message, None, &mut looks);
+                }
+                Some(Found::Lost) => {
+                    self.figures.overflows += 1;
+                    for id in channels::readers() {
+                        self.cut_off(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands out one, to the readers by patterns behind this one or to all. The rest follows in the next turn.
+    fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
+        let (channel, text) = (&message.channel, &message.text);
+        let rest = channels::publish_from_outside(channel, text, after, looks, self);
+        self.partly_published = rest.map(|after| (message, after));
+    }
+
+    /// Whether messages of sessions wait.
+    pub fn has_published(&self) -> bool {
+        self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::has_more)
+    }
+
+    fn cut_off(&mut self, id: u64) {
+        if let Some(place) = self.clients.place_of(id) {
+            if let Some(client) = self.clients.get_mut(place) {
+                client.killed = true;
+            }
+            self.figures.cut_off += 1;
+            self.enqueue(place);
+        }
+    }
+
+    /// Lets those go on whose time has come; until when the next one is held.
+    pub fn release_held(&mut self, now: Instant) -> Option<Instant> {
+        let held = std::mem::take(&mut self.held).into_iter();
+        let (due, held): (Vec<_>, Vec<_>) = held.partition(|(until, ..)| *until <= now);
+        self.held = held;
+        for (_, id, awaited) in due {
+            self.wake(id, awaited);
+        }
+        self.held.iter().map(|(until, ..)| *until).min()
+    }
+}
+
+impl Hub for Core {
+    fn send(&mut self, client: u64, write: &dyn Fn(&mut Writer)) {
+        let limit = self.limits.output;
+        let Some(place) = self.clients.place_of(client) else {
+            return;
+        };
+        let Some(reader) = self.clients.get_mut(place) else {
+            return;
+        };
+        let room = limit.saturating_sub(reader.unsent());
+        let mut message = Writer::new(reader.session.protocol, room);
+        write(&mut message);
+        let sent = !message.overflowed() && reader.push(message.as_bytes());
+        reader.killed |= !sent;
+        self.memory.count(reader);
+        if !sent {
+            self.enqueue(place);
+        }
+        self.bound_memory();
+    }
+}

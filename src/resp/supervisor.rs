@@ -1,0 +1,170 @@
+//! Keeps the processes of the Redis protocol running: what the launcher does besides its own work.
+//!
+//! They are no workers that Postgres itself starts again: without their database these would fail
+//! every few seconds, each time with a FATAL in the log. So the launcher looks first whether the
+//! database is there, and says once what is missing.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys::Oid;
+
+use crate::guc::resp as settings;
+use crate::pg::catalog::database;
+use crate::pg::resp::catalog_requests::{Kind, Queue};
+use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::process;
+use crate::pg::session::failure;
+use crate::pg::worker::background::{self, Started};
+use crate::resp::ipc::request::{Answer, Question};
+
+/// A process that ended is started again after this time, if it had not lived for longer.
+const START_AGAIN: Duration = Duration::from_secs(5);
+/// How often the launcher looks whether all are there.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often it looks for what is missing.
+const LOOK_FOR_MISSING: Duration = Duration::from_secs(1);
+
+/// A place for a process.
+struct Place {
+    kind: Kind,
+    number: usize,
+    started: Option<(Started, Instant)>,
+    /// Not to be started before.
+    not_before: Option<Instant>,
+}
+
+/// What is missing, and was said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Nothing,
+    Database,
+    Workers,
+}
+
+struct Keeper {
+    queue: Queue<Question, Answer>,
+    places: Vec<Place>,
+    said: Missing,
+}
+
+thread_local! {
+    static KEEPER: RefCell<Option<Keeper>> = const { RefCell::new(None) };
+}
+
+/// Starts what is not there. After how long to look again; None: there is nothing to look after.
+pub fn keep() -> Option<Duration> {
+    KEEPER.with_borrow_mut(|keeper| {
+        if keeper.is_none() {
+            *keeper = Keeper::new();
+        }
+        keeper.as_mut().map(Keeper::look)
+    })
+}
+
+impl Keeper {
+    /// None where nothing listens.
+    fn new() -> Option<Keeper> {
+        let queue = Queue::of_server()?;
+        let place = |kind| {
+            move |number| Place {
+                kind,
+                number,
+                started: None,
+                not_before: None,
+            }
+        };
+        let backs = (0..settings::backs()).map(place(Kind::Back));
+        Some(Keeper {
+            queue,
+            places: backs
+                .chain((0..settings::workers()).map(place(Kind::Front)))
+                .collect(),
+            said: Missing::Nothing,
+        })
+    }
+
+    fn look(&mut self) -> Duration {
+        let now = Instant::now();
+        let mut empty = Vec::new();
+        for (index, place) in self.places.iter_mut().enumerate() {
+            if place.is_empty(&self.queue, now) {
+                empty.push(index);
+            }
+        }
+        if empty.is_empty() {
+            self.say(Missing::Nothing);
+            return LOOK;
+        }
+        let Some(database) = find_database() else {
+            self.say(Missing::Database);
+            return LOOK_FOR_MISSING;
+        };
+        self.queue.set_database(database);
+        if let Some(board) = Board::of_server() {
+            board.set_database(database);
+        }
+        for index in empty {
+            let Some(place) = self.places.get_mut(index) else {
+                continue;
+            };
+            if place.not_before.is_some_and(|moment| moment > now) {
+                continue;
+            }
+            match process::start(place.kind, place.number) {
+                Some(started) => place.started = Some((started, now)),
+                None => {
+                    self.say(Missing::Workers);
+                    return LOOK_FOR_MISSING;
+                }
+            }
+        }
+        self.say(Missing::Nothing);
+        LOOK_FOR_MISSING
+    }
+
+    /// Says once what is missing.
+    fn say(&mut self, missing: Missing) {
+        if std::mem::replace(&mut self.said, missing) == missing {
+            return;
+        }
+        match missing {
+            Missing::Nothing => {}
+            Missing::Database => failure::warn(
+                PgSqlErrorCode::ERRCODE_INVALID_CATALOG_NAME,
+                "the database that the Redis protocol serves does not exist or does not accept connections".into(),
+                "The Redis protocol starts when the database accepts connections.".into(),
+                "The parameter pgcache.resp_database names the database.",
+            ),
+            Missing::Workers => failure::warn(
+                PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                "could not start a process of the Redis protocol".into(),
+                "All processes that max_worker_processes allows are in use. The start will be tried again.".into(),
+                "Raise max_worker_processes.",
+            ),
+        }
+    }
+}
+
+/// The database of the setting, if one can connect to it.
+fn find_database() -> Option<Oid> {
+    let name = settings::database();
+    background::in_transaction(|| database::connectable_by_name(&name)).unwrap_or(None)
+}
+
+impl Place {
+    /// Whether it has no process. One that a former launcher has started counts, too.
+    fn is_empty(&mut self, queue: &Queue<Question, Answer>, now: Instant) -> bool {
+        if let Some((started, since)) = self.started.take() {
+            if !started.has_ended() {
+                self.started = Some((started, since));
+                return false;
+            }
+            let lived = now.saturating_duration_since(since);
+            self.not_before = (lived < START_AGAIN).then(|| since + START_AGAIN);
+        }
+        let present = queue.pid(self.kind, self.number);
+        !present.is_some_and(background::is_there)
+    }
+}
