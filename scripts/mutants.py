@@ -17,7 +17,7 @@ import sys
 
 # Where mutants come from, and the modules of t/tests that are asked, most likely first.
 MODULES = {
-    "src/cache/commit/told.rs": "resp_tracking_tables resp_tracking_tables_storm",
+    "src/cache/commit/invalidated_keys.rs": "resp_tracking_tables resp_tracking_tables_storm",
     "src/cache/commit/notify.rs": "watch coherence_writer",
     "src/cache/commit/publish.rs": "resp_publish prepared",
     "src/cache/commit/setup.rs": "messages",
@@ -26,13 +26,13 @@ MODULES = {
     "fetch_windows coherence_writer resp_tracking_tables",
     "src/cache/commit": "coherence_statements coherence_windows coherence_limits prepared fetch_windows oid_reuse "
     "coherence_commit coherence_writer resp_tracking_tables",
-    "src/cache/lease/unproven.rs": "prepared_restart prepared fetch standby",
-    "src/cache/lease/lowering.rs": "prepared prepared_restart coherence_limits resp_tracking_tables",
+    "src/cache/lease/unverified_after_restart.rs": "prepared_restart prepared fetch standby",
+    "src/cache/lease/undo_marks.rs": "prepared prepared_restart coherence_limits resp_tracking_tables",
     "src/cache/lease": "leases fetch fetch_windows fetch_commit fetch_locks fetch_truth clock prepared",
     "src/cache/open": "depend privilege_matrix locks_and_rights rights_taken_away fetch_truth last_moment distributed",
     "src/cache/table/copies.rs": "coherence_windows coherence_statements security hostile_role resp_tracking_tables",
     "src/cache/table/verify.rs": "coherence_statements",
-    "src/cache/table/renew.rs": "hidden attached_hidden partitioned partition_locks",
+    "src/cache/table/replace_expired.rs": "hidden attached_hidden partitioned partition_locks",
     "src/cache/table/versions.rs": "table_path depend visibility fetch_truth",
     "src/cache/table": "differential resp_differential table_path expiry attached depend privilege_matrix visibility",
 }

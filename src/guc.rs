@@ -4,7 +4,7 @@ pub mod resp;
 
 use std::time::Duration;
 
-use crate::pg::hooks::hiding::begun::SHOW_EXPIRED;
+use crate::pg::hooks::expired_rows::begun::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs

@@ -38,7 +38,7 @@ pub extern "C-unwind" fn _PG_init() {
     pg::memory::emergency::acquire();
     pg::catalog::invalidation::register();
     pg::hooks::name_guard::register();
-    pg::hooks::hiding::register(preloading);
+    pg::hooks::expired_rows::register(preloading);
     pg::hooks::utility::register();
     cache::observer::register();
 }

@@ -20,7 +20,7 @@ use crate::pg::catalog::name::{self, NameChange, NewRelation};
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::encoding;
-use crate::pg::hooks::hiding;
+use crate::pg::hooks::expired_rows;
 use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::transaction;
 use crate::pg::table::shape;
@@ -264,7 +264,7 @@ fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
     };
     let why = match outline.storage {
         Storage::Memory => None,
-        _ => cache.and_then(hiding::why_not),
+        _ => cache.and_then(expired_rows::why_not),
     };
     Ok(OutRow([
         Typed::of(Some(why.is_none())),

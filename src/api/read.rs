@@ -7,7 +7,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::{Answer, COUNT, PAGE, READ, TO_READ};
-use crate::cache::catalog::spread;
+use crate::cache::catalog::shard_metadata;
 use crate::cache::entries::{self, Entry};
 use crate::cache::model::key::Key;
 use crate::cache::model::page::Page;
@@ -120,7 +120,7 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;
     if let Some(cache) = cache
-        && let Some(spread) = spread::of(cache)
+        && let Some(spread) = shard_metadata::of(cache)
     {
         open::require(cache, TO_READ);
         return match (key, nodes) {

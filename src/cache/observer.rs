@@ -9,13 +9,13 @@ use super::commit::{changes, notify, publish, setup};
 use super::definition::{declare, routed};
 use super::distribute::two_phases;
 use super::expiry::vacuum_need;
-use super::lease::{held, lowering, unproven};
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::{again, removal};
-use super::table::renew;
+use crate::cache::lease::{held, undo_marks, unverified_after_restart};
+use crate::cache::table::replace_expired;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
-use crate::pg::hooks::{applied, callbacks, ending, source};
+use crate::pg::hooks::{applied, callbacks, pre_commit_portal, source};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::table::probe;
@@ -32,10 +32,10 @@ pub fn register() {
             changes::note_row(relation, key, !expired);
         },
         stored: changes::offer,
-        writing: renew::renew,
+        writing: replace_expired::renew,
         copying: probe::begin,
         copied: probe::end,
-        held_back: renew::insert_held_back,
+        held_back: replace_expired::insert_held_back,
         died: vacuum_need::note_dead,
         truncated: |relation| {
             notify::note_clear(relation);
@@ -45,21 +45,21 @@ pub fn register() {
         },
         depended_on: |cache, key| {
             pending::note(cache, key);
-            ending::ask_for();
+            pre_commit_portal::ask_for();
             remove_at_once_if_committing();
         },
         depended_on_all: |cache| {
             pending::note_all(cache);
-            ending::ask_for();
+            pre_commit_portal::ask_for();
             remove_at_once_if_committing();
         },
         inherited: |child, parent| {
             pending::note_child(child, parent);
-            ending::ask_for();
+            pre_commit_portal::ask_for();
         },
         placed: |cache| {
             pending::note_placed(cache);
-            ending::ask_for();
+            pre_commit_portal::ask_for();
         },
         altered: |relation| {
             if !fault::on(Fault::DefinitionNotNoted) {
@@ -99,7 +99,7 @@ fn remove_what_needs_others() {
         pending::note_end();
         // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.
         if pending::has_noted() {
-            ending::close_cursors();
+            pre_commit_portal::close_cursors();
         }
         declare::enable_always();
         declare::follow_children();
@@ -149,9 +149,9 @@ fn at_moment(moment: Moment) {
             held::end(true);
         }
         Moment::PreparedEnded => {
-            lowering::lower_decided();
-            lowering::wait_for_others();
-            unproven::prove_all();
+            undo_marks::lower_decided();
+            undo_marks::wait_for_others();
+            unverified_after_restart::prove_all();
         }
         // From here on nothing may fail: the commit is visible.
         Moment::Committed => {

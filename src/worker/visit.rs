@@ -17,7 +17,7 @@ use super::turns::{SlowOwners, Turns};
 use super::vacuum::Vacuums;
 use crate::cache::expiry::sweep::Step;
 use crate::cache::expiry::upkeep::{self, Due};
-use crate::cache::lease::{lowering, unproven};
+use crate::cache::lease::{undo_marks, unverified_after_restart};
 use crate::guc;
 use crate::pg::catalog::database;
 use crate::pg::session::failure::Failure;
@@ -119,8 +119,8 @@ impl Work {
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(|| {
             // Nobody may ask for what a decided transaction still keeps from its place.
-            lowering::lower_decided();
-            unproven::prove_all();
+            undo_marks::lower_decided();
+            unverified_after_restart::prove_all();
             upkeep::due(self.shmem)
         }) {
             Ok(due) => due,

@@ -3,7 +3,7 @@
 use pgrx::pg_sys::Oid;
 
 use super::cache::{Cache, Kept, Storage};
-use super::spread;
+use crate::cache::catalog::shard_metadata;
 use crate::cache::model::settings::Settings;
 use crate::error::Error;
 use crate::pg::catalog::columns::Columns;
@@ -28,7 +28,7 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
     }
     if !shape.view && distributed::is_distributed(relation) {
         let _snapshot = Snapshot::enter(); // a commit that has begun has none
-        return Err(match spread::of(relation) {
+        return Err(match shard_metadata::of(relation) {
             Some(_) => Error::OverShards(name()),
             None => Error::Distributed(name()),
         });

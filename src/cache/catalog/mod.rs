@@ -6,5 +6,5 @@ mod own_slot;
 mod plans;
 pub mod reading;
 pub mod registry;
+pub mod shard_metadata;
 pub mod sources;
-pub mod spread;

@@ -8,8 +8,8 @@ use pgrx::pg_sys::Oid;
 
 use super::ledger::Transaction;
 use super::marks::Whole;
-use super::told::{self, Notes};
-use crate::cache::lease::lowering::{self, Mark};
+use crate::cache::commit::invalidated_keys::{self, Notes};
+use crate::cache::lease::undo_marks::{self, Mark};
 use crate::cache::lease::{held, load_token};
 use crate::cache::tier::slots;
 use crate::pg::catalog::relation;
@@ -82,7 +82,7 @@ impl Transaction {
             }
         }
         if let Some(record) = ended.record {
-            lowering::lower(tier, record, || Some(committed));
+            undo_marks::lower(tier, record, || Some(committed));
         }
         if committed || !fault::on(Fault::AbortKeepsMarks) {
             std::mem::take(&mut ended.marks).undo(tier, committed);
@@ -125,10 +125,10 @@ impl Transaction {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
         for relation in whole.chain(self.late.iter().copied()) {
-            told::tell_cache(tier, relation);
+            invalidated_keys::tell_cache(tier, relation);
         }
         for (&relation, notes) in &self.marked.keys {
-            told::tell_keys(tier, relation, notes);
+            invalidated_keys::tell_keys(tier, relation, notes);
         }
     }
 

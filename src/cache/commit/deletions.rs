@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::Oid;
 
-use super::told::MAX_KEYS;
+use crate::cache::commit::invalidated_keys::MAX_KEYS;
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events;
 use crate::pg::memory;

@@ -8,15 +8,15 @@ use pgrx::pg_sys::Oid;
 use super::deletions::Deletions;
 use super::marks::{Extent, Marks, Whole};
 use super::offers::Offers;
-use super::told::{MAX_KEYS, Note, Notes, Open};
+use crate::cache::commit::invalidated_keys::{MAX_KEYS, Note, Notes, Open};
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::catalog::relation;
 use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::pending_invalidations::Announced;
 use crate::pg::shmem::prepared::Record;
-use crate::pg::shmem::telling::Announced;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// What the present transaction has done.

@@ -17,7 +17,7 @@ use pgrx::pg_sys::Oid;
 use super::offers::{Offer, Offers, Published};
 use super::prepare;
 use crate::cache::lease::leases;
-use crate::cache::lease::lowering::{Mark, NO_SLOT};
+use crate::cache::lease::undo_marks::{Mark, NO_SLOT};
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::{slots, walk};
 use crate::error::Error;

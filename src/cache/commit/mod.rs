@@ -3,6 +3,7 @@
 mod at_end;
 pub mod changes;
 pub mod deletions;
+pub mod invalidated_keys;
 mod ledger;
 pub mod marks;
 pub mod notify;
@@ -10,5 +11,4 @@ pub mod offers;
 pub mod prepare;
 pub mod publish;
 pub mod setup;
-pub mod told;
 pub mod watched;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::cache::lease::lowering::{self, Mark, NO_SLOT};
+use crate::cache::lease::undo_marks::{self, Mark, NO_SLOT};
 use crate::error::Error;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};
@@ -17,7 +17,7 @@ use crate::pg::shmem::tier::Tier;
 /// decided.
 pub fn make_record(tier: &Tier) -> Result<Record, Error> {
     let xid = transaction::full_xid();
-    lowering::lower_decided();
+    undo_marks::lower_decided();
     tier.prepared().make(xid).ok_or(Error::TooManyPrepared)
 }
 
@@ -89,7 +89,7 @@ fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     let item = mark.item(tier);
     let mut is_new = true;
     let put = tier.prepared().put_last(record, item, |known| {
-        let joined = lowering::joined(known, item)?;
+        let joined = undo_marks::joined(known, item)?;
         is_new = joined != known;
         Some(joined)
     });

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use super::ask::{self, Arguments};
 use super::request::{Addressee, Route, Sent, SentCall};
-use crate::cache::catalog::spread;
+use crate::cache::catalog::shard_metadata;
 use crate::error::Error;
 use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
@@ -20,14 +20,14 @@ pub fn answer(
 ) -> Result<Option<Vec<TextRow>>, Error> {
     let name = arguments.get(route.cache).copied().flatten();
     let cache = ask::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
-    spread::of(cache).ok_or(Error::DefinitionChanged)?;
+    shard_metadata::of(cache).ok_or(Error::DefinitionChanged)?;
     let (node, all) = Addressee::parts(node);
     let sent = Sent::begin(SentCall {
         node,
         all,
         function: route.function,
         cache,
-        hash: spread::hash_of(key),
+        hash: shard_metadata::hash_of(key),
     });
     let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
     let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named));

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{Oid, TEXTOID};
 
-use crate::cache::catalog::spread::Spread;
+use crate::cache::catalog::shard_metadata::Spread;
 use crate::error::Error;
 use crate::pg::catalog::invalidation::Functions;
 use crate::pg::catalog::name;

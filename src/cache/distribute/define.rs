@@ -10,7 +10,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::{INT8OID, OIDOID, Oid};
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
-use crate::cache::catalog::{sources, spread};
+use crate::cache::catalog::{shard_metadata, sources};
 use crate::cache::definition::{default, define, routed};
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
@@ -152,7 +152,7 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
 
 /// Whether a cache is distributed, so that its definition and its end are those of all nodes.
 pub fn is_spread(cache: Option<Oid>) -> bool {
-    cache.is_some_and(|cache| spread::of(cache).is_some())
+    cache.is_some_and(|cache| shard_metadata::of(cache).is_some())
 }
 
 /// Changes the settings of such a cache on all nodes. `most` is of the whole cache.
@@ -164,7 +164,7 @@ pub fn alter(
     change: impl FnOnce(Settings, Option<i64>) -> Result<Settings, Error>,
 ) -> Result<(), Error> {
     let cache = own(cache, function)?;
-    let spread = spread::of(cache).ok_or(Error::DefinitionChanged)?;
+    let spread = shard_metadata::of(cache).ok_or(Error::DefinitionChanged)?;
     let most = match most {
         Some(most) if most > 0 => Some(part_of(most, spread.shards.len() as i64)),
         other => other,
@@ -181,7 +181,8 @@ pub fn alter(
 
 /// Drops such a cache on all nodes.
 pub fn drop(cache: Option<Oid>) -> Result<(), Error> {
-    let spread = spread::of(own(cache, c"cache_drop()")?).ok_or(Error::DefinitionChanged)?;
+    let spread =
+        shard_metadata::of(own(cache, c"cache_drop()")?).ok_or(Error::DefinitionChanged)?;
     ddl::run(&[b"DROP TABLE ", spread.name.to_bytes()]);
     Ok(())
 }

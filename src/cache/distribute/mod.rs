@@ -8,9 +8,9 @@
 pub mod answer;
 pub mod ask;
 pub mod define;
-mod loads;
-mod one;
+pub mod multi_shard;
+pub mod remote_fetch;
 pub mod request;
 pub mod route;
-mod several;
+pub mod single_shard;
 pub mod two_phases;

@@ -7,7 +7,7 @@ use pgrx::pg_sys::Oid;
 
 use super::ask::{self, Arguments};
 use super::two_phases;
-use crate::cache::catalog::spread::{self, Shard, Spread};
+use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::catalog::{distributed, relation};
@@ -166,10 +166,12 @@ impl Request<'_> {
         shard_lock::hear();
         match spread.is_stale() {
             false => Ok(spread),
-            true => spread::of(self.cache).ok_or_else(|| match relation::spelled(self.cache) {
-                Some(_) => Error::DefinitionChanged,
-                None => Error::NoSuchRelation(self.cache.to_u32()),
-            }),
+            true => {
+                shard_metadata::of(self.cache).ok_or_else(|| match relation::spelled(self.cache) {
+                    Some(_) => Error::DefinitionChanged,
+                    None => Error::NoSuchRelation(self.cache.to_u32()),
+                })
+            }
         }
     }
 

@@ -6,8 +6,8 @@ use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 
 use super::request::{self, Kind, Request, Route};
-use super::{one, several};
-use crate::cache::catalog::spread;
+use crate::cache::catalog::shard_metadata;
+use crate::cache::distribute::{multi_shard, single_shard};
 use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::{distributed, relation};
@@ -35,7 +35,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     let Some(cache) = call.oid(route.cache) else {
         return Ok(Way::Here);
     };
-    let Some(spread) = spread::of(cache) else {
+    let Some(spread) = shard_metadata::of(cache) else {
         return Ok(Way::Here);
     };
     let sent = request::take_sent(cache, route.function);
@@ -61,7 +61,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         Kind::Read { key }
         | Kind::Write { key }
         | Kind::Fetch { key }
-        | Kind::Lease { key, .. } => one::answer(&request, spread, call.text(key)),
-        _ => several::answer(&request, &spread),
+        | Kind::Lease { key, .. } => single_shard::answer(&request, spread, call.text(key)),
+        _ => multi_shard::answer(&request, &spread),
     }
 }

@@ -9,7 +9,7 @@
 use pgrx::pg_sys::InvalidOid;
 
 use super::ask;
-use crate::cache::catalog::spread::{Shard, Spread};
+use crate::cache::catalog::shard_metadata::{Shard, Spread};
 use crate::cache::lease::held;
 use crate::cache::model::ddl;
 use crate::pg::catalog::{database, distributed, name, privilege::AsOwner};

@@ -6,9 +6,9 @@
 use super::held;
 use super::leases::{self, Lease};
 use super::load_token::{self, LoadToken};
-use super::lowering;
-use super::unproven;
 use crate::cache::catalog::registry::Cache;
+use crate::cache::lease::undo_marks;
+use crate::cache::lease::unverified_after_restart;
 use crate::cache::model::key_set::Keys;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
@@ -84,10 +84,10 @@ enum For {
 
 /// Asks; where something pends, once more after what pends for nothing any more is lowered.
 fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
-    let proven = whom != For::Doomed && unproven::is_cache_proven(tier, cache);
+    let proven = whom != For::Doomed && unverified_after_restart::is_cache_proven(tier, cache);
     let ask = |whom| ask(tier, cache, key, whom, proven);
     let mut answer = ask(whom);
-    if matches!(answer.1, Asked::Pending) && lowering::lower_decided() {
+    if matches!(answer.1, Asked::Pending) && undo_marks::lower_decided() {
         answer = ask(whom);
     }
     match answer.1 {
@@ -152,11 +152,11 @@ fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked:
 }
 
 fn untracked(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Turn {
-    if !unproven::is_cache_proven(tier, cache) {
+    if !unverified_after_restart::is_cache_proven(tier, cache) {
         return Turn::Pending;
     }
     let token = LoadToken::take(tier, cache, key).or_else(|| {
-        let lowered = lowering::lower_decided();
+        let lowered = undo_marks::lower_decided();
         LoadToken::take(tier, cache, key).filter(|_| lowered)
     });
     match token {

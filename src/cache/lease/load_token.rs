@@ -9,9 +9,9 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::leases::Lease;
-use super::{held, unproven};
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
+use crate::cache::lease::{held, unverified_after_restart};
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
@@ -26,7 +26,8 @@ use crate::pg::shmem::tier::{Tier, tier};
 /// `pending_writers` has risen.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
     let pends = |slot| {
-        tier.slot(slot).pending_writers.load(SeqCst) > 0 || unproven::is_suspended(tier, slot)
+        tier.slot(slot).pending_writers.load(SeqCst) > 0
+            || unverified_after_restart::is_suspended(tier, slot)
     };
     (tier.is_marked(hash) && !fault::on(Fault::LeaseWhileKeyPends))
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))

@@ -16,6 +16,6 @@ pub mod ask;
 pub mod held;
 pub mod leases;
 pub mod load_token;
-pub mod lowering;
-pub mod unproven;
+pub mod undo_marks;
+pub mod unverified_after_restart;
 pub mod wait;

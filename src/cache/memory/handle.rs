@@ -15,7 +15,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::Cache;
 use crate::cache::catalog::sources;
-use crate::cache::lease::{leases, lowering, unproven};
+use crate::cache::lease::{leases, undo_marks, unverified_after_restart};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::pending;
 use crate::cache::open::{self, removal};
@@ -146,7 +146,7 @@ impl TierHandle {
             return false;
         }
         self.tier.slot(self.slot).pending_writers.load(SeqCst) > 0
-            || unproven::is_suspended(self.tier, self.slot)
+            || unverified_after_restart::is_suspended(self.tier, self.slot)
             || self.tier.is_marked(hash)
     }
 
@@ -175,8 +175,8 @@ impl TierHandle {
         check_size(key.bytes, record.value)?;
         if self.is_fenced(key.hash) {
             // Perhaps for nothing: what it stands for is decided.
-            unproven::is_proven(self.tier, self.slot, self.relation);
-            lowering::lower_decided();
+            unverified_after_restart::is_proven(self.tier, self.slot, self.relation);
+            undo_marks::lower_decided();
         }
         let (voided, fenced) = (Cell::new(false), Cell::new(false));
         let stored = io::store(

@@ -13,7 +13,7 @@ use crate::cache::commit::deletions::SecondLook;
 use crate::cache::model::pending;
 use crate::cache::table::remove_many;
 use crate::pg::catalog::privilege::AsOwner;
-use crate::pg::hooks::ending;
+use crate::pg::hooks::pre_commit_portal;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
@@ -21,7 +21,7 @@ use crate::pg::value::datum::Text;
 /// Where a removal runs code that is not ours, it must come before the callbacks of the commit.
 pub fn ask_for_end(cache: &Cache) {
     if !cache.changes_alone() {
-        ending::ask_for();
+        pre_commit_portal::ask_for();
     }
 }
 

@@ -16,7 +16,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::commit::{changes, notify};
-use crate::cache::lease::{ask, held, unproven};
+use crate::cache::lease::{ask, held, unverified_after_restart};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::remove_many;
@@ -187,7 +187,9 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
             if fault::on(Fault::RemovalDoesNotWait) {
                 return;
             }
-            if held::has_open_stores(tier, cache.id) || !unproven::is_cache_proven(tier, cache) {
+            if held::has_open_stores(tier, cache.id)
+                || !unverified_after_restart::is_cache_proven(tier, cache)
+            {
                 remove_many::wait_for_unseen(cache, keys);
             }
         }

@@ -12,7 +12,7 @@ use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
-use crate::cache::lease::{lowering, unproven};
+use crate::cache::lease::{undo_marks, unverified_after_restart};
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::{Entry, Look};
 use crate::cache::model::key::Key;
@@ -96,11 +96,11 @@ pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     if tier.slot(slot).suspended.load(SeqCst) != 0 && !verify_triggers(tier, slot, cache.relation) {
         return None;
     }
-    if !unproven::is_proven(tier, slot, cache.relation) {
+    if !unverified_after_restart::is_proven(tier, slot, cache.relation) {
         return None;
     }
     take_token(tier, cache, key, slot).or_else(|| {
-        let lowered = lowering::lower_decided();
+        let lowered = undo_marks::lower_decided();
         lowered
             .then(|| take_token(tier, cache, key, slot))
             .flatten()

@@ -7,7 +7,7 @@ pub mod direct;
 pub mod entry_count;
 pub mod ops;
 pub mod remove_many;
-pub mod renew;
+pub mod replace_expired;
 pub mod row;
 pub mod verify;
 pub mod versions;

@@ -7,8 +7,8 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use super::invalidation::KnownPrivilege;
-use super::{name, others_code, relation};
 use crate::error::Error;
+use crate::pg::catalog::{name, relation, trigger_trust};
 use crate::pg::memory::emergency;
 use crate::pg::session::hint;
 use crate::pg::{session, version};
@@ -223,7 +223,7 @@ impl AsOwner {
     /// triggers as a DELETE of the owner's does. Raises 42501.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         if relation::owner(relation) != session::user() {
-            others_code::refuse(relation);
+            trigger_trust::refuse(relation);
         }
         AsOwner::with(relation, 0)
     }
@@ -232,7 +232,7 @@ impl AsOwner {
     /// the session nor leave anything for the commit, where it would run as the caller. Raises 42501,
     /// to the owner, too, who has not asked for that code to run.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
-        others_code::refuse(relation);
+        trigger_trust::refuse(relation);
         AsOwner::to_maintain(relation)
     }
 

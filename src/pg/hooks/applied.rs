@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use super::{dependency, ending};
 use crate::pg::catalog::lookup;
+use crate::pg::hooks::{dependency, pre_commit_portal};
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::version;
 
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid)
     let counts = IsLogicalWorker() && unsafe { pg_sys::IsTransactionState() };
     if counts && relation != pg_sys::InvalidOid {
         CHANGED.with(|changed| changed.change(|changed| changed.insert(relation.to_u32())));
-        ending::ask_for();
+        pre_commit_portal::ask_for();
     }
 }
 

@@ -2,10 +2,10 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{applied, dependency, ending, prepared, source};
 use crate::pg::catalog::relation::{self, TriggerRow};
 use crate::pg::catalog::{lookup, own, privilege};
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
+use crate::pg::hooks::{applied, dependency, pre_commit_portal, prepared, source};
 use crate::pg::session::advisory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction_local::{self, TransactionLocal};
@@ -49,9 +49,9 @@ unsafe extern "C-unwind" fn at_transaction_event(
         _ => return,
     };
     match moment {
-        Moment::BeforeCommit | Moment::BeforePrepare => ending::pass(),
+        Moment::BeforeCommit | Moment::BeforePrepare => pre_commit_portal::pass(),
         _ => {
-            ending::reset();
+            pre_commit_portal::reset();
             prepared::forget();
         }
     }

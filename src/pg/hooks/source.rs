@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{self, Oid};
 
 use super::dependency::{self, DependencyTrigger};
-use super::{ending, trigger};
 use crate::pg::catalog::{inheritance, lookup, relation};
+use crate::pg::hooks::{pre_commit_portal, trigger};
 use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
@@ -159,7 +159,7 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
                 }
             });
         });
-        ending::ask_for();
+        pre_commit_portal::ask_for();
     }
     if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
     {

@@ -13,8 +13,8 @@ use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
-use super::hiding::copied;
 use super::prepared;
+use crate::pg::hooks::expired_rows::copied;
 use crate::pg::memory::unguarded;
 
 static mut FORMER: pg_sys::ProcessUtility_hook_type = None;

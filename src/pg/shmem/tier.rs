@@ -30,10 +30,10 @@ use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::Slot;
 use super::stores::Stores;
-use super::telling::Telling;
 use super::{mapping, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
+use crate::pg::shmem::pending_invalidations::Telling;
 use crate::pg::version;
 
 // Primitives that raise no error, without the guard that pgrx puts around each call.

@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use pgrx::PgSqlErrorCode;
 use socket2::Socket;
 
-use crate::cache::lease::lowering;
+use crate::cache::lease::undo_marks;
 use crate::pg::resp::catalog_requests::{Kind, Queue};
 use crate::pg::resp::client_registry::{Board, Claimed};
 use crate::pg::resp::sleep::{self, Sleeper};
@@ -527,7 +527,7 @@ impl Front {
         let tracks = self.core.tracking.is_on();
         if let Err(error) = background::in_turn(|| {
             if tracks {
-                lowering::lower_decided();
+                undo_marks::lower_decided();
             }
         }) {
             error.warn(

@@ -9,10 +9,10 @@
 //! DROP COLUMN, and come back under their names from a dump. The trigger is for statements, so no
 //! partition inherits it, and is disabled, so it costs nothing.
 
-mod judge;
 mod marker;
 mod single;
+pub mod validate_columns;
 
-pub use judge::{Columns, Misfit, of_cache, of_table};
+pub use validate_columns::{Columns, Misfit, of_cache, of_table};
 pub use marker::{former_default, marked};
 pub use single::{key_column, key_in_partition, key_name, key_type, value_column};

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use pgrx::pg_sys::Oid;
 
-use crate::cache::commit::{told, watched};
+use crate::cache::commit::{invalidated_keys, watched};
 use crate::cache::memory::raw;
 use crate::pg::resp::catalog_requests::{Kind, MOST_PROCESSES, Queue};
 use crate::pg::resp::client_registry::Board;
@@ -175,7 +175,7 @@ impl Bench {
             }
             drop(open);
             at.set(At::Commit);
-            told::wait_for_visible();
+            invalidated_keys::wait_for_visible();
             standby_waits::begin(number_of_back);
             done
         });

@@ -15,9 +15,9 @@ use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Node, Oid};
 
-use super::called_functions::{is_of_a_user, shows_its_functions};
-use super::{inheritance, name, own, relation};
 use crate::error::Error;
+use crate::pg::catalog::called_functions::{is_of_a_user, shows_its_functions};
+use crate::pg::catalog::{inheritance, name, own, relation};
 use crate::pg::encoding;
 use crate::pg::memory::unguarded;
 use crate::pg::session::lock::Mode;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
-use crate::cache::lease::lowering;
+use crate::cache::lease::undo_marks;
 use crate::cache::model::savepoints::Savepoints;
 use crate::cache::tier::slots;
 use crate::pg::events;
@@ -147,8 +147,8 @@ pub fn wait_for_visible() {
     else {
         return;
     };
-    if lowering::lower_decided() || tier.prepared().any() {
-        lowering::wait_for_others();
+    if undo_marks::lower_decided() || tier.prepared().any() {
+        undo_marks::wait_for_others();
     }
     let telling = &tier.control().telling;
     if !telling.any() {

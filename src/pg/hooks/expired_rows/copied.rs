@@ -17,12 +17,12 @@ use std::ffi::{CStr, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::begun::shows_expired;
-use super::cached::{Cached, Column, cached};
-use super::twice;
-use super::writes::OURS;
 use crate::pg::catalog::relation;
 use crate::pg::events;
+use crate::pg::hooks::expired_rows::begun::shows_expired;
+use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached};
+use crate::pg::hooks::expired_rows::twice;
+use crate::pg::hooks::expired_rows::writes::OURS;
 use crate::pg::memory::unguarded;
 
 /// A COPY into a cache, while it runs.

@@ -4,8 +4,8 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::marker::marked;
-use super::single::attribute;
+use crate::pg::catalog::columns::marker::marked;
+use crate::pg::catalog::columns::single::attribute;
 use crate::pg::catalog::relation;
 use crate::pg::encoding;
 use crate::pg::value::datum::ValueType;

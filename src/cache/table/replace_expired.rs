@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{Datum, Oid};
 
-use super::{access_path, direct};
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
+use crate::cache::table::{access_path, direct};
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
 use crate::pg::spi::plan::{Paths, Plan};

@@ -11,7 +11,7 @@
 
 use pgrx::pg_sys::{self, Index, Oid};
 
-use super::cached::{Cached, TO_BIGINT, cached, is_own};
+use crate::pg::hooks::expired_rows::cached::{Cached, TO_BIGINT, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_store::PartitionMut;
 
-use super::{leases, load_token};
+use crate::cache::lease::{leases, load_token};
 use crate::cache::tier::slots;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, transaction};

@@ -6,8 +6,8 @@
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
 
-use super::begun;
-use super::cached::TO_BIGINT;
+use crate::pg::hooks::expired_rows::begun;
+use crate::pg::hooks::expired_rows::cached::TO_BIGINT;
 use crate::pg::memory::pg_list;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};

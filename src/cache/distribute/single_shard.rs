@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::request::{ATTEMPTS, Addressee, PAUSE, Request};
-use super::{loads, two_phases};
-use crate::cache::catalog::spread::Spread;
+use crate::cache::catalog::shard_metadata::Spread;
+use crate::cache::distribute::request::{ATTEMPTS, Addressee, PAUSE, Request};
+use crate::cache::distribute::{remote_fetch, two_phases};
 use crate::error::Error;
 use crate::pg::session::{lock, shard_lock, transaction, wait};
 use crate::pg::value::call::Way;
@@ -58,16 +58,16 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             }
             continue;
         }
-        if loads::is_made_here(request) {
+        if remote_fetch::is_made_here(request) {
             leave();
-            return loads::answer(request, &spread, key);
+            return remote_fetch::answer(request, &spread, key);
         }
         let key = key.unwrap_or_else(|| spread.key_in(&shard));
         if writes {
             two_phases::writes_elsewhere(&spread, &shard, key);
         }
         let mut arguments = request.printed();
-        loads::patience(request, &mut arguments);
+        remote_fetch::patience(request, &mut arguments);
         if let Some(rows) = request.ask(&spread, Addressee::of_key(shard.node), key, &arguments) {
             if !writes {
                 leave();

@@ -11,8 +11,8 @@ use std::ffi::CString;
 
 use pgrx::pg_sys;
 
-use super::prepared;
 use crate::pg::events::{self, Moment};
+use crate::pg::hooks::prepared;
 use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 

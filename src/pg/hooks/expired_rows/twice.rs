@@ -13,10 +13,10 @@ use std::mem::ManuallyDrop;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-use super::renew::place_of;
-use super::writes::OURS;
 use crate::pg::catalog::own;
 use crate::pg::events;
+use crate::pg::hooks::expired_rows::renew::place_of;
+use crate::pg::hooks::expired_rows::writes::OURS;
 use crate::pg::memory;
 use crate::pg::memory::pg_list;
 use crate::pg::session::fault::{self, Fault};

@@ -6,10 +6,10 @@ use std::ffi::c_int;
 use pgrx::pg_sys::{self, Datum, Oid};
 use pgrx::prelude::*;
 
-use super::begun::shows_expired;
-use super::writes::OURS;
 use crate::pg::catalog::columns;
 use crate::pg::events;
+use crate::pg::hooks::expired_rows::begun::shows_expired;
+use crate::pg::hooks::expired_rows::writes::OURS;
 use crate::pg::hooks::trigger::called_as_trigger;
 use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;

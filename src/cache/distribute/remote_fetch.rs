@@ -7,11 +7,11 @@
 
 use pgrx::datum::Interval;
 
-use super::ask::{self, Arguments};
-use super::request::{Kind, Request};
-use super::two_phases;
 use crate::cache::catalog::registry;
-use crate::cache::catalog::spread::Spread;
+use crate::cache::catalog::shard_metadata::Spread;
+use crate::cache::distribute::ask::{self, Arguments};
+use crate::cache::distribute::request::{Kind, Request};
+use crate::cache::distribute::two_phases;
 use crate::cache::fetch::loaders;
 use crate::cache::lease::held;
 use crate::cache::model::deadline;

@@ -11,10 +11,10 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::{self, Datum};
 
-use super::ask::{self, Arguments};
-use super::request::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
-use super::{one, two_phases};
-use crate::cache::catalog::spread::{self, Shard, Spread};
+use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
+use crate::cache::distribute::ask::{self, Arguments};
+use crate::cache::distribute::request::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
+use crate::cache::distribute::{single_shard, two_phases};
 use crate::cache::model::ddl;
 use crate::error::Error;
 use crate::pg::catalog::relation;
@@ -309,12 +309,12 @@ fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
 
 /// What only one shard answers.
 fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
-    one::answer(request, Rc::clone(spread), None)
+    single_shard::answer(request, Rc::clone(spread), None)
 }
 
 /// By a statement of Citus', which takes its locks on all nodes first.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
-    let _ = spread::of(request.cache);
+    let _ = shard_metadata::of(request.cache);
     Ok(Way::Answered(request.call.give(&[vec![None]])))
 }

@@ -16,8 +16,8 @@ use std::ffi::{c_char, c_int};
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::cached::{Cached, Column, cached, is_own};
 use crate::pg::catalog::distributed;
+use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
